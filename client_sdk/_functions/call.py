@@ -11,6 +11,9 @@ import pickle
 import sys
 import traceback
 
+RAISED = 1
+"""The exit code of a job whose function raised: there is a result, which says so."""
+
 
 def main(folder: str) -> int:
     sys.path[0] = os.getcwd()  # noqa: PTH109 - modules of the snapshot, as if the function were in a script there
@@ -24,7 +27,7 @@ def main(folder: str) -> int:
             file.write(str(os.getpid()))
         return 0
     sys.stderr.write(str(outcome["traceback"] or f"{outcome['message']}\n"))
-    return 1
+    return RAISED
 
 
 def called(folder: str) -> dict[str, object]:

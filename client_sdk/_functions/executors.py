@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
+from client_sdk._functions.call import RAISED
 from client_sdk._functions.packing import COMMAND, cloudpickle, name_of, packed, value_of
 from client_sdk._requests.files import GetResult, Piece
 from client_sdk._requests.jobs import Request
@@ -71,11 +72,13 @@ class _Executor:
             options["working_directory"] = folder
         return job_spec(command, **options)
 
-    def _digests(self, call: "Archive") -> Asked[tuple[str, ...]]:
-        """Stores what the job needs."""
-        if self._snapshot is None and self._options.get("snapshot"):
-            archive = taken(self._options)
-            assert archive is not None  # it was asked for
+    def _taken(self) -> "Archive | None":
+        """The snapshot, if it is not stored yet."""
+        return taken(self._options) if self._snapshot is None else None
+
+    def _digests(self, call: "Archive", archive: "Archive | None") -> Asked[tuple[str, ...]]:
+        """Stores what the job needs: its call, and `archive`."""
+        if archive is not None:
             self._snapshot = yield from upload(archive)
         digest = yield from upload(call)
         return (self._snapshot, digest) if self._snapshot else (digest,)
@@ -102,7 +105,7 @@ class FunctionExecutor(_Executor):
         and as `Client.submit` does.
         """
         call = packed(function, args, kwargs)
-        digests = carried_out(self._digests(call), self._client._ask)
+        digests = carried_out(self._digests(call, self._taken()), self._client._ask)
         spec = self._spec(_named(function))
 
         return FunctionFuture(self._client, self._client.submit_spec(replace(spec, snapshots=digests)))
@@ -165,7 +168,8 @@ class AsyncFunctionExecutor(_Executor):
 
     async def _submit(self, function: Callable[..., R], call: "Archive") -> "AsyncFunctionFuture[R]":
 
-        digests = await carried_out_async(self._digests(call), self._client._ask)
+        archive = await asyncio.to_thread(self._taken)
+        digests = await carried_out_async(self._digests(call, archive), self._client._ask)
         spec = replace(self._spec(_named(function)), snapshots=digests)
         return AsyncFunctionFuture(self._client, await self._client.submit_spec(spec))
 
@@ -220,9 +224,10 @@ def _read(job_id: int) -> Asked[bytes]:
 
 def _check_ended(job: Job) -> None:
     """Raises FunctionFailed for a job that cannot have left a result."""
-    if job.state is JobState.SUCCEEDED or (job.state is JobState.FAILED and job.reason is JobReason.EXITED):
+    raised = job.state is JobState.FAILED and job.reason is JobReason.EXITED and job.exit_code == RAISED
+    if job.state is JobState.SUCCEEDED or raised:
         return
-    why = f": {job.reason_detail}" if job.reason_detail else ""
+    why = f" with code {job.exit_code}" if job.exit_code else f": {job.reason_detail}" if job.reason_detail else ""
     raise FunctionFailed(f"{_what(job)} has no result: the job ended as {job.state.name} ({job.reason.name}){why}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ebb.v1 import job_pb2, snapshots_pb2
 
-from client_sdk._functions.call import called
+from client_sdk._functions.call import RAISED, called
 from client_sdk._functions.packing import COMMAND
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.testing._state import State
@@ -60,7 +60,7 @@ def call_function(state: State, job: job_pb2.Job) -> int:
         unpack(io.BytesIO(state.files[job.spec.snapshots[-1]]), folder)
         outcome = called(str((folder / COMMAND).parent))
     state.results[(job.id, job.run)] = pickle.dumps(outcome)
-    return 0 if outcome["good"] else 1
+    return 0 if outcome["good"] else RAISED
 
 
 def _is_whole(digest: str, data: bytes) -> bool:

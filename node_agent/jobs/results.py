@@ -24,7 +24,7 @@ class Results:
     def take(self, cluster_id: str, key: RunKey) -> bool:
         """Takes what a run has left, if it has left something; of a gang, what rank 0 has."""
         source = self._paths.result(key)
-        if key.task or not os.path.isfile(source):  # noqa: PTH113 (asked for at the end of every run)
+        if key.task or not os.path.isfile(source) or os.path.islink(source):  # noqa: PTH113, PTH114 (at the end of every run)
             return False
         folder = self._folder(cluster_id)
         with suppress(OSError):  # nothing is reported of it: whoever waits for the result is told that there is none

@@ -1,6 +1,6 @@
 """The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on desired states, and again.
 
-Knows no processes and no files: those are behind `Node`. Jobs go on.
+Knows no processes and no files: those are behind `Node`.
 """
 
 import asyncio
@@ -66,8 +66,7 @@ class Node(Protocol):
 
     def acknowledge(self, sequence: int) -> None: ...
 
-    async def transfer(self, calls: Calls) -> None:
-        """Fetches snapshots and sends results, until it is cancelled."""
+    async def transfer(self, calls: Calls) -> None: ...
 
     def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """The pieces of a run's log; the first is empty. Raises LogRefused."""

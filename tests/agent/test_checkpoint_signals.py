@@ -19,7 +19,6 @@ Start = Callable[..., AgentProcess]
 SAVES = "trap 'echo saved; exit 0' USR1; touch ready; while :; do sleep 0.02; done"
 EXITS = "trap 'exit 7' TERM; touch ready; while :; do sleep 0.02; done"
 HEARS = "trap 'touch heard' USR1; trap 'touch terminated; exit 7' TERM; touch ready; while :; do sleep 0.02; done"
-DEFIES = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
 FORKS = """
 import os, signal, time
 def save(*_):
@@ -149,15 +148,6 @@ def test_a_command_saves_beside_the_program(agent: Start, scheduler: FakeSchedul
     assert said.startswith("its checkpoint command saved its work in ")
     assert Path(scheduler.started(1).log_path).read_text() == f"saving {pid} in {work} for b on \n"
     assert (state / "checkpoints/c1/job-1/state").read_text() == "state\n"
-
-
-def test_a_program_that_ignores_sigterm_is_killed_soon_once_it_is_saved(
-    agent: Start, scheduler: FakeScheduler, state: Path
-) -> None:
-    agent()
-    start(scheduler, state, "/bin/sh", "-c", DEFIES, checkpoint_command="true")
-    scheduler.stop(1, 1000)
-    assert ended(scheduler)[:3] == (0, signal.SIGKILL, True)
 
 
 @pytest.mark.parametrize(
