@@ -1,5 +1,6 @@
 """ebb.v1.Snapshots, and the agents' end of it: whose files are whose, how large they may be, and what is refused."""
 
+import asyncio
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
@@ -11,6 +12,10 @@ from ebb.v1 import snapshots_pb2 as pb
 from ebb.v1 import snapshots_pb2_grpc
 
 from scheduler_service.core.model.access import Role
+from scheduler_service.rpc import file_expiry
+from scheduler_service.rpc.backend import Backend
+from scheduler_service.run.ports import NotCommitted
+from scheduler_service.run.token_cache import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure, submit_request
 from tests.rpc.test_access import Tokens, bearer
 
@@ -152,3 +157,29 @@ def test_they_are_their_owners(guarded: Server) -> None:
         agent.stub.PutResult(piece, timeout=LIMIT, metadata=agents.metadata)
         assert ada.result(job.id).data == olga.result(job.id).data == b"x"
         assert failure(lambda: bob.result(job.id)).reason == "NOT_YOUR_JOB"
+
+
+async def test_what_no_job_needs_is_deleted_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_expiry, "INTERVAL", 0)
+    asked: list[int] = []
+    twice = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Files:
+        def expire(self, before: int) -> int:
+            asked.append(before)
+            if len(asked) == 1:
+                raise NotCommitted("the database is away")
+            loop.call_soon_threadsafe(twice.set)
+            return 1
+
+    backend = Backend(None, "u", 0, 1, 1, files=Files())  # type: ignore[arg-type]
+    before = wall_clock()
+    task = asyncio.create_task(file_expiry.expire_files(backend, keep_days=2))
+    try:
+        await asyncio.wait_for(twice.wait(), LIMIT)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        backend.close()
+    assert abs(asked[0] - (before - 2 * 86400 * 10**6)) < 60 * 10**6
