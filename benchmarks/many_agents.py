@@ -126,6 +126,9 @@ class Node:
     async def examined(self, _reports: Sequence[Report]) -> None:
         """Its devices are simulated: none breaks."""
 
+    async def transfer(self, _calls: object) -> None:
+        """Nothing is fetched or sent here."""
+
     async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError(f"there is no log of {request.key}")
         yield b""

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from client_sdk._functions.executors import AsyncFunctionFuture, FunctionFuture
     from client_sdk._values.job_options import Alternative, JobOptions
     from client_sdk.aio import AsyncClient
     from client_sdk.client import Client
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         DeadlineExceeded,
         EbbError,
         FailedPrecondition,
+        FunctionFailed,
         Internal,
         InvalidArgument,
         NotFound,
@@ -101,6 +103,7 @@ __all__ = [
     "Array",
     "ArrayStatus",
     "AsyncClient",
+    "AsyncFunctionFuture",
     "Blocker",
     "BookingKind",
     "BoundCell",
@@ -128,6 +131,8 @@ __all__ = [
     "Exit0AfterStop",
     "Explanation",
     "FailedPrecondition",
+    "FunctionFailed",
+    "FunctionFuture",
     "Guarantee",
     "Internal",
     "InvalidArgument",
@@ -189,6 +194,8 @@ if not TYPE_CHECKING:  # to a type checker, a module with this function has ever
     _HOMES = {
         "Alternative": ("_values.job_options",),
         "AsyncClient": ("aio",),
+        "AsyncFunctionFuture": ("_functions.executors",),
+        "FunctionFuture": ("_functions.executors",),
         "Client": ("client",),
         "JobOptions": ("_values.job_options",),
     }

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
@@ -11,6 +12,7 @@ from client_sdk._exchange import AsyncExchange
 from client_sdk._job_changes import AsyncJobChanges
 from client_sdk._nodes import AsyncNodeCalls
 from client_sdk._requests import jobs
+from client_sdk._snapshots import carried_out_async, taken, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import AsyncVirtualClusterCalls
@@ -31,6 +33,7 @@ from client_sdk.models import (
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from client_sdk._functions.executors import AsyncFunctionExecutor
     from client_sdk._transport.asynchronous import AsyncTransport
 
 
@@ -88,7 +91,20 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         **options: Unpack[JobOptions],
     ) -> Job:
         """As `Client.submit`. Give a request_id where the task may be cancelled and the job submitted again."""
-        return await self.submit_spec(job_spec(command, **options), request_id=request_id, timeout=timeout)
+        spec = job_spec(command, **options)
+        if options.get("snapshot"):
+            import asyncio  # of a program that uses this, it is loaded
+
+            archive = await asyncio.to_thread(taken, options)
+            assert archive is not None
+            spec = replace(spec, snapshots=(await carried_out_async(upload(archive), self._ask),))
+        return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
+
+    def functions(self, *, python: str = "python", **options: Unpack[JobOptions]) -> "AsyncFunctionExecutor":
+        """As `Client.functions`; `submit` of what this returns, and `result` of its futures, are awaited."""
+        from client_sdk._functions.executors import AsyncFunctionExecutor
+
+        return AsyncFunctionExecutor(self, python, options)
 
     async def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `Client.submit_spec`."""

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
@@ -13,6 +14,7 @@ from client_sdk._job_changes import JobChanges
 from client_sdk._nodes import NodeCalls
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
+from client_sdk._snapshots import carried_out, taken, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import VirtualClusterCalls
@@ -31,6 +33,7 @@ from client_sdk.models import (
 )
 
 if TYPE_CHECKING:
+    from client_sdk._functions.executors import FunctionExecutor
     from client_sdk._transport.blocking import Transport
 
 T = TypeVar("T")
@@ -126,7 +129,26 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         Raises InvalidArgument for a job that is no job, AlreadyExists for a request_id of a different one,
         FailedPrecondition for one that could never start, and ResourceExhausted while the scheduler has too much waiting.
         """
-        return self.submit_spec(job_spec(command, **options), request_id=request_id, timeout=timeout)
+        archive = taken(options)
+        spec = job_spec(command, **options)
+        if archive is not None:
+            spec = replace(spec, snapshots=(carried_out(upload(archive), self._ask),))
+        return self.submit_spec(spec, request_id=request_id, timeout=timeout)
+
+    def functions(self, *, python: str = "python", **options: Unpack[JobOptions]) -> "FunctionExecutor":
+        """Runs Python functions as jobs with these options, each by `submit` of what this returns:
+
+        >>> with Client() as client:                                          # doctest: +SKIP
+        ...     gpu = client.functions(devices=1, memory="16GiB", snapshot=True)
+        ...     future = gpu.submit(train, lr=0.1)
+        ...     print(future.result())
+
+        `python` is the program that runs them on the node: of the same version as this one, and with the package `cloudpickle`.
+        Raises InvalidArgument for options that make no sense, and FailedPrecondition where `cloudpickle` is missing here.
+        """
+        from client_sdk._functions.executors import FunctionExecutor
+
+        return FunctionExecutor(self, python, options)
 
     def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `submit`, from a spec: one that another job's `spec` field holds, for example."""

@@ -70,3 +70,7 @@ class Unimplemented(EbbError):
 
 class Internal(EbbError):
     """A fault of the scheduler's own."""
+
+
+class FunctionFailed(EbbError):
+    """A function that ran as a job has no result, or one that cannot be read here."""

@@ -27,6 +27,7 @@ from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.observations import Observing
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_watch import StepWatch
@@ -116,6 +117,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
                 tasks.create_task(launcher.run()),
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
                 tasks.create_task(_prune(spool, state, settings.keep_runs)),
+                tasks.create_task(_expire_snapshots(Snapshots(paths))),
                 tasks.create_task(node.observing.run()),
                 tasks.create_task(node.step_watch.run()),
                 tasks.create_task(systemd.watchdog()),
@@ -165,4 +167,11 @@ async def _prune(spool: Spool, state: Path, keep_days: float | None) -> None:
             known = {key.name for key in spool.runs}
             if count := await remove_expired(state, spool.short_id, known, time.time() - keep_days * 86400):
                 log.info("removed folders of runs that ended more than %g days ago: %d", keep_days, count)
+        await asyncio.sleep(_PRUNE_INTERVAL)
+
+
+async def _expire_snapshots(snapshots: Snapshots) -> None:
+    while True:
+        if count := await snapshots.expire():
+            log.info("removed snapshots that no run has named for long: %d", count)
         await asyncio.sleep(_PRUNE_INTERVAL)

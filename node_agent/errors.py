@@ -54,6 +54,11 @@ class RunsElsewhere(AgentError):
     or end them: beside them, their jobs would run twice. Where that is another agent, give this one its own --node."""
 
 
+class EnvironmentMissing(AgentError):
+    """the environment of the job, {name}={path}, has no bin/python here. Create it on this node, or name one that all nodes
+    see, such as one on shared storage"""
+
+
 class UnknownProfile(AgentError):
     """There is no device profile {name!r}. Known: {known}."""
 

@@ -15,6 +15,7 @@ from node_agent.jobs.model import Desired, Report
 from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_watch import StepWatch
+from node_agent.jobs.transfers import Calls
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 
 
@@ -87,6 +88,10 @@ class LocalNode:
 
     def acknowledge(self, sequence: int) -> None:
         self._spool.acknowledge(sequence)
+
+    async def transfer(self, calls: Calls) -> None:
+        assert self.executor is not None
+        await self.executor.starting.transfers.run(calls)
 
     async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self._logs.read(request.key, request.offset, request.follow)) as pieces:

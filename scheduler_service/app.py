@@ -20,7 +20,7 @@ from typing import Any
 from ebb_common.notify import Notifier
 from scheduler_service import store
 from scheduler_service.config import Config
-from scheduler_service.database import Engines, Lease, Reader
+from scheduler_service.database import Engines, FileLimits, Lease, Reader, UserFiles
 from scheduler_service.engine_settings import micros, vc_policy_of
 from scheduler_service.leading import STOP_LIMIT, Outrun, exit_timer, lead_under_lease
 from scheduler_service.rpc.backend import Backend
@@ -73,7 +73,9 @@ def _front(config: Config, engines: Engines) -> Backend:
     reader = Reader(engines.reader)
     times = micros(config.default_grace), config.heartbeat, config.silent_after
     secrets = SecretArguments(config.secret_arguments)
-    return Backend(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config), secrets)
+    limits = FileLimits(config.snapshot_mib << 20, config.result_mib << 20, config.files_of_user_mib << 20)
+    files = UserFiles(engines.files, limits)
+    return Backend(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config), secrets, files)
 
 
 @asynccontextmanager

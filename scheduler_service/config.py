@@ -86,6 +86,12 @@ class Config(FileSettings):
     accept_clock: bool = Field(
         False, description="lead although the last commit is from the future: a leader's clock was ahead"
     )
+    snapshot_mib: int = Field(100, ge=0, le=MOST, description="MiB of a snapshot, packed, at most; 0: none are taken")
+    result_mib: int = Field(16, ge=0, le=MOST, description="MiB of what a job leaves as its result, at most")
+    files_of_user_mib: int = Field(2048, ge=0, le=MOST, description="MiB of all snapshots and results of a user; 0: any number")
+    keep_files: float = Field(
+        30, gt=0, le=36500, description="days after the end of the last job that uses it until a snapshot or result is deleted"
+    )
     record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -15,6 +16,9 @@ from scheduler_service.run.view import View
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+FILE_CALLS = 2
+"""Calls at once that read or write files of users: a piece is large, and nobody waits for one."""
 
 
 class Writer:
@@ -163,6 +167,29 @@ class MarketReader(_Reads):
         return {vc.id: vc.name for vc in self._read(store.list_vcs)}
 
 
+class UserFiles(_Reads):
+    """Snapshots and results; thread-safe, blocking. Raise NotCommitted without a database, TooMuchStored, and DamagedFile."""
+
+    def __init__(self, engine: Engine, limits: "FileLimits") -> None:
+        super().__init__(engine)
+        self.limits = limits
+
+    use = _read_by(store.use_file)
+    put = _read_by(store.put_piece)
+    piece = _read_by(store.read_piece)
+    expire = _read_by(store.expire_files)
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """In bytes; 0: none are taken."""
+
+    snapshot: int = 100 << 20
+    result: int = 16 << 20
+    of_user: int = 2 << 30
+    """All of a user's together."""
+
+
 class Lease:
     """run.leadership.Lease over the store."""
 
@@ -225,12 +252,14 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
 def _database_errors() -> Iterator[None]:
     try:
         yield
+    except (store.TooMuchStored, store.DamagedFile):
+        raise
     except store.DATABASE_ERRORS as error:
         raise NotCommitted(str(error if isinstance(error, store.StoreError) else store.Unavailable(error))) from error
 
 
 class Engines:
-    """Connections by use: one that writes, some that read, one for the lease, one for callers' tokens."""
+    """Connections by use: to write, to read, for the lease, for callers' tokens, for users' files."""
 
     def __init__(self, url: str, lease_seconds: float) -> None:
         """A leader that is stopped inside a commit holds the leader's row, for which its successor waits: no longer than for
@@ -239,7 +268,8 @@ class Engines:
         self.reader = store.open_engine(url, connections=5)
         self.lease = store.open_engine(url, connections=1, lease=True)
         self.tokens = store.open_engine(url, connections=1)
+        self.files = store.open_engine(url, connections=FILE_CALLS)
 
     def close(self) -> None:
-        for engine in (self.writer, self.reader, self.lease, self.tokens):
+        for engine in (self.writer, self.reader, self.lease, self.tokens, self.files):
             engine.dispose()

@@ -17,6 +17,7 @@ from scheduler_service.core.messages import NodeSilent
 from scheduler_service.database import Engines, Lease, opened
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.rpc.backend import Backend, Leading
+from scheduler_service.rpc.file_expiry import expire_files
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.invariant_sampling import watch_state
@@ -80,6 +81,7 @@ async def lead(
     warnings = list(left_over(state))  # before the engine has it
     service.start()
     watchers.append(asyncio.create_task(watch_state(service.ask)))
+    watchers.append(asyncio.create_task(expire_files(backend, config.keep_files)))
     backend.lead(leading)
     try:
         await announce(True)

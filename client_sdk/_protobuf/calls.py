@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from client_sdk import errors, models
 from client_sdk._protobuf import (
     calls_exchange,
+    calls_files,
     calls_virtual_clusters,
     convert,
     convert_explanations,
@@ -101,7 +102,8 @@ def encode(request: Request[T]) -> Call[T]:
             drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
             call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
         case _:
-            found = calls_virtual_clusters.encode(request) or calls_exchange.encode(request)
+            parts = calls_virtual_clusters, calls_exchange, calls_files
+            found = next(filter(None, (part.encode(request) for part in parts)), None)
             if found is None:
                 raise AssertionError(f"nobody knows how to send {request!r}")
             call = found

@@ -81,6 +81,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
             exit_0_after_stop=_exit_message(value.exit_0_after_stop),
             alternatives=tuple(map(_configuration_message, value.alternatives)) or None,
+            snapshots=value.snapshots or None,
             **_needs_message(value),
             **dict(zip(_PLAIN, _plain(value), strict=True)),
         )

@@ -123,3 +123,18 @@ class JobOptions(TypedDict, total=False):
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
     stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any
     case."""
+    checkpoint_signal: str
+    """The signal that asks the program to save when the job is preempted, suspended, requeued, drained, reclaimed or out of
+    time: "USR1", or "USR1@60" if saving takes up to 60 seconds. It is sent at once; SIGTERM follows after this time, or in the
+    last tenth of the grace period (at most its last 30 s). Left out, SIGTERM is sent at once."""
+    checkpoint_command: str
+    """A command, for /bin/sh, that then saves the program's work from outside, with the program's process id in EBB_PID. An
+    exit with 0 means that the work is saved, and the program is stopped. Otherwise SIGTERM follows."""
+    snapshot: bool | str | os.PathLike[str]
+    """Take the files of a directory along (True: of the current one): what git tracks or would track, elsewhere all that
+    `.ebbignore` does not name. Each run has a copy of its own, in which the command starts if no `working_directory` is
+    given."""
+    venv: str | os.PathLike[str] | None
+    """The virtual environment in which the command runs, by its path on the nodes. `python` is then that environment's."""
+    conda: str | os.PathLike[str] | None
+    """The conda environment in which the command runs: its path on the nodes, or its name, which is looked up here."""

@@ -11,6 +11,7 @@ from client_sdk import units
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
+from client_sdk._values.python_environments import activated
 from client_sdk._values.specs import (
     Array,
     Configuration,
@@ -27,6 +28,7 @@ from client_sdk.errors import InvalidArgument
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
+_CHECKPOINT_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "CONT", "WINCH", "URG", "IO", "PWR")
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
@@ -77,6 +79,11 @@ def job_spec(
     vacates: bool = False,
     project: str = "",
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
+    checkpoint_signal: str = "",
+    checkpoint_command: str = "",
+    snapshot: bool | str | os.PathLike[str] = False,  # noqa: ARG001 (the client stores it, and adds its digest)
+    venv: str | os.PathLike[str] | None = None,
+    conda: str | os.PathLike[str] | None = None,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -95,6 +102,7 @@ def job_spec(
     taken = {"cpus": cpus, "memory": memory, "tasks": tasks, "within": within, "nodes": nodes, "node_labels": node_labels}
     taken["exclude_nodes"] = exclude_nodes
     inherited, given = exported(export)
+    inherited, own = activated(venv, conda, inherited, given | _environment(env))
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
     if isinstance(tasks, int):
@@ -109,7 +117,7 @@ def job_spec(
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=given | _environment(env),
+        environment=own,
         inherited=inherited,
         working_directory=_folder(working_directory),
         grace_period=_time(grace),
@@ -123,10 +131,29 @@ def job_spec(
         project=project,
         exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
         device_memory_mib=units.parse_memory(device_memory),
+        checkpoint_signal=checkpoint_signal and _checkpoint_signal(checkpoint_signal, checkpoint_command),
+        checkpoint_command=checkpoint_command,
         nodes=_nodes(nodes, node_labels, exclude_nodes),
         alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),
     )
+
+
+def _checkpoint_signal(said: str, command: str) -> str:
+    """As the scheduler has it: USR1 or USR1@60."""
+    if command:
+        raise InvalidArgument("checkpoint_signal and checkpoint_command exclude each other; leave one out")
+    name, at, seconds = said.upper().partition("@") if isinstance(said, str) else (repr(said), "", "")
+    name = name.removeprefix("SIG")
+    if name == "TERM":
+        raise InvalidArgument("SIGTERM is what a job gets without checkpoint_signal; leave it out")
+    if name in ("KILL", "STOP"):
+        raise InvalidArgument(f"no program can handle SIG{name}; take another signal, such as USR1")
+    if name not in _CHECKPOINT_SIGNALS:
+        raise InvalidArgument(f"{name!r} is no checkpoint signal; those are {', '.join(_CHECKPOINT_SIGNALS)}")
+    if at and not (seconds.isascii() and seconds.isdigit() and 1 <= int(seconds) < 100_000):
+        raise InvalidArgument(f"{seconds!r} is no number of seconds from 1 to 99999; write it like USR1@60")
+    return f"{name}@{int(seconds)}" if at else name
 
 
 def _alternative(

@@ -151,6 +151,12 @@ class JobSpec:
     """Other configurations in which the job can run. The fields above are configuration 0, and these are 1, 2, ..."""
     project: str = ""
     """What its user works on; empty: none. Policies that order jobs by usage charge the job to this project."""
+    checkpoint_signal: str = ""
+    """The signal that asks its program to save, such as "USR1" or "USR1@60"; empty: SIGTERM."""
+    checkpoint_command: str = ""
+    """The command that saves its program's work, for /bin/sh; empty: none."""
+    snapshots: tuple[str, ...] = ()
+    """What its nodes unpack before it starts, by digest (see `JobOptions.snapshot`)."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""

@@ -221,6 +221,9 @@ _OWN: dict[str, tuple[str, Callable[[Any], dict[str, Any]]] | None] = {
     "node_labels": ("node_labels", _named("node_labels", _labels)),
     "within": ("within", _within),
     "exit_0_after_stop": ("exit_0_after_stop", _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown"))),
+    "snapshot": ("snapshot", _named("snapshot", lambda value: value if isinstance(value, bool) else _directory(value))),
+    "venv": ("venv", _named("venv", text)),
+    "conda": ("conda", _named("conda", text)),
     "alternatives": ("alternatives", lambda value: {"alternatives": list(map(_alternative, _listed(value)))}),
 }
 """The key of an option, and how it is read, where the option's name and type do not say so; None: another key says it, too."""

@@ -80,6 +80,13 @@ def _lines(job: Job) -> dict[str, str]:
         lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         lines["exit 0"] = "means done, also after a stop signal"
+    if spec.checkpoint_signal:
+        name, at, seconds = spec.checkpoint_signal.partition("@")
+        lines["checkpoint"] = f"by SIG{name}" + (f", SIGTERM {seconds} s later" if at else "")
+    if spec.checkpoint_command:
+        lines["checkpoint"] = f"by the command: {spec.checkpoint_command}"
+    if spec.snapshots:
+        lines["snapshot"] = ", ".join(digest[:12] for digest in spec.snapshots)
     if job.eligible_time is not None:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:

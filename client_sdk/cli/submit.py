@@ -34,6 +34,12 @@ from client_sdk.models import JobState
     help="What the job inherits: ALL, NONE, or names and NAME=VALUE with commas.  [default: PATH,VIRTUAL_ENV,CONDA_*]",
 )
 @click.option("--cwd", metavar="DIR", help="The command's directory on the node.  [default: this one]")
+@click.option(
+    "--snapshot", is_flag=True, default=None, help="Take the files of this directory along, and run in a copy of them."
+)
+@click.option("--snapshot-dir", metavar="DIR", help="Take the files of DIR along; run in a copy.")
+@click.option("--venv", metavar="DIR", help="Run in this virtual environment of the node.")
+@click.option("--conda", metavar="NAME", help="Run in this conda environment of the node, by its name here or its path there.")
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.  [default: 0]")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 90s, 2h, 1d.")
 @click.option("--estimate", metavar="TIME", help="How long it is expected to run.")
@@ -43,6 +49,16 @@ from client_sdk.models import JobState
     "--exit-0-after-stop",
     type=click.Choice(["stopped", "done"]),
     help="What an exit with 0 means after a stop signal, such as that of a preemption; stopped: run again.  [default: stopped]",
+)
+@click.option(
+    "--checkpoint-signal",
+    metavar="SIGNAL[@SECONDS]",
+    help="Ask the program to save by this signal, such as USR1@60, before SIGTERM.",
+)
+@click.option(
+    "--checkpoint-command",
+    metavar="CMD",
+    help="Save the program's work by this command; EBB_PID is the program's process.",
 )
 @click.option("--tasks", metavar="N", type=click.IntRange(min=1), help="A gang of N tasks, each with the above.")
 @click.option("--task", multiple=True, metavar="N:gpus=1,...", help="A gang's group of N tasks. May be repeated.")
@@ -110,6 +126,7 @@ def submit(
       ebb submit --trial --devices 1 --wait -- python try_it.py
       ebb submit --dry-run --trial --devices 2 -- python try_it.py
       ebb submit --retries 3 --retry-on 75,SIGKILL --time-limit 2h -- ./flaky.sh
+      ebb submit --grace 90s --checkpoint-signal USR1@60 -- ./simulate
       ebb submit --tasks 4 --devices 1 -- python train.py
       ebb submit --task 1:cpus=8 --task 4:gpus=1,cpus=4,memory=16GiB -- python train.py
       ebb submit --array 100%8 -- ./sweep.sh
@@ -119,6 +136,7 @@ def submit(
       ebb submit --devices 1 --model A100 --estimate 1h --or 'devices=1 model=V100 estimate=3h' -- python train.py
       ebb submit --devices 1 --or 'cpus=16 command="python train.py --cpu"' -- python train.py
       ebb submit --devices 2 --device-memory 40GiB --node-label zone=a --exclude-node n7 -- python train.py
+      ebb submit --snapshot --venv /shared/envs/torch --devices 1 -- python train.py
       ebb submit -f job.yaml
 
     A job file has the names of the options as its keys:
@@ -159,9 +177,13 @@ def submit(
       # vacates: true
       # lazy: true
       # exit_0_after_stop: done   # or stopped: run again
+      # checkpoint_signal: USR1@60
+      # checkpoint_command: ./save.sh $EBB_PID
       env: {LR: 0.1}
       # export: [PATH, CONDA_*]   # or ALL, NONE: what it inherits from your shell
       cwd: /data/resnet
+      # snapshot: true            # or a directory: instead of cwd
+      # venv: /shared/envs/torch  # or conda: torch
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     command, options = _asked(said, {} if file is None else job_file.read(file), "" if file is None else file.name)
@@ -217,11 +239,12 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     if groups and said["tasks"] is not None:
         raise click.UsageError("--tasks is for tasks that are alike, --task for groups of them: take one")
     job_class, guarantee = _one_of(said, "trial", "best-effort"), _one_of(said, "overflow", "opportunistic")
-    said |= {"class": job_class, "guarantee": guarantee}
+    said |= {"class": job_class, "guarantee": guarantee, "snapshot": said.pop("snapshot_dir") or said["snapshot"]}
     given = {key: value for key, value in said.items() if value not in (None, ())}
     if groups:
         given["tasks"] = groups
-    merged = {"cwd": "."} | filed | given
+    captured = given.get("snapshot", filed.get("snapshot"))
+    merged = ({} if captured else {"cwd": "."}) | filed | given
     if "env" in filed and "env" in given:
         merged["env"] = [filed["env"], *given["env"]]
 

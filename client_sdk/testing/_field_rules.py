@@ -6,9 +6,10 @@ ebb.v1 uses, and says so where it meets another.
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from buf.validate import validate_pb2
+from ebb.v1 import job_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -67,6 +68,10 @@ def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[
         case "duration":
             _require_known(names <= {"gte", "lte"}, f"duration {names}")
             yield from _range(kind, value, own, lambda limit: f"{_length(limit):g} s", names)
+        case "bytes":
+            _require_known(names <= {"min_len", "max_len"}, f"bytes {names}")
+            if not own.min_len <= len(value) <= own.max_len:
+                yield "bytes.len", f"must have {own.min_len} to {own.max_len} bytes, and has {len(value)}"
         case "enum":
             _require_known(names <= {"defined_only"}, f"enum {names}")
             if field.enum_type is not None and value not in field.enum_type.values_by_number:
@@ -124,3 +129,23 @@ def _length(value: Any) -> float:
 def _require_known(known: bool, rule: str) -> None:
     if not known:
         raise NotImplementedError(f"client_sdk.testing cannot check this rule of the API: {rule}")
+
+
+def check_checkpoint(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument where the grace period leaves no time for the checkpoint signal or command."""
+    grace = _length(spec.grace_period)
+    seconds = int(spec.checkpoint_signal.partition("@")[2] or 0)
+    field = "spec.checkpoint_signal" if spec.checkpoint_signal else "spec.checkpoint_command"
+    if spec.checkpoint_signal and spec.checkpoint_command:
+        _refuse("spec.checkpoint_command", "checkpoint.one", "a job has a checkpoint signal or a checkpoint command")
+    if (spec.checkpoint_signal or spec.checkpoint_command) and not grace:
+        _refuse(
+            field, "checkpoint.grace", "the grace period is 0 s, which leaves no time to save; give a grace period (--grace)"
+        )
+    if seconds > grace:
+        said = f"{seconds} s to save are more than there is: the grace period is {grace:g} s; give a longer one (--grace)"
+        _refuse(field, "checkpoint.grace", said)
+
+
+def _refuse(field: str, rule: str, said: str) -> NoReturn:
+    raise InvalidArgument(f"{field}: {said}", reason="INVALID_FIELD", metadata={"field": field, "rule": rule})

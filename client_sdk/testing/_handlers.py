@@ -9,6 +9,8 @@ from client_sdk._protobuf import convert
 from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
+from client_sdk.testing._field_rules import check_checkpoint
+from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
 from client_sdk.testing._state import ACTIVE, Outcome, State, state_of
 
@@ -26,6 +28,7 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
         if one.task_groups:
             one.resources.CopyFrom(_total(one))
     _check_alternatives(spec)
+    check_checkpoint(spec)
     _nodes.check_can_ever_run(state, spec)
     return spec
 
@@ -72,6 +75,7 @@ def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
                 metadata={"job_id": str(known)},
             )
         return state.find(known)
+    check_stored(state, spec)
     waits = still_awaited(state, spec)
     job = state.add(spec)
     if request.request_id:

@@ -1,6 +1,7 @@
 """A job's life in the fake cluster, as the service gives it, without processes or time."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ebb.v1 import job_pb2
 from client_sdk._protobuf import convert
 from client_sdk.errors import FailedPrecondition
 from client_sdk.models import DependencyKind, JobClass, JobEventKind, JobReason, JobState
+from client_sdk.testing._files import call_function, calls_function
 from client_sdk.testing._nodes import Placed, place
 from client_sdk.testing._output import log_file
 from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, state_of
@@ -136,7 +138,9 @@ def _next_element(state: State, array: job_pb2.Job) -> job_pb2.Job:
 
 
 def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
-    """What the end of a run means for its job."""
+    """What the end of a run means for its job. A function is called, unless its run ends otherwise than well."""
+    if calls_function(job) and outcome == Outcome(output=outcome.output, done=outcome.done):
+        outcome = replace(outcome, exit_code=call_function(state, job), done=True)
     with Path(job.log_path).open("a", encoding="utf-8") as log:
         log.write(outcome.output)
     job.exit_code, job.exit_signal = outcome.exit_code, outcome.exit_signal

@@ -8,14 +8,14 @@ from operator import methodcaller
 from typing import Any, NoReturn
 
 import grpc
-from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, snapshots_pb2, virtual_clusters_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from client_sdk._transport.statuses import ERRORS
 from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
-from client_sdk.testing import _explanations, _field_rules, _handlers, _nodes
+from client_sdk.testing import _explanations, _field_rules, _files, _handlers, _nodes
 from client_sdk.testing._state import State
 
 _THREADS = 1024
@@ -68,6 +68,15 @@ def _scheduler(state: State) -> dict[str, Answer]:
     }
 
 
+def _snapshots(state: State) -> dict[str, Answer]:
+    """What each call about snapshots and results answers."""
+    return {
+        "FindSnapshot": lambda r: _files.find(state, r),
+        "PutSnapshot": lambda r: _files.put(state, r),
+        "GetResult": lambda r: _files.result(state, r),
+    }
+
+
 def _cluster(state: State) -> dict[str, Answer]:
     """What each call about nodes answers."""
     return {
@@ -111,6 +120,7 @@ class Server:
         }
         cluster = self._calls(_cluster(state), cluster_pb2)
         virtual_clusters = self._calls(_without(virtual_clusters_pb2, "VirtualClusters"), virtual_clusters_pb2)
+        snapshots = self._calls(_snapshots(state), snapshots_pb2)
         exchange = self._calls(_without(exchange_pb2, "Exchange"), exchange_pb2)
         self._server.add_generic_rpc_handlers(
             (
@@ -118,6 +128,7 @@ class Server:
                 grpc.method_handlers_generic_handler("ebb.v1.Cluster", cluster),
                 grpc.method_handlers_generic_handler("ebb.v1.VirtualClusters", virtual_clusters),
                 grpc.method_handlers_generic_handler("ebb.v1.Exchange", exchange),
+                grpc.method_handlers_generic_handler("ebb.v1.Snapshots", snapshots),
             )
         )
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"

@@ -54,6 +54,10 @@ class State:
     observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
     shares: scheduler_pb2.SharesResponse | None = None
     """By node."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Snapshots, by digest."""
+    results: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """What runs have left, by job and run."""
     commit_no: int = 0
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     _commits: dict[int, int] = field(default_factory=dict)

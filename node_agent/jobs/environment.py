@@ -56,6 +56,18 @@ class Paths:
         """A process of a run adds its pid to this file, a line, to say: I save, and what I have started is mine to end."""
         return f"{self.folder(key)}/{SAVERS_FILE}"
 
+    def code(self, key: RunKey) -> str:
+        """Where the snapshots of a run are unpacked."""
+        return f"{self.folder(key)}/code"
+
+    def result(self, key: RunKey) -> str:
+        """A run leaves its result in this file."""
+        return f"{self.folder(key)}/result"
+
+    def checkpointing(self, key: RunKey) -> str:
+        """What the launcher keeps of a run's checkpoint command."""
+        return f"{self.folder(key)}/checkpoint-command"
+
     def steps(self, key: RunKey) -> str:
         """The step file of a run (`ebb_common.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
@@ -106,8 +118,11 @@ def environment(
         "EBB_DONE_FILE": paths.done(launch.key),
         "EBB_SAVERS_FILE": paths.savers(launch.key),
         "EBB_STEPS_FILE": paths.steps(launch.key),
+        "EBB_RESULT_FILE": paths.result(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+    if launch.snapshots:
+        own["EBB_SNAPSHOT_DIR"] = paths.code(launch.key)
     if launch.array_index is not None:
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:

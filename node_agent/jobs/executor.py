@@ -22,6 +22,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
 from node_agent.jobs.launcher.client import (
     Absent,
+    Beside,
     Connected,
     Ended,
     Event,
@@ -71,12 +72,13 @@ class Executor:
         groups = groups or Groups()
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
-        self.stopping = Stopping(spool, self._holding, paths, self._guarded)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
         self.starting = Starting(spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._guarded)
+        commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
+        self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
         self._paths = paths
         self._node = node
         self._rendezvous = rendezvous
@@ -152,6 +154,9 @@ class Executor:
         if isinstance(event, Connected):
             self._then.append(partial(self._recover, event))
             return
+        if isinstance(event, Beside):
+            self._then.append(partial(self.stopping.checkpointing.hear, event.event))
+            return
         record = self._spool.runs.get(event.key)
         if record is None or record.phase is RunPhase.ENDED:
             return
@@ -201,7 +206,10 @@ class Executor:
 
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
-        record = replace(record, phase=phase, launch=None, pid=event.pid, start_ticks=event.start_ticks)
+        launch = record.launch
+        if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
+            launch = None
+        record = replace(record, phase=phase, launch=launch, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT)))
         self._reported()
         self.starting.retries.over(record.key)
@@ -226,7 +234,7 @@ class Executor:
             self._holding.adopt(record)
             if record.out_of_memory:
                 self.stopping.signal(record, signal.SIGKILL)
-            if record.key not in self.stopping.deadlines:
+            if record.key not in self.stopping.deadlines or record.checkpoint_asked:
                 self._press(record.key)
 
     # Stopping.
@@ -238,7 +246,7 @@ class Executor:
             return
         if record.pid:
             self.stopping.press(record, record.stop_deadline)
-        elif key in self.starting.retries.timers:
+        elif self.starting.transfers.drop(key) or key in self.starting.retries.timers:
             self.starting.launch(key)
 
     def limits(self) -> Limits:
@@ -273,11 +281,12 @@ class Executor:
         self.starting.retries.over(record.key)
         self._watches.pop(record.key, None)
         self._rendezvous.release(record.key)
+        self.starting.transfers.over(record.key)
         if not event.launch_error:
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:
-                event = replace(event, told=True)
+                event = replace(event, told=True, checkpoint=record.checkpoint)
             elif self._killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)

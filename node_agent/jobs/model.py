@@ -55,6 +55,19 @@ class StopReason(IntEnum):
     RECLAIMED = 9
 
 
+SAVES = frozenset(
+    {
+        StopReason.PREEMPTED,
+        StopReason.SUSPENDED,
+        StopReason.REQUEUED,
+        StopReason.TIME_LIMIT,
+        StopReason.DRAINED,
+        StopReason.RECLAIMED,
+    }
+)
+"""Reasons to stop a run after which somebody may want what it saved."""
+
+
 class Process(NamedTuple):
     """The leader of a run's process group."""
 
@@ -97,6 +110,12 @@ class LaunchSpec:
     """What the job takes over from the environment of whoever submitted it."""
     configuration: int = 0
     """The number of the job's configuration that the run is launched in."""
+    checkpoint_signal: str = ""
+    """Asks the program to save when the run is stopped: a name without SIG, and perhaps the seconds until SIGTERM (USR1@60)."""
+    checkpoint_command: str = ""
+    """Saves the program's work when the run is stopped; for /bin/sh."""
+    snapshots: tuple[str, ...] = ()
+    """By digest: what is unpacked before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +195,8 @@ class Exited:
     """It was to be stopped, so that this may be the answer to the signal."""
     done: bool = False
     """With code 0: it had said that its work is done."""
+    checkpoint: str = ""
+    """What came of its checkpoint signal or command, for people."""
 
 
 RunEvent = Ready | Started | Exited
@@ -197,7 +218,8 @@ class RunRecord:
     key: RunKey
     phase: RunPhase
     launch: LaunchSpec | None = None
-    """Kept until the process is known, so that a restarted agent can finish a launch."""
+    """Kept until the process is known, so that a restarted agent can finish a launch; with a checkpoint signal or command,
+    until the run is over."""
     pid: int = 0
     start_ticks: int = 0
     """The process's start time from /proc, which tells it from a later owner of its pid."""
@@ -220,6 +242,10 @@ class RunRecord:
     """It used more than it may, and is being killed for it."""
     generation: int = 0
     """Of what is desired of it, as the scheduler said last; 0: an agent wrote this that knew no generations."""
+    checkpoint_asked: bool = False
+    """Its checkpoint signal was sent, or its checkpoint command began."""
+    checkpoint: str = ""
+    """What came of that, for people."""
 
 
 @functools.cache

@@ -94,6 +94,36 @@ def terminate_group(group: int, savers: Collection[int]) -> None:
             os.close(descriptor)
 
 
+def handles(pid: int, signum: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    for line in read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
+def signal_handlers(members: Collection[int], signum: int) -> int:
+    """Sends a signal to those of these processes that handle it; to how many.
+
+    What such a process has started gets none: workers inherit its handler, and would save as well. A process without a handler
+    gets none either: most signals would end it.
+    """
+    parents = {pid: int(fields[1]) for pid in members if len(fields := stat_fields(pid)) > 1}
+    handling = {pid for pid in parents if handles(pid, signum)}
+    sent = 0
+    for pid in handling:
+        above = parents[pid]
+        while above in parents and above not in handling:
+            above = parents[above]
+        if above not in handling and (descriptor := open_process(pid)) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if handles(pid, signum):  # it is the one that was found
+                    signal.pidfd_send_signal(descriptor, signum)
+                    sent += 1
+            os.close(descriptor)
+    return sent
+
+
 def find_leader(directory: str) -> int:
     """The leader of the run with this directory, searched among all processes; 0 when there is none."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")

@@ -8,16 +8,19 @@ from dataclasses import replace
 from functools import partial
 
 from node_agent.devices.base import Provider
-from node_agent.errors import UnknownDevice
+from node_agent.errors import EnvironmentMissing, UnknownDevice
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
-from node_agent.jobs.preparation import prepare
+from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.results import Results
+from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.transfers import Transfers
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,13 @@ class Starting:
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
         self.retries = Retries(partial(guarded, self.launch))
+        files = Snapshots(paths), Results(paths)
+        self.transfers = Transfers(
+            *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
+        )
+
+    def _lacks(self, key: RunKey, why: str) -> None:
+        self._refused(self._spool.runs[key], why)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -87,6 +97,8 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
+        if self.transfers.waits(launch):
+            return
         try:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
@@ -95,12 +107,23 @@ class Starting:
             if launch.gang is not None:
                 self._rendezvous.release(key)
             self.launcher.spawn(request)
-        except UnknownDevice as error:
+        except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, str(error))
         except OSError as error:
             self.retries.later(key, str(error))
         else:
             self.make_spare_soon()
+
+    def spawn_checkpoint(self, record: RunRecord) -> None:
+        """Has the checkpoint command of a run started. Raises OSError, and UnknownDevice."""
+        assert record.launch is not None
+        cluster_id, _ = self._spool.cluster
+        of_node = self._node, self._paths, cluster_id, self._provider
+        self.launcher.spawn(beside(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key)))
+
+    def find_checkpoint(self, key: RunKey) -> None:
+        """Asks the launcher for the checkpoint command of a run, without starting it."""
+        self.launcher.find(key, self._paths.checkpointing(key), beside=True)
 
     def make_spare_soon(self) -> None:
         """Not now: what follows a launch comes first."""
@@ -116,6 +139,8 @@ class Starting:
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None
+        if self.transfers.waits(launch):
+            return
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
             port = self._rendezvous.keep(record.key, record.port) if launch.gang.rank == 0 else 0

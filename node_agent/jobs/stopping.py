@@ -1,4 +1,5 @@
-"""Ends runs before their time: a signal and a grace period, and then the kill; or the kill at once, where memory is wanted."""
+"""Ends runs before their time: a request to save, SIGTERM, and the kill when the grace period is over; or the kill at once, if
+they use too much memory."""
 
 import asyncio
 import json
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from node_agent.jobs.checkpointing import Checkpointing
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import savers_of
@@ -17,43 +19,79 @@ from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 
+_SAVED_LEAVES = 10.0
+"""Seconds from SIGTERM to the kill of a run that its checkpoint command has saved, at most."""
+
 
 class Stopping:
-    """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    """Of the runs of one spool. `spawn` and `find` are those of `Checkpointing`. `guarded` calls a function for the event
+    loop, and tells of what fails in it."""
 
-    def __init__(self, spool: Spool, holding: Holding, paths: Paths, guarded: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        paths: Paths,
+        spawn: Callable[[RunRecord], None],
+        find: Callable[[RunKey], None],
+        guarded: Callable[..., None],
+    ) -> None:
         self._spool = spool
         self._holding = holding
         self._paths = paths
         self._guarded = guarded
         self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
-        """When a run that has its signal is killed."""
+        """When a run that is being stopped is killed."""
+        self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, guarded)
 
     def close(self) -> None:
         """Kills nobody from here on."""
         for timer in self.deadlines.values():
             timer.cancel()
+        self.checkpointing.close()
 
     def press(self, record: RunRecord, deadline: float) -> None:
-        """Terminates a run that has a process, and kills it at the deadline. Asked again, it sets the new deadline alone."""
-        self.over(record.key)
+        """Stops a run that has a process, and kills it at the deadline. Asked again, it sets the new deadline alone."""
+        key = record.key
+        self._no_deadline(key)
         if deadline <= time.monotonic():
-            self._kill(record.key)
+            self._kill(key)
             return
         loop = asyncio.get_running_loop()
-        self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
+        self.deadlines[key] = loop.call_at(deadline, self._guarded, self._kill, key)
         self._tell_why(record, deadline)
-        if not record.signalled:
-            log.info("run %s: terminating, %.1f s left", record.key, deadline - time.monotonic())
-            # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
-            # that it is to save its work.
-            self.signal(record, signal.SIGTERM)
-            self._spool.remember([replace(record, signalled=True)])
+        if not self.checkpointing.begin(record, deadline):
+            self._terminate(key)
 
     def over(self, key: RunKey) -> None:
-        """There is no deadline for it any more."""
+        """The run has ended."""
+        self._no_deadline(key)
+        self.checkpointing.over(key)
+
+    def _no_deadline(self, key: RunKey) -> None:
         if (timer := self.deadlines.pop(key, None)) is not None:
             timer.cancel()
+
+    def _terminate(self, key: RunKey, checkpoint: str = "") -> None:
+        """SIGTERM. `checkpoint`: what came of asking it to save."""
+        record = self._spool.runs[key]
+        if record.phase is RunPhase.ENDED or record.signalled:
+            return
+        assert record.stop_deadline is not None
+        log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
+        # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
+        # that it is to save its work.
+        self.signal(record, signal.SIGTERM)
+        self._spool.remember([replace(record, signalled=True, checkpoint=checkpoint or record.checkpoint)])
+
+    def _saved(self, key: RunKey, checkpoint: str) -> None:
+        """Its checkpoint command has saved its work: what it does from here on is lost, so it is not waited for long."""
+        record = self._spool.runs[key]
+        assert record.stop_deadline is not None
+        deadline = min(record.stop_deadline, time.monotonic() + _SAVED_LEAVES)
+        self._spool.remember([replace(record, stop_deadline=deadline)])
+        self._terminate(key, checkpoint)
+        self.press(self._spool.runs[key], deadline)
 
     def exceeded(self, key: RunKey, used: int) -> None:
         """A run uses more memory than it asked for: so many bytes."""
@@ -74,6 +112,7 @@ class Stopping:
                 kill_group(record.pid, signum)
         if signum == signal.SIGKILL:
             self._holding.kill(record.key)
+            self.checkpointing.over(record.key)
 
     def _kill(self, key: RunKey) -> None:
         record = self._spool.runs[key]

@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1. The only module that knows protobuf types."""
+"""Between the agent's words and ebb.agent.v1. Only this module and `convert_files` know protobuf types."""
 
 import logging
 from collections.abc import Iterable
@@ -213,6 +213,7 @@ def _report(report: Report) -> pb.Report:
                     node_stopped=event.node_stopped,
                     told=event.told,
                     done=event.done,
+                    checkpoint=event.checkpoint,
                 )
             )
     return message
@@ -256,6 +257,9 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         array_index=launch.array_index if launch.HasField("array_index") else None,
         gang=_gang(launch.gang) if launch.HasField("gang") else None,
         configuration=launch.configuration,
+        checkpoint_signal=spec.checkpoint_signal,
+        checkpoint_command=spec.checkpoint_command,
+        snapshots=tuple(spec.snapshots),
     )
 
 

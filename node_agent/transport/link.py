@@ -1,6 +1,6 @@
 """The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on desired states, and again.
 
-Knows no processes and no files: those are behind `Node`. Whatever happens here, jobs go on.
+Knows no processes and no files: those are behind `Node`.
 """
 
 import asyncio
@@ -17,8 +17,10 @@ import grpc.aio
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
 from node_agent.jobs.model import Desired, Report
 from node_agent.jobs.observations import Observations
+from node_agent.jobs.transfers import Calls
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended
+from node_agent.transport.files import transferring
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,
@@ -63,6 +65,8 @@ class Node(Protocol):
         """Waits until the devices have been looked at once more, where one of these runs may have failed because one broke."""
 
     def acknowledge(self, sequence: int) -> None: ...
+
+    async def transfer(self, calls: Calls) -> None: ...
 
     def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """The pieces of a run's log; the first is empty. Raises LogRefused."""
@@ -214,7 +218,8 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
             session.welcomed(welcome.configuration)
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
-            await _converse(target, call, node, session, logs.answer)
+            async with transferring(node.transfer, channel, metadata):
+                await _converse(target, call, node, session, logs.answer)
         except BROKEN as error:
             raise ended(target, error, security, welcomed=welcomed) from error
         finally:

@@ -102,3 +102,22 @@ class Unknown:
 
 Upward = Hello | Reports | Heartbeat | Observations
 Downward = Welcome | NodeConfiguration | DesiredRuns | Acknowledgement | LogRequest | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """Asks for a piece of a snapshot that a job names."""
+
+    job_id: int
+    digest: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPiece:
+    """A piece of what a run left as its result."""
+
+    key: RunKey
+    size: int
+    offset: int
+    data: bytes

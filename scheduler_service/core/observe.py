@@ -182,7 +182,7 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         lost=event.unknown,
         done=how is None,
     )
-    task_over(state, now, ended, how, detail)
+    task_over(state, now, ended, how, detail, event.checkpoint)
 
 
 def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:

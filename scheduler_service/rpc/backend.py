@@ -12,7 +12,7 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model import Node
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
-from scheduler_service.database import Reader
+from scheduler_service.database import FILE_CALLS, Reader, UserFiles
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
@@ -78,8 +78,11 @@ class Backend:
     """Of virtual clusters that name no other."""
     secrets: SecretArguments = _NO_SECRETS
     """What others than a job's owner and operators do not see of its command."""
+    files: UserFiles | None = None
+    """Snapshots and results; None: this scheduler keeps none."""
 
     def __post_init__(self) -> None:
+        self._file_calls = ThreadPoolExecutor(FILE_CALLS, thread_name_prefix="files")
         self._leading: Leading | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.clock = time.monotonic
@@ -108,6 +111,11 @@ class Backend:
         """Runs a query of the reader off the loop, on threads that nothing else waits for."""
         call = partial(query, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    async def in_files(self, query: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a query of `files` off the loop, on threads of their own: one that is slow keeps no reader waiting."""
+        call = partial(query, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._file_calls, call)
 
     async def find(self, job_id: int) -> JobView:
         """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
@@ -154,4 +162,5 @@ class Backend:
 
     def close(self) -> None:
         """Waits for the queries that are being answered: their connections must be back before these are closed."""
-        self._readers.shutdown(cancel_futures=True)
+        for threads in (self._readers, self._file_calls):
+            threads.shutdown(cancel_futures=True)

@@ -82,6 +82,9 @@ PATTERNS = {
     r"^[a-z0-9_-]*$": "must have nothing but small letters (a-z), digits, _ and -",
     r"^[a-z0-9_-]*([.][^\x00]*)?$": "must be of small letters (a-z), digits, _ and -; a dot and a name may follow",
     r"^[0-9]*$": "must have nothing but digits",
+    r"^[0-9a-f]{64}$": "must be a SHA-256 in hexadecimal: 64 of the characters 0-9 and a-f",
+    r"^((HUP|INT|QUIT|USR1|USR2|ALRM|CONT|WINCH|URG|IO|PWR)(@[1-9][0-9]{0,4})?)?$": "must be HUP, INT, QUIT, USR1, USR2, ALRM, "
+    "CONT, WINCH, URG, IO or PWR; @ and a number of seconds may follow",
 }
 """What the patterns in the .proto files come to, for people."""
 

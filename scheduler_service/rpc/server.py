@@ -12,6 +12,7 @@ from ebb.v1 import (
     cluster_pb2_grpc,
     exchange_pb2_grpc,
     scheduler_pb2_grpc,
+    snapshots_pb2_grpc,
     virtual_clusters_pb2_grpc,
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -30,6 +31,7 @@ from scheduler_service.rpc.services.cluster import Cluster
 from scheduler_service.rpc.services.exchange import Exchange
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.rpc.services.scheduler import Scheduler
+from scheduler_service.rpc.services.snapshots import Snapshots
 from scheduler_service.rpc.services.virtual_clusters import VirtualClusters
 from scheduler_service.rpc.user_turns import Turns
 from scheduler_service.run.token_cache import Tokens
@@ -91,6 +93,7 @@ async def serving(
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(backend), methods)
     virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(backend), methods)
     exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(backend), methods)
+    snapshots_pb2_grpc.add_SnapshotsServicer_to_server(Snapshots(backend), methods)
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(backend, transfers), methods)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)

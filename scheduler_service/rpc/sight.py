@@ -8,7 +8,7 @@ from ebb.v1 import job_pb2
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.access import Role
 from scheduler_service.rpc.access import caller
-from scheduler_service.secret_arguments import SecretArguments
+from scheduler_service.secret_arguments import HIDDEN, SecretArguments
 
 
 class Sight(NamedTuple):
@@ -38,6 +38,10 @@ class Sight(NamedTuple):
             if (shown := self.secrets.hide(command)) != tuple(command):
                 command[:] = shown
                 spec.redacted.append(name)
+        script = f"{spec.checkpoint_command} ;"  # with a second word it is read as a script is
+        if self.secrets.hide((script,)) != (script,):
+            spec.checkpoint_command = HIDDEN
+            spec.redacted.append("checkpoint_command")
 
 
 def sight(secrets: SecretArguments) -> Sight:

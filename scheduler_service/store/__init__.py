@@ -5,6 +5,7 @@ from scheduler_service.store.connect import open_engine as open_engine
 from scheduler_service.store.embedded.server import Embedded as Embedded
 from scheduler_service.store.errors import DATABASE_ERRORS as DATABASE_ERRORS
 from scheduler_service.store.errors import CommitUnknown as CommitUnknown
+from scheduler_service.store.errors import DamagedFile as DamagedFile
 from scheduler_service.store.errors import DuplicateRequest as DuplicateRequest
 from scheduler_service.store.errors import EmbeddedError as EmbeddedError
 from scheduler_service.store.errors import Fenced as Fenced
@@ -13,6 +14,7 @@ from scheduler_service.store.errors import InUse as InUse
 from scheduler_service.store.errors import Rejected as Rejected
 from scheduler_service.store.errors import SchemaTooNew as SchemaTooNew
 from scheduler_service.store.errors import StoreError as StoreError
+from scheduler_service.store.errors import TooMuchStored as TooMuchStored
 from scheduler_service.store.errors import Unavailable as Unavailable
 from scheduler_service.store.errors import one_line as one_line
 from scheduler_service.store.lease import RENEWALS as RENEWALS
@@ -49,5 +51,10 @@ from scheduler_service.store.tokens import add_token as add_token
 from scheduler_service.store.tokens import find_tokens as find_tokens
 from scheduler_service.store.tokens import list_tokens as list_tokens
 from scheduler_service.store.tokens import revoke_token as revoke_token
+from scheduler_service.store.user_files import UserFile as UserFile
+from scheduler_service.store.user_files import expire_files as expire_files
+from scheduler_service.store.user_files import put_piece as put_piece
+from scheduler_service.store.user_files import read_piece as read_piece
+from scheduler_service.store.user_files import use_file as use_file
 from scheduler_service.store.writing.commit import commit as commit
 from scheduler_service.store.writing.commit import outcome as outcome

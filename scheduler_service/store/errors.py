@@ -86,6 +86,15 @@ class Forgotten(StoreError):
         super().__init__(found=found, known=known)
 
 
+class TooMuchStored(StoreError):
+    """The files of {owner} have {used} bytes, this one has {size}, and together they may have {most}. What no job has used for
+    a while is deleted; see operating.md#snapshots-and-results."""
+
+
+class DamagedFile(StoreError):
+    """The content of {name} is not what the name says: it was damaged on its way. Nothing of it is kept; send it again."""
+
+
 class SchemaTooNew(StoreError):
     """The database is at schema revision {found}, which this version of the scheduler (up to {known}) does not know: a newer
     one has migrated it. Start that version or a later one; this one would not understand what is stored."""

@@ -38,6 +38,15 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.desired: dict[tuple[int, int, int], pb.DesiredRun] = {}
         """What was desired last of each run."""
         self.logs: dict[str, Log] = {}
+        self.snapshots: dict[str, bytes] = {}
+        self.fetched: list[tuple[str, int]] = []
+        """The pieces that were asked for: digest and offset."""
+        self.fetching = threading.Event()
+        """Cleared: whoever asks for a piece from byte `halt_at` on waits."""
+        self.halt_at = 0
+        self.fetching.set()
+        self.results: dict[tuple[int, int], bytes] = {}
+        self.piece, self.most_result = 1 << 20, 1 << 30
         self.server = grpc.server(ThreadPoolExecutor(100), options=[("grpc.so_reuseport", 0)])
         agent_link_pb2_grpc.add_AgentLinkServicer_to_server(self, self.server)
         self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
@@ -94,6 +103,32 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         except Exception:  # the agent went
             pass
         return pb.SendLogResponse()
+
+    def GetSnapshot(self, request: pb.GetSnapshotRequest, context: Any) -> pb.GetSnapshotResponse:  # noqa: N802
+        with self.heard:
+            self.fetched.append((request.digest, request.offset))
+            self.heard.notify_all()
+        if request.offset >= self.halt_at:
+            self.fetching.wait(LIMIT)
+        data = self.snapshots.get(request.digest)
+        if data is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"the snapshot {request.digest} is not stored any more")
+        assert data is not None
+        return pb.GetSnapshotResponse(data=data[request.offset :][: self.piece], size=len(data))
+
+    def PutResult(self, request: pb.PutResultRequest, context: Any) -> pb.PutResultResponse:  # noqa: N802
+        with self.heard:
+            if request.size > self.most_result:
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "it is too large")
+            key = request.job_id, request.run
+            known = self.results.get(key, b"")
+            if request.offset == len(known):
+                self.results[key] = known + request.data
+            self.heard.notify_all()
+            return pb.PutResultResponse(stored=len(self.results[key]))
+
+    def result(self, job: int, size: int, run: int = 1) -> bytes:
+        return self.wait(lambda: len(self.results.get((job, run), b"")) == size and self.results[(job, run)])  # type: ignore[return-value]
 
     def _listen(self, requests: Iterator[pb.ConnectRequest], out: "queue.Queue[pb.ConnectResponse | None]") -> None:
         try:

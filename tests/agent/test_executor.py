@@ -16,9 +16,22 @@ from node_agent.jobs import stopping as module
 from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
-from node_agent.jobs.launcher.client import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.jobs.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import Exited, Gang, LaunchSpec, Prepared, Process, Ready, RunKey, Running, RunPhase, Stopped, clean
+from node_agent.jobs.model import (
+    Exited,
+    Gang,
+    LaunchSpec,
+    Prepared,
+    Process,
+    Ready,
+    RunKey,
+    Running,
+    RunPhase,
+    Stopped,
+    StopReason,
+    clean,
+)
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.opening import open_spool
@@ -47,7 +60,7 @@ class Recorder:
         self.asked.append(("spawn", request.key))
         Path(request.run_directory).mkdir(parents=True, exist_ok=True)
 
-    def find(self, key: RunKey, _directory: Path) -> None:
+    def find(self, key: RunKey, _directory: Path, *, beside: bool = False) -> None:  # noqa: ARG002
         self.asked.append(("find", key))
 
 
@@ -87,6 +100,34 @@ async def test_two_stops_in_one_message_are_one_signal_and_the_earlier_deadline(
     assert record.signalled
     assert record.stop_deadline == pytest.approx(time.monotonic() + 30, abs=5)
     assert stage.executor.stopping.deadlines[ONE].when() == record.stop_deadline
+
+
+async def test_a_run_that_its_checkpoint_command_has_saved_is_not_waited_for_long(stage: Stage) -> None:
+    """What it does from there on is lost."""
+    stage.executor.obey([running(ONE, checkpoint_command="save")])
+    stage.executor.hear([Spawned(ONE, 77, 770, child=True)])
+    stage.executor.obey([Stopped(ONE, 2, 1000, StopReason.PREEMPTED)])
+    assert stage.launcher.asked == [("spawn", ONE), ("spawn", ONE)]
+    assert stage.signals == []
+    stage.executor.hear([Beside(Spawned(ONE, 88, 880, child=True)), Beside(Ended(ONE, 0, 0))])
+    assert stage.signals == [(77, signal.SIGTERM)]
+    record = stage.spool.runs[ONE]
+    assert record.checkpoint.startswith("its checkpoint command saved its work in ")
+    assert record.stop_deadline is not None
+    assert record.stop_deadline == stage.executor.stopping.deadlines[ONE].when() <= time.monotonic() + 10
+    stage.executor.hear([Ended(ONE, 0, signal.SIGTERM)])
+    (exited,) = [report.event for report in stage.spool.pending() if isinstance(report.event, Exited)]
+    assert (exited.yielded, exited.told, exited.checkpoint) == (True, True, record.checkpoint)
+
+
+async def test_a_stop_that_comes_sooner_leaves_no_time_to_save(stage: Stage) -> None:
+    stage.executor.obey([running(ONE, checkpoint_command="save")])
+    stage.executor.hear([Spawned(ONE, 77, 770, child=True)])
+    stage.executor.obey([Stopped(ONE, 2, 1000, StopReason.PREEMPTED)])
+    assert stage.signals == []
+    stage.executor.obey([Stopped(ONE, 3, 500, StopReason.CANCELLED)])
+    assert stage.signals == [(77, signal.SIGTERM)], "who cancels wants nothing saved"
+    assert ("find", ONE) in stage.launcher.asked, "its command is to be ended"
 
 
 async def test_once_all_are_killed_nothing_is_launched_and_the_next_agent_does(stage: Stage) -> None:

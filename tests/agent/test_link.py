@@ -79,6 +79,9 @@ class QuietNode:
             raise self._fault
         return []
 
+    async def transfer(self, _calls: object) -> None:
+        """It has no files."""
+
     def observations(self) -> None:
         return None
 

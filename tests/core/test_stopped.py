@@ -192,3 +192,27 @@ def test_an_exit_with_0_after_the_stop_of_a_gang_that_fails_does_not_make_it_suc
         assert d.run(job, task).stop_reason is StopReason.GANG
         d.step(d.exited(job, task, told=True, done=True))
     assert (d.job(job).state, d.job(job).exit_code) == (JobState.FAILED, 7)
+
+
+@pytest.mark.parametrize(("ask", "state", "why"), STOPS)
+def test_the_story_says_what_came_of_the_checkpoint_signal(ask: Ask | None, state: JobState, why: StopReason) -> None:
+    d = cluster()
+    job = running(d, changed(spec(), checkpoint_signal="USR1"))
+    stop(d, job, ask)
+    assert d.run(job).stop_reason is why
+    step = d.exit(job, told=True, exit_code=7, checkpoint="it did not exit within 27.0 s of SIGUSR1; SIGTERM followed")
+    assert d.job(job).state is state
+    (text,) = [event.text for event in step.log if event.kind in (EventKind.VACATED, EventKind.SUSPENDED)]
+    assert text == "left with exit code 7; it did not exit within 27.0 s of SIGUSR1; SIGTERM followed"
+
+
+def test_the_story_of_a_gang_says_it_for_each_task() -> None:
+    d = cluster(nodes=2)
+    job = running(d, gang(checkpoint_command="true"))
+    stop(d, job, SuspendRequested)
+    said = "its checkpoint command saved its work in 1.0 s"
+    steps = [d.step(d.exited(job, task, told=True, yielded=True, checkpoint=said)) for task in range(3)]
+    kinds = (EventKind.TASK_ENDED, EventKind.SUSPENDED)
+    texts = [event.text for step in steps for event in step.log if event.kind in kinds]
+    assert len(texts) == 3
+    assert all(text.endswith(f"saved its work and left; {said}") for text in texts)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ebb.v1 import cluster_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import cluster_pb2, scheduler_pb2, snapshots_pb2, virtual_clusters_pb2
 
-from client_sdk import Client, JobState, NodeState
+from client_sdk import Client, JobState, NodeState, NotFound
+from client_sdk._requests.files import GetResult
 from examples.cluster import Cluster
 from tests import grpcurl
 from tests.harness import quick_cluster
@@ -31,7 +32,7 @@ def documented() -> list[str]:
 
 def test_every_call_of_a_user_is_documented() -> None:
     text = "\n".join(documented())
-    for file in (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, virtual_clusters_pb2.DESCRIPTOR):
+    for file in (module.DESCRIPTOR for module in (scheduler_pb2, cluster_pb2, snapshots_pb2, virtual_clusters_pb2)):
         for service in file.services_by_name.values():
             missing = [method.name for method in service.methods if f"{service.full_name}/{method.name}" not in text]
             assert missing == [], f"docs/api.md shows no grpcurl command for {service.name}: {missing}"
@@ -88,6 +89,15 @@ def _prepare(command: str, cluster: Cluster, client: Client) -> None:
         until(lambda: client.get(1).state is JobState.RUNNING)
     elif call == "Resume":
         until(lambda: client.get(1).state is JobState.SUSPENDED)
+    elif call == "GetResult":
+        until(lambda: _has_result(client, 3))
     elif call == "Fence":
         cluster.kill("node-2")
         until(lambda: {node.name: node.state for node in client.nodes()}["node-2"] is NodeState.SILENT)
+
+
+def _has_result(client: Client, job_id: int) -> bool:
+    try:
+        return client._ask(GetResult(job_id, 0)).data == b"42\n"
+    except NotFound:
+        return False

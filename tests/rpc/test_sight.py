@@ -18,9 +18,9 @@ from tests.rpc.server import LIMIT, Server, closing, failure, submit_request
 from tests.rpc.test_access import Tokens, bearer
 
 VALUE, INHERITED, ARGUMENT, OF_GROUP = "s3cret-value", "s3cret-path", "s3cret-argument", "s3cret-of-group"
-OTHER_VALUE, OTHER_ARGUMENT = "s3cret-other-value", "s3cret-other-argument"
-REDACTED = ["environment", "command", "task_groups[0].command", "alternatives[0].command"]
-SECRETS = [VALUE, INHERITED, ARGUMENT, OF_GROUP, OTHER_VALUE, OTHER_ARGUMENT]
+OTHER_VALUE, OTHER_ARGUMENT, OF_SCRIPT = "s3cret-other-value", "s3cret-other-argument", "s3cret-of-script"
+REDACTED = ["environment", "command", "task_groups[0].command", "alternatives[0].command", "checkpoint_command"]
+SECRETS = [VALUE, INHERITED, ARGUMENT, OF_GROUP, OTHER_VALUE, OTHER_ARGUMENT, OF_SCRIPT]
 NAMES = {Role.USER: "ada", Role.OPERATOR: "olga", Role.AGENT: "agents"}
 FILES = (scheduler_pb2, cluster_pb2, virtual_clusters_pb2, exchange_pb2)
 HOLDERS = {job_pb2.DESCRIPTOR.message_types_by_name[name].full_name for name in ("Job", "JobSpec", "JobEvent")}
@@ -49,6 +49,7 @@ def a_job(request_id: str = "", **fields: Any) -> Any:
         environment={"WANDB_API_KEY": VALUE},
         inherited_environment={"PATH": f"/home/{INHERITED}/bin"},
         task_groups=[group],
+        checkpoint_command=f"./save.sh --token {OF_SCRIPT}",
         alternatives=[
             job_pb2.Configuration(
                 resources={"cpu_milli": 2000, "memory_mib": 1},

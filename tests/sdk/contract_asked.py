@@ -1,6 +1,9 @@
 """More of the contract: what users ask of their jobs besides submit and cancel. Importing it adds to BEHAVIOURS."""
 
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -425,6 +428,43 @@ async def the_project_of_a_job_is_kept(world: World) -> None:
     assert (await world.client.wait(job, LIMIT)).spec.project == "vision-2"
     with pytest.raises(sdk.InvalidArgument, match="project"):
         await world.client.submit(["true"], project="a/b")
+
+
+@behaviour
+async def a_checkpoint_signal_or_command_is_kept(world: World) -> None:
+    by_signal = await world.client.submit(["true"], grace="2m", checkpoint_signal="sigusr1@60")
+    assert (await world.client.get(by_signal)).spec.checkpoint_signal == "USR1@60"
+    by_command = await world.client.submit(["true"], checkpoint_command="./save.sh $EBB_PID")
+    assert (await world.client.get(by_command)).spec.checkpoint_command == "./save.sh $EBB_PID"
+    for options, said in (
+        ({"checkpoint_signal": "USR1@60", "grace": 30}, "60 s to save are more than there is: the grace period is 30 s"),
+        ({"checkpoint_signal": "USR1", "grace": 0}, "which leaves no time to save"),
+        ({"checkpoint_command": "true", "grace": 0}, "which leaves no time to save"),
+    ):
+        with pytest.raises(sdk.InvalidArgument, match=said) as caught:
+            await world.client.submit(["true"], **options)  # type: ignore[arg-type]
+        assert (caught.value.reason, caught.value.metadata["rule"]) == ("INVALID_FIELD", "checkpoint.grace")
+    both = replace(by_signal.spec, checkpoint_command="true")
+    with pytest.raises(sdk.InvalidArgument, match="a checkpoint signal or a checkpoint command"):
+        await world.client.submit_spec(both)
+    with pytest.raises(sdk.InvalidArgument, match="checkpoint_signal"):
+        await world.client.submit_spec(replace(by_signal.spec, checkpoint_signal="KILL"))
+
+
+@behaviour
+async def a_snapshot_travels_with_its_job(world: World) -> None:
+    with TemporaryDirectory() as folder:
+        Path(folder, "hello").write_text("hello")
+        job = await world.client.submit(["true"], snapshot=folder)
+        again = await world.client.submit(["true"], snapshot=folder)
+    assert len(job.spec.snapshots) == 1
+    assert again.spec.snapshots == job.spec.snapshots
+    assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+    with pytest.raises(sdk.FailedPrecondition, match="you have stored no snapshot") as caught:
+        await world.client.submit_spec(replace(job.spec, snapshots=("0" * 64,)))
+    assert caught.value.reason == "NO_SUCH_SNAPSHOT"
+    with pytest.raises(sdk.InvalidArgument, match="snapshots"):
+        await world.client.submit_spec(replace(job.spec, snapshots=("x",)))
 
 
 @behaviour

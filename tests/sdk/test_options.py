@@ -104,6 +104,15 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"devices": 2**80}, "too much for devices"),
         ({"tasks": [TaskGroup("2")]}, "count='2' is no whole number"),
         ({"array": "10"}, "array='10' is no whole number"),
+        ({"checkpoint_signal": "KILL"}, "no program can handle SIGKILL; take another signal, such as USR1"),
+        ({"checkpoint_signal": "STOP@5"}, "no program can handle SIGSTOP"),
+        ({"checkpoint_signal": "TERM"}, "SIGTERM is what a job gets without checkpoint_signal"),
+        ({"checkpoint_signal": "B:USR1"}, "'B:USR1' is no checkpoint signal; those are HUP, INT, QUIT, USR1, USR2"),
+        ({"checkpoint_signal": 10}, "'10' is no checkpoint signal"),
+        ({"checkpoint_signal": "USR1@1m"}, "'1M' is no number of seconds from 1 to 99999; write it like USR1@60"),
+        ({"checkpoint_signal": "USR1@"}, "'' is no number of seconds"),
+        ({"checkpoint_signal": "USR1", "checkpoint_command": "true"}, "exclude each other"),
+        ({"checkpoint_command": ["true"]}, r"the checkpoint_command \['true'\] is not text"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:

@@ -29,6 +29,7 @@ READ = (
     "story",
     *EXCHANGE,
 )
+FILES = ("use_file", "put_piece", "read_piece", "expire_files")
 LEASE = ("take", "renew", "release", "holder")
 
 
@@ -55,6 +56,10 @@ class Db:
     list_ledger: Callable[..., Any]
     list_surpluses: Callable[..., Any]
     list_vcs: Callable[..., Any]
+    use_file: Callable[..., store.UserFile | None]
+    put_piece: Callable[..., store.UserFile]
+    read_piece: Callable[..., tuple[bytes, int] | None]
+    expire_files: Callable[..., int]
     take: Callable[..., int | None]
     renew: Callable[..., bool]
     release: Callable[..., None]
@@ -64,7 +69,7 @@ class Db:
     def __init__(self, calls: ModuleType, writer: Any, reader: Any, engine: Any) -> None:
         for name, on in [
             *((name, writer) for name in WRITE),
-            *((name, reader) for name in (*READ, *LEASE)),
+            *((name, reader) for name in (*READ, *LEASE, *FILES)),
             ("outcome", engine),
         ]:
             setattr(self, name, partial(getattr(calls, name), on))
@@ -103,7 +108,7 @@ class Postgres(Db):
 
     def empty(self) -> None:
         exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells"
-        rest = "cluster, node, job, run, device, earmark, memo, virtual_cluster, cell_binding, job_event"
+        rest = "cluster, node, job, run, device, earmark, memo, virtual_cluster, cell_binding, job_event, user_file"
         self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:
@@ -125,6 +130,7 @@ class Twin(Db):
 
     def empty(self) -> None:
         self._memory.tables = Memory().tables
+        self._memory.files = {}
 
     def take_from_elsewhere(self, name: str) -> int | None:
         return memory.take(self._memory, name, ttl=60)

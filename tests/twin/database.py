@@ -3,11 +3,22 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from scheduler_service.store.schema import tables
 from scheduler_service.store.writing.statements import WRITES
 from tests.twin.records import RecordTable
 from tests.twin.rules import Rules, evaluator
+
+
+@dataclass
+class File:
+    """A file of a user."""
+
+    size: int
+    used_us: int
+    data: bytearray = field(default_factory=bytearray)
+    complete: bool = False
 
 
 class Memory:
@@ -18,6 +29,7 @@ class Memory:
         self.lock = threading.RLock()
         self.epoch = 0
         self.commit_no = 0
+        self.files: dict[tuple[str, str], File] = {}
         self.holder, self.address, self.expires_at = "", "", clock() - 1
         evaluate = evaluator()
         keys = {name: writes.key for name, writes in WRITES.items()} | {"job_event": ("job_id", "commit_no", "line")}

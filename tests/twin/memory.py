@@ -28,6 +28,10 @@ from tests.twin.exchange import list_surpluses as list_surpluses
 from tests.twin.exchange import list_vcs as list_vcs
 from tests.twin.exchange import live_market
 from tests.twin.exchange import live_of_offers as live_of_offers
+from tests.twin.user_files import expire_files as expire_files
+from tests.twin.user_files import put_piece as put_piece
+from tests.twin.user_files import read_piece as read_piece
+from tests.twin.user_files import use_file as use_file
 
 # ---- reads -------------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,22 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from node_agent.errors import LauncherFailed
 from node_agent.jobs.launcher import launcher
+from node_agent.jobs.launcher.events import Absent as Absent
+from node_agent.jobs.launcher.events import Beside as Beside
+from node_agent.jobs.launcher.events import Connected as Connected
+from node_agent.jobs.launcher.events import Ended as Ended
+from node_agent.jobs.launcher.events import Event as Event
+from node_agent.jobs.launcher.events import Lost as Lost
+from node_agent.jobs.launcher.events import NotSpawned as NotSpawned
+from node_agent.jobs.launcher.events import Outcome as Outcome
+from node_agent.jobs.launcher.events import Spawned as Spawned
+from node_agent.jobs.launcher.events import SpawnRequest as SpawnRequest
+from node_agent.jobs.launcher.events import Unable as Unable
+from node_agent.jobs.launcher.events import event_of
 from node_agent.jobs.model import Process, RunKey
 from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.processes import start_ticks
@@ -32,77 +42,8 @@ _CHUNK = 1 << 16
 StrPath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A launcher is there; `runs` are those of this spool whose end it is going to tell."""
-
-    runs: Mapping[RunKey, Process]
-    others: Mapping[str, Process]
-    """Runs of another spool that it still has, by their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    key: RunKey
-    pid: int
-    start_ticks: int
-    child: bool
-    """This launcher is going to tell its end."""
-    program: str = ""
-    """The file that was executed; empty where an older launcher does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotSpawned:
-    """The command could not be executed."""
-
-    key: RunKey
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unable:
-    """Nothing is known to be wrong with the command: this node could not launch it, and did not."""
-
-    key: RunKey
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """Was looked for, and was never launched."""
-
-    key: RunKey
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """It was about to be launched when its launcher died; there is no such process now."""
-
-    key: RunKey
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    key: RunKey
-    code: int
-    signal: int
-
-
-Event = Connected | Spawned | NotSpawned | Unable | Absent | Lost | Ended
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnRequest:
-    key: RunKey
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    working_directory: StrPath
-    run_directory: StrPath
-    """The launcher makes it. Its log is in it."""
-    cpus: frozenset[int] | None
-    group: str = ""
-    """The control group that it is to be in; empty: none of its own."""
+_BESIDE = "+checkpoint"
+"""What follows the name of a run in that of its checkpoint command."""
 
 
 class LauncherClient:
@@ -151,18 +92,19 @@ class LauncherClient:
         cpus = None if request.cpus is None else sorted(request.cpus)
         self._send(
             op="spawn",
-            key=f"{self._spool}/{request.key.name}",
+            key=f"{self._spool}/{request.key.name}{_BESIDE if request.beside else ''}",
             argv=request.command,
             env=dict(request.environment),
             cwd=str(request.working_directory),
             dir=str(request.run_directory),
             cpus=cpus,
-            group=request.group,
+            group="" if request.beside else request.group,
+            join=request.group if request.beside else "",
         )
 
-    def find(self, key: RunKey, run_directory: StrPath) -> None:
+    def find(self, key: RunKey, run_directory: StrPath, *, beside: bool = False) -> None:
         """Asks for the same answer as `spawn`, without launching anything."""
-        self._send(op="find", key=f"{self._spool}/{key.name}", dir=str(run_directory))
+        self._send(op="find", key=f"{self._spool}/{key.name}{_BESIDE if beside else ''}", dir=str(run_directory))
 
     async def quit(self, limit: float = 5.0) -> None:
         """Has the launcher kill its runs and exit. Their ends are told before it is gone. One on its way is waited for."""
@@ -264,7 +206,10 @@ class LauncherClient:
             if message["event"] == "hello":
                 return self._hello(message["runs"])
             spool, _, name = message["key"].rpartition("/")
-            return _event(message, RunKey.named(name)) if spool == self._spool else None
+            if spool != self._spool:
+                return None
+            event = event_of(message, RunKey.named(name.removesuffix(_BESIDE)))
+            return Beside(event) if name.endswith(_BESIDE) else event
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it does not speak as it should ({error!r})") from error
 
@@ -272,26 +217,10 @@ class LauncherClient:
         own, others = {}, {}
         for text, process in runs.items():
             spool, _, name = text.rpartition("/")
+            if spool == self._spool and name.endswith(_BESIDE):
+                continue  # it ends with its run
             if spool == self._spool:
                 own[RunKey.named(name)] = Process(*process)
             else:
                 others[text] = Process(*process)
         return Connected(own, others)
-
-
-def _event(message: dict[str, Any], key: RunKey) -> Event:
-    match message["event"]:
-        case "spawned":
-            return Spawned(key, message["pid"], message["start"], message["child"], message.get("program", ""))
-        case "failed":
-            return NotSpawned(key, message["error"])
-        case "unable":
-            return Unable(key, message["error"])
-        case "absent":
-            return Absent(key)
-        case "lost":
-            return Lost(key)
-        case "exited":
-            return Ended(key, message["code"], message["signal"])
-        case other:
-            raise ValueError(f"unknown event {other!r} from the launcher")

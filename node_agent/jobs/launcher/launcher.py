@@ -6,7 +6,7 @@ this program, which does little enough to be left running while agents come and 
 
 One agent at a time talks to it over a unix socket, a JSON object a line:
 
-    spawn {key, argv, env, cwd, dir, cpus, group}       ->  spawned {key, pid, start, child, program} | lost {key}
+    spawn {key, argv, env, cwd, dir, cpus, group, join} ->  spawned {key, pid, start, child, program} | lost {key}
                                                             | failed {key, error}   the command or its folder is at fault
                                                             | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
@@ -26,7 +26,8 @@ launcher goes on: what it has launched it answers for, and an end that it could 
 connects, and writes down when it can.
 
 A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
-the agent has made one ("" otherwise). It is over when its leader has exited and the rest of these, which is killed then, is
+the agent has made one ("" otherwise). A command that runs beside a run begins in the control group of the run, `join`, and its
+end is not the end of that. It is over when its leader has exited and the rest of these, which is killed then, is
 gone. The control group is left to the agent, who reads from it what the run came to.
 """
 
@@ -239,8 +240,9 @@ class Launcher:
             if cpus:
                 os.sched_setaffinity(0, cpus)
             os.chdir(str(request["cwd"]))  # before the command is looked for, which may be named relative to it
+            group = str(request["group"] or request.get("join", ""))
             streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-            pid, path = spawn_found(request["argv"], request["env"], streams, request["group"])  # type: ignore[arg-type]
+            pid, path = spawn_found(request["argv"], request["env"], streams, group)  # type: ignore[arg-type]
             return pid, os.path.join(str(request["cwd"]), path.removeprefix("./"))  # noqa: PTH118
         finally:
             os.fchdir(self.home)

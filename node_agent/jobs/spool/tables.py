@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
 
-_VERSION = 3
-"""Of the tables below. The first had no number, and no tasks; the second knew no generations."""
+_VERSION = 4
+"""Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
+and commands."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
@@ -17,7 +18,7 @@ CREATE TABLE IF NOT EXISTS run (
     pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL,
     signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
     port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
+    generation INTEGER NOT NULL, checkpoint_asked INTEGER NOT NULL, checkpoint TEXT NOT NULL,
     PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS report (
     sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
@@ -28,7 +29,7 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE report RENAME TO report_1;
 {_SCHEMA}
 INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
-    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0 FROM run_1;
+    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '' FROM run_1;
 INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
 DROP TABLE run_1;
 DROP TABLE report_1;
@@ -41,7 +42,14 @@ ALTER TABLE run RENAME COLUMN start_order TO launch;
 ALTER TABLE run ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
 UPDATE run SET phase = {RunPhase.PREPARING:d} WHERE phase = {RunPhase.STARTING:d} AND json_extract(launch, '$.gang.go') = 0;
 UPDATE run SET launch = json_remove(launch, '$.gang.go') WHERE launch IS NOT NULL;
-UPDATE meta SET value = {_VERSION} WHERE name = 'schema';
+UPDATE meta SET value = 3 WHERE name = 'schema';
+COMMIT;
+"""
+_FROM_3 = """
+BEGIN;
+ALTER TABLE run ADD COLUMN checkpoint_asked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE run ADD COLUMN checkpoint TEXT NOT NULL DEFAULT '';
+UPDATE meta SET value = 4 WHERE name = 'schema';
 COMMIT;
 """
 
@@ -56,11 +64,17 @@ def make(db: sqlite3.Connection) -> None:
     if "run" not in tables:
         db.executescript(f"BEGIN; {_SCHEMA} INSERT INTO meta VALUES ('schema', {_VERSION}); COMMIT;")
         return
-    (version,) = db.execute("SELECT coalesce(max(value), 1) FROM meta WHERE name = 'schema'").fetchone()
+    version = _version(db)
     if version > _VERSION:
         raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
-    if version < _VERSION:
-        db.executescript({1: _FROM_1, 2: _FROM_2}[version])
+    while version < _VERSION:
+        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3}[version])
+        version = _version(db)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    (version,) = db.execute("SELECT coalesce(max(value), 1) FROM meta WHERE name = 'schema'").fetchone()
+    return int(version)
 
 
 def row(record: RunRecord) -> tuple[object, ...]:
@@ -82,6 +96,8 @@ def row(record: RunRecord) -> tuple[object, ...]:
         record.oom_kills,
         record.out_of_memory,
         record.generation,
+        record.checkpoint_asked,
+        record.checkpoint,
     )
 
 
@@ -90,11 +106,11 @@ PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 
 def record(values: tuple[Any, ...]) -> RunRecord:
     (job_id, run, task, phase, launch, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
-     memory, kills, out_of_memory, generation) = values  # fmt: skip
+     memory, kills, out_of_memory, generation, asked, checkpoint) = values  # fmt: skip
     spec = None if launch is None else _launch(json.loads(launch))
     return RunRecord(
         RunKey(job_id, run, task), RunPhase(phase), spec, pid, ticks, log_path, received, deadline, bool(signalled), ended_at,
-        StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation,
+        StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation, bool(asked), checkpoint,
     )  # fmt: skip
 
 

@@ -341,7 +341,7 @@ class Configuration(_message.Message):
     def __init__(self, resources: _Optional[_Union[Resources, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project", "checkpoint_signal", "checkpoint_command", "snapshots")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +380,9 @@ class JobSpec(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
     PROJECT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -404,7 +407,10 @@ class JobSpec(_message.Message):
     nodes: NodeRequest
     alternatives: _containers.RepeatedCompositeFieldContainer[Configuration]
     project: str
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ...) -> None: ...
+    checkpoint_signal: str
+    checkpoint_command: str
+    snapshots: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ..., checkpoint_signal: _Optional[str] = ..., checkpoint_command: _Optional[str] = ..., snapshots: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed", "program")

@@ -31,9 +31,9 @@ _LEFT = {
 """Why a job queues again whose run left because it was told to."""
 
 
-def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "") -> None:
+def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "", checkpoint: str = "") -> None:
     """The task `run` has ended. `how` is what it did (see `exits.meaning`), None where it did its work; `detail` is a sentence
-    about it.
+    about it, and `checkpoint` is one about its job's checkpoint signal or command.
 
     Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
     others leave before it."""
@@ -53,10 +53,10 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
         if began is not None and ended is not None:
             facts |= _ran(job, ended - began)
-        _conclude(state, now, changed(job, **facts), run, detail)
+        _conclude(state, now, changed(job, **facts), run, detail, checkpoint)
         return
     job = changed(job, **facts)
-    text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
+    text = _joined(f"task {run.task} {describe(run, how)}", detail if how is None else "", checkpoint)
     log_event(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
     if job.verdict is not Reason.NONE and not any_task(state, job.id).phase.exits_soon:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
@@ -85,8 +85,8 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     return facts
 
 
-def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
-    """Its last task is over; `detail` is a sentence about that."""
+def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, checkpoint: str) -> None:
+    """Its last task is over; `detail` and `checkpoint` are sentences about that."""
     if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
         _succeeded(state, now, job, last, detail)
     elif job.cancel_requested:
@@ -101,14 +101,14 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str) -> No
     elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
         _again(state, now, job, last, job.verdict, detail=job.detail)
     elif job.suspend_requested:
-        _suspended(state, now, job, last)
+        _suspended(state, now, job, last, checkpoint)
     elif last.stop_reason is StopReason.TIME_LIMIT or is_over(job):
-        time_out(state, now, job, last.node)
+        time_out(state, now, job, last.node, checkpoint)
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
-        _tell_left(state, now, job, last)
+        _tell_left(state, now, job, last, checkpoint)
         requeue(state, now, job, Reason.RESUMED, node=last.node)
     else:
-        _tell_left(state, now, job, last)
+        _tell_left(state, now, job, last, checkpoint)
         requeue(
             state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
         )
@@ -129,20 +129,25 @@ def is_over(job: Job) -> bool:
     return 0 < job.time_limit_us <= job.ran_us
 
 
-def time_out(state: State, now: Micros, job: Job, node: int = 0) -> None:
-    text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
+def time_out(state: State, now: Micros, job: Job, node: int = 0, checkpoint: str = "") -> None:
+    text = _joined(f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s", checkpoint)
     end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=node)
 
 
-def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
+def _joined(*sentences: str) -> str:
+    return "; ".join(filter(None, sentences))
+
+
+def _tell_left(state: State, now: Micros, job: Job, last: Run, checkpoint: str) -> None:
     codes: dict[str, Any] = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
     facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
     why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
-    text = describe(last, Reason.YIELDED) + ("; another task was stopped before its work was done" if last.done else "")
+    other = "another task was stopped before its work was done" if last.done else ""
+    text = _joined(describe(last, Reason.YIELDED), other, checkpoint)
     log_event(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
 
 
-def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
+def _suspended(state: State, now: Micros, job: Job, last: Run, checkpoint: str = "") -> None:
     aside = changed(
         job,
         state=JobState.SUSPENDED,
@@ -155,7 +160,7 @@ def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
         rendezvous="",
     )
     state.put(state.jobs, job.id, aside)
-    text = describe(last, Reason.YIELDED)
+    text = _joined(describe(last, Reason.YIELDED), checkpoint)
     log_event(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
 
 

@@ -250,6 +250,8 @@ class RunExited:
     """An order to stop had reached its agent, so that the exit may be the answer to the signal."""
     done: bool = False
     """With exit code 0: the program had said that its work is done."""
+    checkpoint: str = ""
+    """What came of the job's checkpoint signal or command, for people."""
 
 
 @dataclass(frozen=True, slots=True)

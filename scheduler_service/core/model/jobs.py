@@ -89,6 +89,12 @@ class JobSpec:
     """Other configurations in which it can run. That of the fields above is number 0, and these are 1, 2, ..."""
     project: str = ""
     """What its user works on; empty: none. Policies by usage charge the job to it."""
+    checkpoint_signal: str = ""
+    """By which its agent asks its program to save, such as USR1 or USR1@60; empty: SIGTERM."""
+    checkpoint_command: str = ""
+    """By which its agent saves the program's work, in the words of /bin/sh; empty: none."""
+    snapshots: tuple[str, ...] = ()
+    """What its nodes unpack before it starts, by digest."""
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""

@@ -62,7 +62,7 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
-            return RunExited(node, boot_id, report.sequence, key, *how)
+            return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint))
 
 
 def _device_in(d: cluster_pb2.Device) -> Device:

@@ -54,6 +54,8 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         more["guarantee"] = Guarantee(spec.guarantee)
     if spec.exit_0_after_stop:
         more["exit_0_after_stop"] = Exit0AfterStop(spec.exit_0_after_stop)
+    if spec.snapshots:
+        more["snapshots"] = tuple(spec.snapshots)
     if spec.virtual_cluster:
         more["vc"] = spec.virtual_cluster
     if spec.alternatives:
@@ -140,6 +142,8 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         said = out.alternatives.add(command=one.command, environment=dict(one.environment))
         said.device_memory_mib = one.device_memory_mib
         _needs_out(one, said)
+    if spec.snapshots:
+        out.snapshots.extend(spec.snapshots)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:

@@ -22,6 +22,7 @@ from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.node_configuration import configuration
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.rpc.services.observations import Observer
+from scheduler_service.rpc.services.snapshots import for_agent, from_agent
 from scheduler_service.run.dispatch import Link
 from scheduler_service.run.ports import NotCommitted
 
@@ -66,6 +67,12 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     async def SendLog(self, requests: AsyncIterator[pb.SendLogRequest], _context: Context) -> pb.SendLogResponse:
         await self._transfers.receive(requests)
         return pb.SendLogResponse()
+
+    async def GetSnapshot(self, request: pb.GetSnapshotRequest, _context: Context) -> pb.GetSnapshotResponse:
+        return await for_agent(self._front, request)
+
+    async def PutResult(self, request: pb.PutResultRequest, _context: Context) -> pb.PutResultResponse:
+        return await from_agent(self._front, request)
 
     async def _serve(
         self,

@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import Job, JobSpec, JobState, Run
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.rpc.access import user
@@ -37,6 +38,7 @@ from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.services.observations import steps_of
 from scheduler_service.rpc.services.shares import shares
+from scheduler_service.rpc.services.snapshots import check_stored
 from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
@@ -67,8 +69,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         _check_spec(request.spec)
         spec = spec_in(request.spec, self._front.default_grace_us)
         _check_configurations(spec)
+        _check_checkpoint(spec)
         given = request.spec.HasField("grace_period")
         who = user()
+        if spec.snapshots and not request.validate_only:
+            await check_stored(self._front, who, spec.snapshots)
 
         async def submit(ends: Ends) -> pb.SubmitResponse:
             if request.validate_only:
@@ -255,6 +260,22 @@ def _check_spec(spec: job_pb2.JobSpec) -> None:
     if spec.redacted:
         lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
         raise invalid("spec.redacted", "redacted.whole", lacks)
+
+
+def _check_checkpoint(spec: JobSpec) -> None:
+    """Raises InvalidArgument where the grace period leaves no time for the checkpoint signal or command."""
+    if spec.checkpoint_signal and spec.checkpoint_command:
+        raise invalid("spec.checkpoint_command", "checkpoint.one", "a job has a checkpoint signal or a checkpoint command")
+    if not (spec.checkpoint_signal or spec.checkpoint_command):
+        return
+    field = "spec.checkpoint_signal" if spec.checkpoint_signal else "spec.checkpoint_command"
+    seconds = int(spec.checkpoint_signal.partition("@")[2] or 0)
+    grace = f"the grace period is {spec.grace_us / 1e6:g} s"
+    if not spec.grace_us:
+        raise invalid(field, "checkpoint.grace", f"{grace}, which leaves no time to save; give a grace period (--grace)")
+    if seconds * SECOND > spec.grace_us:
+        why = f"{seconds} s to save are more than there is: {grace}; give a longer one (--grace)"
+        raise invalid(field, "checkpoint.grace", why)
 
 
 def _check_configurations(spec: JobSpec) -> None:

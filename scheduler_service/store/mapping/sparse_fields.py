@@ -94,6 +94,7 @@ _SPEC = _seldom(
         "inherited": lambda found: _shared(_pairs(found)),
         "nodes": _nodes,
         "alternatives": lambda found: tuple(map(_configuration, found)),
+        "snapshots": tuple,
     },
 )
 _JOB = _seldom(

@@ -191,3 +191,31 @@ api_token = table(
     rule("api_token_expires_after_it_was_made", "expires_us > created_us"),
     comment="Who may call the API; written by `ebb-scheduler token`, outside of the commits of the leader",
 )
+
+user_file = table(
+    "user_file",
+    string("owner", "The user of the jobs that may use it"),
+    string("name", "Of a snapshot, its SHA-256; of a result, result-JOB.RUN"),
+    big("size", "Bytes of the whole"),
+    big("stored", "Bytes that have arrived"),
+    flag("complete", "All bytes have arrived, and are what they should be"),
+    micros("used_us", "When it was last written, or named by a job that was submitted"),
+    PrimaryKeyConstraint("owner", "name", name="user_file_pkey"),
+    rule("user_file_size_positive", "size > 0"),
+    rule("user_file_stored_within_size", "stored BETWEEN 0 AND size"),
+    rule("user_file_complete_when_stored", "NOT complete OR stored = size"),
+    comment="Snapshots and results, which travel with jobs; written by the calls of users and agents, outside of the commits",
+)
+
+user_file_piece = table(
+    "user_file_piece",
+    string("owner"),
+    string("name"),
+    big("at", "How many bytes are before it"),
+    column("data", BYTEA()),
+    PrimaryKeyConstraint("owner", "name", "at", name="user_file_piece_pkey"),
+    ForeignKeyConstraint(
+        ["owner", "name"], ["user_file.owner", "user_file.name"], name="user_file_piece_of_file", ondelete="CASCADE"
+    ),
+    comment="The content of user files, in pieces",
+)

@@ -63,6 +63,54 @@ def test_what_an_exit_with_0_after_a_stop_means(run: Run, tmp_path: Path) -> Non
     assert refused(run, "submit", "-f", str(file)) == f"ebb: {file}: exit_0_after_stop: 0 is unknown; it is stopped or done\n"
 
 
+def test_how_a_program_is_asked_to_save(run: Run, tmp_path: Path) -> None:
+    assert submitted(run, "--grace", "90s", "--checkpoint-signal", "SIGUSR1@60", "true").checkpoint_signal == "USR1@60"
+    assert "by SIGUSR1, SIGTERM 60 s later" in run("show", "1").output
+    assert submitted(run, "--checkpoint-command", "./save $EBB_PID", "true").checkpoint_command == "./save $EBB_PID"
+    assert "by the command: ./save $EBB_PID" in run("show", "2").output
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [true.sh]\ncheckpoint_signal: HUP\n")
+    assert submitted(run, "-f", str(file)).checkpoint_signal == "HUP"
+    assert "no program can handle SIGKILL" in refused(run, "submit", "--checkpoint-signal", "kill", "true")
+
+
+def test_the_code_travels(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text(name)
+    monkeypatch.chdir(tmp_path / "here")
+    here = submitted(run, "--snapshot", "python", "train.py")
+    assert here.working_directory is None, "it starts in the snapshot"
+    assert len(here.snapshots) == 1
+    there = submitted(run, "--snapshot-dir", "../there", "python", "train.py")
+    assert there.snapshots != here.snapshots
+    assert f"snapshot     {there.snapshots[0][:12]}" in run("show", "2").output
+    beside = submitted(run, "--snapshot", "--cwd", "/data", "python", "train.py")
+    assert (beside.snapshots, beside.working_directory) == (here.snapshots, "/data")
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [python, train.py]\nsnapshot: true\n")
+    assert submitted(run, "-f", str(file)).snapshots == here.snapshots
+    file.write_text("command: [python, train.py]\nsnapshot: ../there\n")
+    assert submitted(run, "-f", str(file)).snapshots == there.snapshots
+    assert submitted(run, "-f", str(file), "--snapshot").snapshots == here.snapshots
+    assert "there is no directory" in refused(run, "submit", "--snapshot-dir", "nowhere", "true")
+    assert run("submit", "--dry-run", "--snapshot", "true").exit_code == 0
+
+
+def test_a_python_environment(run: Run, tmp_path: Path) -> None:
+    spec = submitted(run, "--venv", "/shared/envs/torch", "--export", "PATH", "python", "train.py")
+    assert spec.environment == {"VIRTUAL_ENV": "/shared/envs/torch"}
+    assert spec.inherited["PATH"].startswith("/shared/envs/torch/bin:")
+    spec = submitted(run, "--conda", "/shared/envs/torch", "--export", "NONE", "python", "train.py")
+    assert spec.environment == {"CONDA_PREFIX": "/shared/envs/torch", "CONDA_DEFAULT_ENV": "/shared/envs/torch"}
+    assert spec.inherited == {"PATH": "/shared/envs/torch/bin"}
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [python, train.py]\nvenv: /shared/envs/torch\n")
+    assert submitted(run, "-f", str(file)).environment == {"VIRTUAL_ENV": "/shared/envs/torch"}
+    assert "exclude each other" in refused(run, "submit", "--venv", "/a", "--conda", "/b", "true")
+
+
 def test_gangs(run: Run) -> None:
     alike = submitted(run, "--tasks", "3", "--cpus", "0.5", "--memory", "2GiB", "true")
     assert alike.task_groups == (TaskGroup(3, cpus=0.5, memory="2GiB"),)

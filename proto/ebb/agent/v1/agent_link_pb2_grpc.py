@@ -45,6 +45,16 @@ class AgentLinkStub(object):
                 request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
                 response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
                 _registered_method=True)
+        self.GetSnapshot = channel.unary_unary(
+                '/ebb.agent.v1.AgentLink/GetSnapshot',
+                request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotRequest.SerializeToString,
+                response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotResponse.FromString,
+                _registered_method=True)
+        self.PutResult = channel.unary_unary(
+                '/ebb.agent.v1.AgentLink/PutResult',
+                request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.SerializeToString,
+                response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.FromString,
+                _registered_method=True)
 
 
 class AgentLinkServicer(object):
@@ -66,6 +76,20 @@ class AgentLinkServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSnapshot(self, request, context):
+        """Returns a piece of a snapshot that a job names.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutResult(self, request, context):
+        """Stores a piece of what a run left in EBB_RESULT_FILE. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentLinkServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +102,16 @@ def add_AgentLinkServicer_to_server(servicer, server):
                     servicer.SendLog,
                     request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.FromString,
                     response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.SerializeToString,
+            ),
+            'GetSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSnapshot,
+                    request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotRequest.FromString,
+                    response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotResponse.SerializeToString,
+            ),
+            'PutResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutResult,
+                    request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.FromString,
+                    response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +169,60 @@ class AgentLink(object):
             '/ebb.agent.v1.AgentLink/SendLog',
             ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
             ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.agent.v1.AgentLink/GetSnapshot',
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotRequest.SerializeToString,
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.GetSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.agent.v1.AgentLink/PutResult',
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.SerializeToString,
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

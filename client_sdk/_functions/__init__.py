@@ -1,0 +1,1 @@
+"""Python functions as jobs: what runs them, and the futures of their results."""

@@ -1,0 +1,127 @@
+"""Snapshots on their way into runs: each is fetched once for a node, and unpacked anew for each run that names it.
+
+    STATE/snapshots/DIGEST        an archive, whole: its content has been compared with its name
+    STATE/snapshots/DIGEST.part   one that is being fetched
+    RUN/code                      where the snapshots of a run are unpacked, all of them or none
+
+Each run has a copy of its own, because programs write where they are started.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ebb_common.archive import BadArchive, unpack
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import LaunchSpec, RunKey
+
+FOLDER = "snapshots"
+KEEP = 7 * 86400.0
+"""Seconds for which an archive is kept that no run has named."""
+_PART = ".part"
+_PIECE = 1 << 20
+
+Fetch = Callable[[int, str, int], Awaitable[tuple[bytes, int]]]
+"""A piece of the snapshot that this job names, from this byte on, and the size of the whole."""
+
+
+class Snapshots:
+    """Of one state directory. `ready` is called with a run once its snapshots are unpacked."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._folder = paths.state / FOLDER
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One for each archive that is being fetched."""
+
+    def lacking(self, launch: LaunchSpec) -> bool:
+        """Whether a run has snapshots that are not unpacked yet."""
+        return bool(launch.snapshots) and not os.path.isdir(self._paths.code(launch.key))  # noqa: PTH112
+
+    async def provide(self, launch: LaunchSpec, fetch: Fetch) -> None:
+        """Fetches and unpacks what a run names. Raises BadArchive, OSError, and what `fetch` raises."""
+        archives = []
+        for digest in dict.fromkeys(launch.snapshots):
+            async with self._locks[digest]:
+                archives.append(await self._archive(launch.key, digest, fetch))
+        await asyncio.to_thread(self._unpack, launch.key, archives)
+
+    async def _archive(self, key: RunKey, digest: str, fetch: Fetch) -> Path:
+        path = self._folder / digest
+        if path.exists():
+            os.utime(path)  # it is in use
+            return path
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        part = path.with_name(digest + _PART)
+        with part.open("ab", buffering=0) as file:  # what was written outlives the agent
+            while True:
+                data, size = await fetch(key.job_id, digest, file.tell())
+                file.write(data)
+                if not data or file.tell() >= size:
+                    break
+        await asyncio.to_thread(_keep, part, path, digest)
+        return path
+
+    def _unpack(self, key: RunKey, archives: list[Path]) -> None:
+        code = Path(self._paths.code(key))
+        new = code.with_name(code.name + ".new")
+        with suppress(FileNotFoundError):
+            shutil.rmtree(new)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.mkdir()
+        for number, archive in enumerate(archives):
+            # Each by itself, and then merged: what one has unpacked must not lead the next one elsewhere.
+            each = new.with_name(f"{code.name}.{number}")
+            with suppress(FileNotFoundError):
+                shutil.rmtree(each)
+            with archive.open("rb") as file:
+                unpack(file, each)
+            _merge(each, new)
+            shutil.rmtree(each)
+        new.rename(code)
+
+    async def expire(self) -> int:
+        """Removes archives that no run has named for long; how many."""
+        return await asyncio.to_thread(self._expire, time.time() - KEEP)
+
+    def _expire(self, before: float) -> int:
+        removed = 0
+        with suppress(FileNotFoundError):
+            for entry in os.scandir(self._folder):
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        Path(entry.path).unlink()
+                        removed += 1
+        return removed
+
+
+def _keep(part: Path, path: Path, digest: str) -> None:
+    """Raises BadArchive for another content than the name says."""
+    found = hashlib.sha256()
+    with part.open("rb") as file:
+        while data := file.read(_PIECE):
+            found.update(data)
+    if found.hexdigest() != digest:
+        part.unlink()
+        raise BadArchive(f"what was fetched has the digest {found.hexdigest()}, and not {digest}")
+    part.rename(path)
+
+
+def _merge(source: Path, into: Path) -> None:
+    """Moves what is in one folder into another. Raises BadArchive where both have the same name for different kinds."""
+    for entry in os.scandir(source):
+        target = into / entry.name
+        if entry.is_dir(follow_symlinks=False) and target.is_dir() and not target.is_symlink():
+            _merge(Path(entry.path), target)
+        elif not os.path.lexists(target):
+            Path(entry.path).rename(target)
+        elif target.is_dir() or entry.is_dir(follow_symlinks=False):
+            raise BadArchive(f"{entry.name} is a file in one snapshot and a directory in another")
+        else:
+            Path(entry.path).replace(target)
