@@ -8,6 +8,7 @@ thread looks for a stop a few times a second, and costs a step nothing.
 """
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -35,6 +36,8 @@ _PATIENCE = 15.0
 """Seconds for which a rank waits for the others if the grace period is unknown."""
 _SHARE = 0.5
 """Of the grace period, for the same. The rest is for saving."""
+_CONNECTING = 1.0
+"""Seconds in which a channel must be found."""
 _ENTERING = 3.0
 """Seconds for which a rank waits for one that has not entered its Checkpointer: SIGTERM has ended that program."""
 _SILENT = 10.0
@@ -89,9 +92,9 @@ class Agreement:
         abandon: Callable[[], None],
     ) -> None:
         """`group` is the prefix of this agreement in the store of the process group, once there is one. The thread calls
-        `on_stop` when it learns of a stop, and then `next_boundary`: a boundary that the training has not passed. From `on_stop`
-        on, the training must call `stops_at` at every boundary. `abandon` is called if the rank has given up and the training
-        does not leave; it need not return."""
+        `on_stop` when it learns of a stop, and then `next_boundary`: a boundary that the training has not passed. Afterwards the
+        training must call `stops_at` at every boundary. `abandon` is called if the rank has given up and the training does not
+        leave; it need not return."""
         self._ranks = ranks
         self._group = group
         self._in_group = False
@@ -110,6 +113,7 @@ class Agreement:
         self._common: int | None = None
         self._gave_up_at: float | None = None
         self._closing = False
+        self._pid = os.getpid()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() may interrupt itself, as a signal handler does
         self._thread = threading.Thread(target=self._run, name="ebb-gang-stop", daemon=True)
 
@@ -149,6 +153,8 @@ class Agreement:
 
     def close(self, done: bool) -> None:
         """This rank leaves its Checkpointer. `done`: in good order, with nothing left to do."""
+        if os.getpid() != self._pid:
+            return  # a fork that leaves the block: it has no thread, and speaks for nobody
         with self._changed:
             if not done:
                 self._tell(self._own._replace(left=True))
@@ -174,7 +180,7 @@ class Agreement:
         """Whether some rank is not going to say what this one waits for."""
         now = time.monotonic()
         waited = now - (self._asked_at or now)
-        if waited >= self._patience or not self._channels:
+        if waited >= self._patience or (waited >= _CONNECTING and not self._channels):
             return True
         if waited >= _ENTERING and len(self._heard) < len(self._others):
             return True

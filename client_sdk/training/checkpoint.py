@@ -1,6 +1,5 @@
 """The checkpoint hook: what a training loop says to the scheduler, and the scheduler to it."""
 
-import logging
 import os
 import sys
 import threading
@@ -14,10 +13,10 @@ from typing import Any, NoReturn, Self, TypeVar, overload
 
 from client_sdk.training import _files, _sigterm, step_counter
 from client_sdk.training._agreement import Agreement, agreement_of
-from client_sdk.training._files import CheckpointError
+from client_sdk.training._alone import Alone
 from client_sdk.training._ranks import ranks_of
 from client_sdk.training._run_files import RunFiles
-from client_sdk.training._together import Together, refuse_strangers
+from client_sdk.training._together import Together
 
 T = TypeVar("T")
 
@@ -26,8 +25,6 @@ OBEYED = 143
 
 It is not 0, so that `train.py && evaluate.py` does not go on as if the training were complete.
 """
-
-_log = logging.getLogger("client_sdk.training")
 
 
 class Checkpointer:
@@ -79,12 +76,9 @@ class Checkpointer:
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
         self._files = RunFiles.of(environment)
         self._run = int(environment.get("EBB_RUN") or 0)
-        self._name = name
-        self._keep = keep
+        self._alone = Alone(self.directory, name, self._run, keep)
         self._every_seconds = inf if every_seconds is None else every_seconds
         self._every_steps = inf if every_steps is None else every_steps
-        self._good: list[_files.Key] = []
-        self._number = 0
         self._direct = 0, 0
         self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
         self._ranks = ranks_of(environment, ranks)
@@ -97,8 +91,8 @@ class Checkpointer:
                     "differ; say every_steps instead"
                 )
             self._together = Together(self.directory, name, self._ranks, self._run, keep, rank_timeout, replicated)
-            self._name = self._together.tag
-        self._base_name = name
+        self._name = name
+        self._tag = name if self._together is None else self._together.tag
         self._stop = False
         self._loaded = False
         self._began_at = 0
@@ -110,13 +104,10 @@ class Checkpointer:
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
-        if self._together is None and (good := _files.present(self.directory, self._name)):
-            self._good = good
-            # Started by hand in a job's directory, without a run of its own, it still has to go on after that job's runs.
-            self._run = max(self._run, self._good[-1].run)
-            self._number = max(key.number for key in self._good)
-        if self._together is None or self._together.writes:
-            _files.clear_unfinished(self.directory, self._name)
+        if self._together is None:
+            self._alone.begin()
+        if self._writes:
+            _files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
@@ -128,7 +119,7 @@ class Checkpointer:
         if self._ranks is not None and len(self._ranks.together) > 1:
             self._agreement = agreement_of(
                 self.directory,
-                self._base_name,
+                self._name,
                 self._ranks,
                 self._run,
                 self._restarts,
@@ -188,39 +179,19 @@ class Checkpointer:
         Raises CheckpointError when checkpoints are there and none of them can be used: starting from nothing would
         throw the work away in silence. In a gang it names each rank and what it has.
         """
-        if self._together is not None:
-            found = self._together.load(self._leave_load, restarted=self._restarts > 0)
-            if found is not None:
-                key, state = found
-                self._began_at = self._boundaries = key.number
-                self._direct = key.number, key.more
-                self._next_boundary = self._after(key.number)
-            self._loaded = True
-            if self._agreement is not None and self._stop and self._agreement.stops_at(self._boundaries):
-                self._agreement.ready()  # nothing is to be saved
-                self._leave()
-            return state if found is not None else fresh() if fresh is not None else None
-        keys = _files.present(self.directory, self._name)
-        problems: list[str] = []
-        for key in reversed(keys):
-            path = _files.path_of(self.directory, self._name, key)
-            try:
-                state = _files.read(path)
-            except (CheckpointError, OSError) as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                _log.warning("%s; going on from the one before it, %s", problem, path)
-            self._good = keys[: keys.index(key) + 1]
-            return state
-        if problems:
-            raise CheckpointError(
-                f"no checkpoint in {self.directory} can be used: {'; '.join(problems)}. "
-                "Repair one, or remove them all to begin from the start"
-            )
-        if not keys and (tags := {tag for tag, _ in _files.everything(self.directory, self._name)}):
-            refuse_strangers(self.directory, self._name, tags, "this process, which is no rank of a gang,")
-        return fresh() if fresh is not None else None
+        if self._together is None:
+            alone = self._alone.load()
+            return alone.state if alone is not None else fresh() if fresh is not None else None
+        found = self._together.load(self._leave_load, restarted=self._restarts > 0)
+        if found is not None:
+            key, state = found
+            self._began_at = self._boundaries = key.number
+            self._direct = key.number, key.more
+            self._next_boundary = self._after(key.number)
+        self._loaded = True
+        if self._agreement is not None and self._stops_here():
+            self._leave()  # nothing is to be saved
+        return state if found is not None else fresh() if fresh is not None else None
 
     def at_boundary(self, state: Callable[[], object]) -> None:
         """Call it between steps, with what gives the state that the next step starts from.
@@ -241,7 +212,7 @@ class Checkpointer:
             with self._saving, step_counter.saving():
                 taken = state()
                 if stops and self._agreement is not None:
-                    self._agreement.ready()
+                    self._agreement.ready()  # it may write for a while, but the others need not wait for it
                 self._save(taken, direct=False)
             if stops or self._stops_here():
                 self._leave()
@@ -263,24 +234,24 @@ class Checkpointer:
 
     def _save(self, state: object, direct: bool) -> Path:
         key = self._next_key(direct)
-        if self._together is None or self._together.writes:
+        if self._writes:
             self.directory.mkdir(parents=True, exist_ok=True)
-            _files.write(self.directory, self._name, key, state)
-        if self._together is not None:
-            self._together.saved()
+            _files.write(self.directory, self._tag, key, state)
+        if self._together is None:
+            self._alone.saved(key)
         else:
-            self._number += 1
-            self._good = [*self._good, key][-self._keep :]
-            for old in _files.present(self.directory, self._name):
-                if old < key and old not in self._good:
-                    _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
+            self._together.saved()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
-        return _files.path_of(self.directory, self._name, key)
+        return _files.path_of(self.directory, self._tag, key)
+
+    @property
+    def _writes(self) -> bool:
+        return self._together is None or self._together.writes
 
     def _next_key(self, direct: bool) -> _files.Key:
         if self._together is None:
-            return _files.Key(self._run, self._number + 1)
+            return self._alone.next_key()
         step, more = self._boundaries, 0
         if direct:
             more = self._direct[1] + 1 if self._direct[0] == step else 1
@@ -295,15 +266,13 @@ class Checkpointer:
 
     def _leave_load(self) -> None:
         """Leaves `load`, if this was asked for and no rank has gone on to train."""
-        if self._agreement is None and self._stop:
-            self._leave()
-        elif self._agreement is not None and self._stop and self._agreement.stops_at(0, wait=False):
-            self._agreement.ready()
+        if self._stop and (self._agreement is None or self._agreement.stops_at(0, wait=False)):
             self._leave()
 
     def _leave(self) -> NoReturn:
         self._files.say_yielded(self._run)
         if self._agreement is not None:
+            self._agreement.ready()
             self._agreement.wait_for_all()
         sys.exit(OBEYED)
 

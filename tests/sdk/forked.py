@@ -1,7 +1,7 @@
 """Processes that have imported torch already: forked from one that has, and has run nothing of it.
 
-`Forked` is used as a Popen. The process that forks is this module, run by its name: it takes a line for each process, and writes
-one when a process has begun and one when it has ended.
+`Forked` is used as a Popen. The process that forks is this module, run by its name: it reads a line for each process, and
+writes one when the process has begun and one when it has ended.
 """
 
 import atexit

@@ -24,8 +24,10 @@ NOTICED_S = 0.3
 class TorchGang:
     """Launched run after run, in one checkpoint directory."""
 
-    def __init__(self, server: Server, folder: Path, world: int, **options: Any) -> None:
+    def __init__(self, server: Server, folder: Path, world: int, *, by_hand: bool = False, **options: Any) -> None:
+        """`by_hand`: started once, as `torchrun` does it, without what an agent says."""
         folder.mkdir(exist_ok=True)
+        self._by_hand = by_hand
         self.folder = folder
         self.world = world
         self.run = 0
@@ -48,14 +50,17 @@ class TorchGang:
             "WORLD_SIZE": str(self.world),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
-            "EBB_RUN": str(self.run),
-            "EBB_RUN_DIR": str(folder),
             "EBB_CHECKPOINT_DIR": str(self.folder / "checkpoints"),
-            "EBB_YIELD_FILE": str(folder / "yielded"),
-            "EBB_DONE_FILE": str(folder / "done"),
             "EVIDENCE": str(self._evidence),
             "OPTIONS": json.dumps(self._options),
         }
+        if not self._by_hand:
+            own |= {
+                "EBB_RUN": str(self.run),
+                "EBB_RUN_DIR": str(folder),
+                "EBB_YIELD_FILE": str(folder / "yielded"),
+                "EBB_DONE_FILE": str(folder / "done"),
+            }
         return Forked(self._server, SCRIPT, own, folder / "output.log")
 
     def _of_rank(self, number: int) -> Path:
@@ -77,7 +82,7 @@ class TorchGang:
             time.sleep(0.002)
 
     def stop(self, number: int, reason: str = "preempted", grace: float = GRACE, signalled: bool = True) -> None:
-        """As an agent stops a task."""
+        """Stops a task as an agent does."""
         if not (file := self._of_rank(number) / "stop.json").exists():
             file.with_suffix(".new").write_text(json.dumps({"reason": reason, "cause_job": 0, "grace_s": grace}))
             file.with_suffix(".new").rename(file)
@@ -148,8 +153,8 @@ def interrupt(gang: TorchGang, random: Random, moment: str) -> list[int]:
 
 
 def check_moments(server: Server, folder: Path, world: int, seed: int, moments: Sequence[str], **options: Any) -> int:
-    """Stops a gang at each of the moments, and begins another one when it is done. Returns how often work was lost that all ranks
-    had done, which is for the caller to judge."""
+    """Stops a gang at each of the moments, and begins another one when it is done. Returns how many stops lost a step
+    that all ranks had done."""
     losses = TorchGang(server, folder / "unbroken", world, **options).whole()
     random, count, lost = Random(seed), 0, 0
     left = list(moments)
