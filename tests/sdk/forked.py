@@ -65,7 +65,8 @@ class Server:
         self._running: dict[int, Forked] = {}
         self._lock = threading.Lock()
         self._beginning: Forked | None = None
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def begin(self, process: Forked, request: dict[str, object]) -> int:
         assert self._process.stdin is not None
@@ -93,8 +94,11 @@ class Server:
         for process in list(self._running.values()):
             process.kill()
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
+        self._reader.join(60)
+        self._process.stdout.close()
 
 
 def serve(modules: list[str]) -> None:

@@ -69,7 +69,7 @@ class TorchGang:
     def told(self, event: str, run: int = 0) -> dict[int, list[dict[str, Any]]]:
         """What each rank has said of an event in a run, by default the last."""
         told: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for line in map(json.loads, self._evidence.read_text().splitlines()):
+        for line in map(json.loads, self._evidence.read_text().split("\n")[:-1]):  # the last one may still be written
             if (line["event"], line["run"]) == (event, run or self.run):
                 told[line["rank"]].append(line)
         return told
@@ -164,7 +164,9 @@ def check_moments(server: Server, folder: Path, world: int, seed: int, moments: 
         least = 0
         while left:
             ends = interrupt(gang, random, moment := left.pop())
-            assert set(ends) <= {0, 143, -signal.SIGTERM}, (moment, ends, gang.output())
+            # If a rank ends before it has entered its Checkpointer, the others may fail to make their process group.
+            allowed = {0, 143} if gang.reached() else {0, 143, 1, -signal.SIGTERM}
+            assert set(ends) <= allowed, (moment, ends, gang.output())
             begun = gang.loaded()
             assert begun is None or begun == least, f"{moment}: run {gang.run} began at {begun}, not {least}\n{gang.output()}"
             if all(status == 0 for status in ends):

@@ -1,7 +1,7 @@
 """A rank of data-parallel training, run by its path: each step ends in an all-reduce, which breaks if another rank is gone.
 
-It writes a line of evidence when it has loaded, and one with its weight when it is done. With `--torch` the all-reduce is that
-of torch's gloo; without, it is a few lines with the same ways to fail.
+It writes a line of evidence when it has loaded, one for each step, and one with its weight when it is done. With `--torch` the
+all-reduce is that of torch's gloo; without, it is a few lines with the same ways to fail.
 """
 
 import json
@@ -16,7 +16,7 @@ from client_sdk.training import Checkpointer
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PLACE = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-STEPS, EVERY, PAUSE = 120, 7, 0.001
+STEPS, EVERY, PAUSE = int(os.environ.get("STEPS", "120")), 7, float(os.environ.get("PAUSE", "0.001"))
 AllReduce = Callable[[float], float]
 
 
@@ -68,11 +68,12 @@ def main() -> None:
     with Checkpointer(every_steps=EVERY) as checkpoint:
         step, weight = checkpoint.load(lambda: (0, 1.0))
         all_reduce = by_torch() if "--torch" in sys.argv else by_sockets()
-        tell(loaded=step)
+        tell(loaded=step, pid=os.getpid())
         while step < STEPS:
             weight += all_reduce((RANK + 1) * weight / (step + 50.0))
             step += 1
             time.sleep(PAUSE * (1 + step % 3 * RANK))
+            tell(step=step)
             checkpoint.at_boundary(lambda: (step, weight))  # noqa: B023 (asked at once, or never)
         tell(weight=weight)
 
