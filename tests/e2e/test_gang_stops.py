@@ -96,9 +96,9 @@ def test_a_gang_of_which_a_rank_is_killed_is_retried_from_a_common_step(site: Si
 @pytest.mark.long
 def test_a_gang_whose_node_is_lost_goes_on_elsewhere_from_a_common_step(folder: Path) -> None:
     settings = folder / "scheduler.yaml"
-    settings.write_text("silent_after: 2\n")
+    settings.write_text("heartbeat: 1\nsilent_after: 3\n")
     with Site(folder / "site", ("--config", str(settings)), nodes=("n1", "n2", "n3")) as site:
-        training = Training(site, STEPS=str(STEPS), PAUSE="0.01")
+        training = Training(site, retries=1, STEPS=str(STEPS), PAUSE="0.01")  # the other rank fails in its collective
         training.wait_step(1, 30)
         lost = site.client.get(training.job.id).tasks[1].node
         launcher = site.launcher(lost)
