@@ -91,10 +91,12 @@ class Agreement:
         next_boundary: Callable[[], int],
         abandon: Callable[[], None],
     ) -> None:
-        """`group` is the prefix of this agreement in the store of the process group, once there is one. The thread calls
-        `on_stop` when it learns of a stop, and then `next_boundary`: a boundary that the training has not passed. Afterwards the
-        training must call `stops_at` at every boundary. `abandon` is called if the rank has given up and the training does not
-        leave; it need not return."""
+        """`group` is the prefix of this agreement in the store of the process group, once there is one.
+
+        The thread calls `on_stop` when it learns of a stop, and then `next_boundary`: a boundary that the training has not passed.
+        Afterwards the training must call `stops_at` at every boundary. `abandon` is called if the rank has given up and the
+        training does not leave; it need not return.
+        """
         self._ranks = ranks
         self._group = group
         self._in_group = False

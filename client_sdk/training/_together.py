@@ -12,7 +12,7 @@ from client_sdk.training._ranks import Meeting, Ranks, Said, clear_words
 
 _log = logging.getLogger("client_sdk.training")
 
-_loads: Counter[tuple[Path, str]] = Counter()
+_loads: Counter[tuple[Path, str, int]] = Counter()
 """How often this process has loaded: a word of one load is no answer to another."""
 _ALL = ".all"
 """Follows the name in the names of files that all ranks load."""
@@ -53,8 +53,9 @@ class Together:
             self._refuse_strangers()
         if self._known_run == 1 and not (own or restarted):
             return None  # nothing can be there, so nobody need be waited for
-        _loads[self._directory, self.tag] += 1
-        self._launch = f"{self._known_run:06}.{_loads[self._directory, self.tag]}"
+        use = self._directory, self._name, self._ranks.own
+        _loads[use] += 1
+        self._launch = f"{self._known_run:06}.{_loads[use]}"
         meeting = Meeting(self._directory, self._name, self._ranks, self._launch, self._timeout, between)
         all_said = meeting.begin(own, self._had.exists())
         newest = max((key.run for said in all_said for key in said.has), default=0)
