@@ -30,6 +30,7 @@ ROUNDS = 5
 IDLE_S = 10.0
 RANKS = 8
 STOPS = 50
+PAIRS = 3
 REDUCTIONS = 2_000
 
 IDLE = """
@@ -81,10 +82,7 @@ def run() -> list[Figure]:
     if importlib.util.find_spec("torch") is None:
         return figures
     with scratch() as folder:
-        looking, without = (
-            max(float(line) for line in _pair(folder, IDLE.replace("CONTEXT", context), IDLE_S))
-            for context in ("Checkpointer", "contextlib.nullcontext")
-        )
+        looking, without = (_looking(folder, context) for context in ("Checkpointer", "contextlib.nullcontext"))
         reduced = [tuple(map(float, line.split())) for line in _pair(folder, REDUCE, REDUCTIONS)]
     return [
         *figures,
@@ -143,6 +141,12 @@ def _agreed(folder: Path) -> float:
         for rank in gang:
             rank.close(done=True)
     return statistics.median(times)
+
+
+def _looking(folder: Path, context: str) -> float:
+    """The share of a core that two ranks with a process group take while they do nothing, each."""
+    program = IDLE.replace("CONTEXT", context)
+    return statistics.median(float(line) for _ in range(PAIRS) for line in _pair(folder, program, IDLE_S))
 
 
 def _pair(folder: Path, program: str, argument: float) -> list[str]:

@@ -93,9 +93,9 @@ class Agreement:
     ) -> None:
         """`group` is the prefix of this agreement in the store of the process group, once there is one.
 
-        The thread calls `on_stop` when it learns of a stop, and then `next_boundary`: a boundary that the training has not passed.
-        Afterwards the training must call `stops_at` at every boundary. `abandon` is called if the rank has given up and the
-        training does not leave; it need not return.
+        The thread calls `on_stop` when it learns of a stop, and then `next_boundary`, which returns a boundary that the
+        training has not passed. Afterwards the training must call `stops_at` at every boundary. `abandon` is called if the rank
+        has given up and the training does not leave; it need not return.
         """
         self._ranks = ranks
         self._group = group
@@ -140,7 +140,7 @@ class Agreement:
                 if not wait:
                     return None
                 self._changed.wait(_LONGEST)
-            return self._common is None or boundary >= self._common
+            return self._common is None or self._gave_up_at is not None or boundary >= self._common
 
     def ready(self) -> None:
         """This rank is at the common boundary, has taken its state, and takes part in no collective any more."""
@@ -256,7 +256,7 @@ class Agreement:
                     self._heard[rank] = notice, now
             bounds = [self._own.bound, *(notice.bound for notice, _ in self._heard.values())]
             known = [bound for bound in bounds if bound is not None]
-            if self._common is None and len(known) == len(self._others) + 1:
+            if self._common is None and self._gave_up_at is None and len(known) == len(self._others) + 1:
                 self._common = max(known)
             late = self._gives_up() and now - (self._gave_up_at or now) >= _LEAVING
             self._changed.notify_all()

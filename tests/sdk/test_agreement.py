@@ -1,5 +1,8 @@
 """How ranks agree at which boundary they stop: the protocol alone, with threads for ranks, a barrier for a collective."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from client_sdk.training import _agreement
 from client_sdk.training._agreement import Agreement
 from client_sdk.training._notices import DONE, Channel, FileChannel, Notice, StoreChannel, merged
 from client_sdk.training._ranks import Ranks
+from tests.harness import ROOT
 from tests.sdk.fake import until
 from tests.thorough import examples
 
@@ -220,3 +224,24 @@ def test_a_store_without_a_server_is_used_no_more(tmp_path: Path) -> None:
     assert agreement.stops_at(6) is True
     assert store.calls == 1
     agreement.close(done=False)
+
+
+RANK_WITHOUT_TORCH = """
+import sys
+from client_sdk.training import Checkpointer
+
+with Checkpointer() as checkpoint:
+    checkpoint.load()
+    checkpoint.request_stop()
+    checkpoint._agreement._thread.join(1)
+    print(sorted(name for name in sys.modules if name.partition(".")[0] in ("torch", "numpy", "grpc")))
+"""
+
+
+def test_a_rank_loads_nothing_that_its_program_does_not(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EBB_CHECKPOINT_DIR": str(tmp_path), "EBB_RUN": "1"}
+    command = [sys.executable, "-c", RANK_WITHOUT_TORCH]
+    ran = subprocess.run(
+        command, env={**environment, "RANK": "0", "WORLD_SIZE": "2"}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n", ran.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import MOMENTS, TorchGang, check_moments, newest
-from tests.thorough import TIMES
+from tests.thorough import TIMES, examples
 from tests.torch_needed import require_torch
 
 
@@ -27,8 +27,9 @@ def test_all_ranks_stop_at_one_step_whenever_the_stop_comes(
 ) -> None:
     """At each of ten moments, such as while a rank starts, evaluates, saves or is done. The stop reaches some of the ranks or
     all, by a signal or without."""
-    random = Random(world + 10 * TIMES)
-    assert check_moments(server, tmp_path, world, world, random.sample(MOMENTS, len(MOMENTS)), replicated=replicated) == 0
+    random, moments = Random(world + 10 * TIMES), list(MOMENTS) * examples(1)
+    random.shuffle(moments)
+    assert check_moments(server, tmp_path, world, world, moments, replicated=replicated) == 0
 
 
 @pytest.mark.long
