@@ -1,13 +1,12 @@
 """A rank of data-parallel training, run by its path: each step ends in an all-reduce, which breaks if another rank is gone.
 
-It writes a line of evidence when it has loaded, one for each step, and one with its weight when it is done. With `--torch` the
-all-reduce is that of torch's gloo; without, it is a few lines with the same ways to fail.
+It writes a line of evidence when it has loaded, one for each step, and one with its weight when it is done. The all-reduce is
+a few lines that can fail as that of a library does. `ddp_rank.py` has PyTorch's.
 """
 
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,19 +17,6 @@ RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PLACE = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 STEPS, EVERY, PAUSE = int(os.environ.get("STEPS", "120")), 7, float(os.environ.get("PAUSE", "0.001"))
 AllReduce = Callable[[float], float]
-
-
-def by_torch() -> AllReduce:
-    import torch.distributed
-
-    torch.distributed.init_process_group("gloo")
-
-    def reduce(number: float) -> float:
-        tensor = torch.tensor([number], dtype=torch.float64)
-        torch.distributed.all_reduce(tensor)
-        return float(tensor.item())
-
-    return reduce
 
 
 def by_sockets() -> AllReduce:
@@ -67,7 +53,7 @@ def tell(**facts: object) -> None:
 def main() -> None:
     with Checkpointer(every_steps=EVERY) as checkpoint:
         step, weight = checkpoint.load(lambda: (0, 1.0))
-        all_reduce = by_torch() if "--torch" in sys.argv else by_sockets()
+        all_reduce = by_sockets()
         tell(loaded=step, pid=os.getpid())
         while step < STEPS:
             weight += all_reduce((RANK + 1) * weight / (step + 50.0))
