@@ -187,9 +187,16 @@ class Agreement:
         if waited >= _ENTERING and len(self._heard) < len(self._others):
             return True
         return any(
-            not notice.ready and (notice.left or (notice.bound != DONE and now - since >= _SILENT))
-            for notice, since in self._heard.values()
+            (notice.left and not notice.ready) or (self._awaits(rank) and now - since >= _SILENT)
+            for rank, (notice, since) in self._heard.items()
         )
+
+    def _awaits(self, rank: int) -> bool:
+        """Whether there is something that this rank has yet to hear from another."""
+        if rank not in self._heard:
+            return True
+        notice, _ = self._heard[rank]
+        return notice.bound is None if self._common is None else not notice.ready
 
     def _all_ready(self) -> bool:
         return len(self._heard) == len(self._others) and all(notice.ready for notice, _ in self._heard.values())
@@ -249,7 +256,7 @@ class Agreement:
 
     def _listen(self) -> None:
         now = time.monotonic()
-        heard = {rank: self._hear(rank) for rank in self._others}
+        heard = {rank: self._hear(rank) for rank in self._others if self._awaits(rank)}
         with self._changed:
             for rank, notice in heard.items():
                 if notice is not None and (rank not in self._heard or self._heard[rank][0] != notice):
@@ -258,6 +265,7 @@ class Agreement:
             known = [bound for bound in bounds if bound is not None]
             if self._common is None and self._gave_up_at is None and len(known) == len(self._others) + 1:
                 self._common = max(known)
+                self._heard = {rank: (notice, now) for rank, (notice, _) in self._heard.items()}  # to be heard of anew
             late = self._gives_up() and now - (self._gave_up_at or now) >= _LEAVING
             self._changed.notify_all()
         if late:

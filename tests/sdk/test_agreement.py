@@ -184,6 +184,30 @@ def test_a_failed_task_leaves_nobody_to_agree_with(tmp_path: Path) -> None:
     agreement.close(done=False)
 
 
+def test_a_rank_that_has_fixed_its_bound_is_not_asked_again_while_others_have_not(tmp_path: Path) -> None:
+    """In a gang of hundreds of ranks that would be many files to read."""
+    first, second, third = ranks_of(3)
+    heard: list[int] = []
+
+    class Counted(FileChannel):
+        def hear(self, rank: int) -> Notice | None:
+            heard.append(rank)
+            return super().hear(rank)
+
+    own = Counted(tmp_path, "checkpoint", first, "000001.0.1")
+    own.open()
+    files(tmp_path, second).say(Notice(bound=3))
+    late = files(tmp_path, third)
+    rank = Rank(first, own, lambda: None, 1)
+    assert rank.agreement.stops_at(2, wait=False) is None
+    until(lambda: heard.count(2) >= 5)
+    assert heard.count(1) == 1
+    late.say(Notice(bound=2))
+    assert rank.agreement.stops_at(2) is False
+    assert rank.agreement.stops_at(3) is True
+    rank.agreement.close(done=False)
+
+
 def test_what_was_said_in_another_launch_is_not_heard(tmp_path: Path) -> None:
     own, other = ranks_of(2)
     old = files(tmp_path, other)
