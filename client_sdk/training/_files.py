@@ -5,8 +5,9 @@ short, or whose disk lied, is known for what it is before anything in it is used
 `NAME-RUN-NUMBER.ckpt`; the newest is the one of the highest run, and then of the highest number. A process of an older
 run that is still alive somewhere therefore never passes its work off as the newest.
 
-A rank of a gang has `NAME.RANKofWORLD` for NAME, and the number is its step: how many boundaries it has passed over all runs.
-So files of the same run and step are the same moment of the training on all ranks.
+A rank of a gang has `NAME.RANKofWORLD` for NAME, and a state that is the same on all ranks has `NAME.all`. The number is then a
+step: how many boundaries the training has passed over all runs. So files of the same run and step are the same moment of the
+training on all ranks.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ def present(directory: Path, name: str) -> list[Key]:
 
 def everything(directory: Path, name: str) -> list[tuple[str, Key]]:
     """The checkpoints of this name in a directory, whoever wrote them: what stands between name and key, and the key."""
-    pattern = re.compile(rf"{re.escape(name)}((?:\.[0-9]+of[0-9]+)?)-([0-9]{{6,}})-([0-9]{{8,}})(?:\.([0-9]+))?\.ckpt")
+    pattern = re.compile(rf"{re.escape(name)}((?:\.[0-9]+of[0-9]+|\.all)?)-([0-9]{{6,}})-([0-9]{{8,}})(?:\.([0-9]+))?\.ckpt")
     try:
         names = [path.name for path in directory.iterdir()]
     except FileNotFoundError:
@@ -60,7 +61,7 @@ def everything(directory: Path, name: str) -> list[tuple[str, Key]]:
 
 def clear_unfinished(directory: Path, name: str) -> None:
     """Removes what writers that were killed left behind."""
-    pattern = re.compile(rf"\.{re.escape(name)}-[0-9]+-[0-9]+\.ckpt\.[0-9]+\.tmp")
+    pattern = re.compile(rf"\.{re.escape(name)}-[0-9]+-[0-9]+(?:\.[0-9]+)?\.ckpt\.[0-9]+\.tmp")
     if directory.is_dir():
         for path in directory.iterdir():
             if pattern.fullmatch(path.name):

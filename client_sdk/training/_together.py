@@ -12,16 +12,21 @@ from client_sdk.training._ranks import Meeting, Ranks, Said, clear_words
 
 _log = logging.getLogger("client_sdk.training")
 
-_loads: Counter[tuple[Path, str]] = Counter()
+_loads: Counter[tuple[Path, str, int]] = Counter()
 """How often this process has loaded: a word of one load is no answer to another."""
+_ALL = ".all"
+"""Follows the name in the names of files that all ranks load."""
 _UNMATCHED = 3
 """Saves after which every rank should have a step in common with the others."""
 
 
 class Together:
-    """Of one rank and one name. `run` is the launch by Ebb's count; 0: unknown, since the ranks were started by hand."""
+    """Of one rank and one name. `run` is the launch by Ebb's count; 0: unknown, since the ranks were started by hand.
+    `replicated`: all ranks have the same state, and the first of them writes it."""
 
-    def __init__(self, directory: Path, name: str, ranks: Ranks, run: int, keep: int, timeout: float) -> None:
+    def __init__(
+        self, directory: Path, name: str, ranks: Ranks, run: int, keep: int, timeout: float, replicated: bool = False
+    ) -> None:
         self._directory = directory
         self._name = name
         self._ranks = ranks
@@ -30,8 +35,10 @@ class Together:
         self._launch = f"{run:06}.0"
         self._known_run = run
         self._saves = 0
-        self.tag = name + ranks.tag(ranks.own)
-        """The name in the files of this rank."""
+        self._replicated = replicated
+        self.writes = not replicated or ranks.own == ranks.together[0]
+        self.tag = name + self._tag_of(ranks.own)
+        """The name in the files that this rank loads."""
         self.run = max(run, 1)
         """Part of the keys of what is saved now: greater than that of everything that was there before."""
 
@@ -41,13 +48,14 @@ class Together:
         `between` is called while this waits for the other ranks. `restarted`: processes of this launch have run before.
         Raises CheckpointError, which names ranks, directory and remedy, where going on or beginning would be wrong.
         """
-        own = self._own()
+        own = self._own(restarted)
         if not own:
             self._refuse_strangers()
         if self._known_run == 1 and not (own or restarted):
             return None  # nothing can be there, so nobody need be waited for
-        _loads[self._directory, self.tag] += 1
-        self._launch = f"{self._known_run:06}.{_loads[self._directory, self.tag]}"
+        use = self._directory, self._name, self._ranks.own
+        _loads[use] += 1
+        self._launch = f"{self._known_run:06}.{_loads[use]}"
         meeting = Meeting(self._directory, self._name, self._ranks, self._launch, self._timeout, between)
         all_said = meeting.begin(own, self._had.exists())
         newest = max((key.run for said in all_said for key in said.has), default=0)
@@ -74,8 +82,10 @@ class Together:
     def saved(self) -> None:
         """This rank has saved. An older checkpoint is removed if all ranks have newer ones, `keep` of them."""
         self._saves += 1
-        if self._saves == 1:
+        if self._saves == 1 and self._directory.is_dir():
             clear_words(self._directory, self._name, self._ranks, self._launch)
+        if not self.writes:
+            return
         found = self._everything()
         if common := sorted(_common(found[rank] for rank in self._ranks.together)):
             self._had.touch()
@@ -99,15 +109,22 @@ class Together:
         """A file that is there since all ranks had a step in common."""
         return self._directory / f".{self.tag}.common"
 
-    def _own(self) -> list[Key]:
-        return sorted(self._everything()[self._ranks.own])
+    def _own(self, restarted: bool) -> list[Key]:
+        found = self._everything()[self._ranks.own]
+        if self._replicated and self._known_run and not restarted:
+            # What the writer has saved in this run is no checkpoint from which this run could have begun.
+            found = {key for key in found if key.run < self._known_run}
+        return sorted(found)
+
+    def _tag_of(self, rank: int) -> str:
+        return _ALL if self._replicated else self._ranks.tag(rank)
 
     def _everything(self) -> dict[int, set[Key]]:
         """The checkpoints that are here, by rank."""
         by_tag: dict[str, set[Key]] = {}
         for tag, key in _files.everything(self._directory, self._name):
             by_tag.setdefault(tag, set()).add(key)
-        return {rank: by_tag.get(self._ranks.tag(rank), set()) for rank in self._ranks.together}
+        return {rank: by_tag.get(self._tag_of(rank), set()) for rank in self._ranks.together}
 
     def _read(self, key: Key) -> tuple[Any, str]:
         try:
@@ -117,7 +134,7 @@ class Together:
 
     def _refuse_strangers(self) -> None:
         """Checkpoints of this name that others than these ranks have made are not thrown away in silence."""
-        mine = {self._ranks.tag(rank) for rank in range(self._ranks.world)}
+        mine = {self._tag_of(rank) for rank in range(self._ranks.world)}
         strangers = {tag for tag, _ in _files.everything(self._directory, self._name)} - mine
         if strangers:
             refuse_strangers(self._directory, self._name, strangers, f"rank {self._ranks.own} of {self._ranks.world}")
@@ -134,11 +151,17 @@ class Together:
 
 def refuse_strangers(directory: Path, name: str, tags: set[str], who: str) -> None:
     """Raises CheckpointError: these are the tags of others."""
-    makers = sorted({f"{tag.rpartition('of')[2]} ranks" if tag else "a single process" for tag in tags})
+    makers = sorted({_maker(tag) for tag in tags})
     raise CheckpointError(
         f"{who} has no checkpoint {name!r} in {directory}, but there are some of {' and '.join(makers)}: go on with as many "
         "ranks, take another directory or name, or remove them to begin from the start"
     )
+
+
+def _maker(tag: str) -> str:
+    if tag in ("", _ALL):
+        return "ranks with replicated state" if tag else "a single process"
+    return f"{tag.rpartition('of')[2]} ranks"
 
 
 def _common(sets: Iterable[set[Key]]) -> set[Key]:

@@ -1,6 +1,5 @@
 """The checkpoint hook: what a training loop says to the scheduler, and the scheduler to it."""
 
-import logging
 import os
 import sys
 import threading
@@ -10,12 +9,14 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, NoReturn, Self, TypeVar, overload
 
 from client_sdk.training import _files, _sigterm, step_counter
-from client_sdk.training._files import CheckpointError
+from client_sdk.training._agreement import Agreement, agreement_of
+from client_sdk.training._alone import Alone
 from client_sdk.training._ranks import ranks_of
-from client_sdk.training._together import Together, refuse_strangers
+from client_sdk.training._run_files import RunFiles
+from client_sdk.training._together import Together
 
 T = TypeVar("T")
 
@@ -24,8 +25,6 @@ OBEYED = 143
 
 It is not 0, so that `train.py && evaluate.py` does not go on as if the training were complete.
 """
-
-_log = logging.getLogger("client_sdk.training")
 
 
 class Checkpointer:
@@ -47,8 +46,10 @@ class Checkpointer:
     In a gang (WORLD_SIZE is more than 1) each rank has files of its own, and `load` goes on from the newest step that all
     ranks have whole. The ranks need one directory, on a file system that their nodes share, the same `name`, and calls of
     `at_boundary` at the same steps. Save in between by `every_steps`: clocks differ, so `every_seconds` is refused.
-    `ranks` are those that save together, by default all; `ranks=[0]` says that rank 0 saves alone. `rank_timeout` is how many
-    seconds `load` waits for the other ranks to load.
+    A stop that reaches any of the ranks stops all of them, at the same boundary. `replicated=True` says that the state is the
+    same on all ranks: rank 0 alone writes it, and all ranks load it. `ranks` are those that save together, by default all;
+    `ranks=[0]` says that rank 0 saves alone, and that the others have no Checkpointer. `rank_timeout` is how many seconds
+    `load` waits for the other ranks to load.
 
     Checkpoints are pickles, and reading a pickle can run any code: the directory must be writable to the job's own
     user alone, as the one that Ebb gives is.
@@ -63,6 +64,7 @@ class Checkpointer:
         every_steps: int | None = None,
         keep: int = 2,
         ranks: Iterable[int] | None = None,
+        replicated: bool = False,
         rank_timeout: float = 300.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -72,31 +74,29 @@ class Checkpointer:
             raise ValueError(f"name={name!r} is not the beginning of a file name")
         environment = os.environ if environment is None else environment  # not as a default, which help() would print
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
-        yield_file = environment.get("EBB_YIELD_FILE")
-        self._yield_file = Path(yield_file) if yield_file else None
-        done_file = environment.get("EBB_DONE_FILE")
-        self._done_file = Path(done_file) if done_file else None
-        savers_file = environment.get("EBB_SAVERS_FILE")
-        self._savers_file = Path(savers_file) if savers_file else None
+        self._files = RunFiles.of(environment)
         self._run = int(environment.get("EBB_RUN") or 0)
-        self._name = name
-        self._keep = keep
+        self._alone = Alone(self.directory, name, self._run, keep)
         self._every_seconds = inf if every_seconds is None else every_seconds
         self._every_steps = inf if every_steps is None else every_steps
-        self._good: list[_files.Key] = []
-        self._number = 0
         self._direct = 0, 0
-        self._restarted = environment.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
+        self._ranks = ranks_of(environment, ranks)
         self._together: Together | None = None
-        if (mine := ranks_of(environment, ranks)) is not None:
-            if every_seconds is not None and len(mine.together) > 1:
+        self._agreement: Agreement | None = None
+        if self._ranks is not None:
+            if every_seconds is not None and len(self._ranks.together) > 1:
                 raise ValueError(
                     f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks "
                     "differ; say every_steps instead"
                 )
-            self._together = Together(self.directory, name, mine, self._run, keep, rank_timeout)
-            self._name = self._together.tag
+            self._together = Together(self.directory, name, self._ranks, self._run, keep, rank_timeout, replicated)
+        self._name = name
+        self._tag = name if self._together is None else self._together.tag
         self._stop = False
+        self._loaded = False
+        self._began_at = 0
+        self._saves_by_itself = True
         self._boundaries = 0
         self._next_boundary: float = inf
         self._next_time: float = inf
@@ -104,42 +104,63 @@ class Checkpointer:
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
-        if self._together is None and (good := _files.present(self.directory, self._name)):
-            self._good = good
-            # Started by hand in a job's directory, without a run of its own, it still has to go on after that job's runs.
-            self._run = max(self._run, self._good[-1].run)
-            self._number = max(key.number for key in self._good)
-        _files.clear_unfinished(self.directory, self._name)
-        for file in (self._yield_file, self._done_file):
-            if file is not None:
-                file.unlink(missing_ok=True)  # what another process said does not speak for this one
+        if self._together is None:
+            self._alone.begin()
+        if self._writes:
+            _files.clear_unfinished(self.directory, self._tag)
+        self._files.enter()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         try:
             _sigterm.listen(self.request_stop)
         except ValueError as error:
             raise RuntimeError("enter Checkpointer in the main thread: Python gives signals to no other") from error
-        if self._savers_file is not None:
-            with suppress(OSError), self._savers_file.open("a") as savers:  # without it, its children get the signal too
-                savers.write(f"{os.getpid()}\n")
+        self._files.add_saver()
+        if self._ranks is not None and len(self._ranks.together) > 1:
+            self._agreement = agreement_of(
+                self.directory,
+                self._name,
+                self._ranks,
+                self._run,
+                self._restarts,
+                self._files.stop,
+                on_stop=self._note_stop,
+                next_boundary=self._ahead,
+                abandon=self._abandon,
+            )
+            if self._stop:
+                self._agreement.ask()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._agreement is not None:
+            self._agreement.close(done=kind is None)
         obeyed = isinstance(error, SystemExit) and error.code == OBEYED
-        done_file = self._done_file if kind is None else None
-        if _sigterm.leave(self.request_stop, deaf=obeyed or done_file is not None) and done_file is not None:
+        done = kind is None and self._files.done is not None
+        if _sigterm.leave(self.request_stop, deaf=obeyed or done) and done:
             # The work is done. A request to save it and leave, that comes before the program has ended, has no meaning now.
-            with suppress(OSError):  # a full disk does not undo the work
-                done_file.write_text(f"{os.getpid()}\n")
+            self._files.say_done()
 
     @property
     def stop_requested(self) -> bool:
         """Whether the program was asked to save and leave."""
+        self._saves_by_itself = False
         return self._stop
 
     def request_stop(self) -> None:
-        """Does what SIGTERM does; for programs that learn of the end of their time in another way."""
+        """Does what SIGTERM does; for programs that learn of the end of their time in another way.
+
+        In a gang, a request to one rank is a request to all."""
         self._stop = True
+        if self._agreement is not None:
+            self._agreement.ask()
+
+    def _note_stop(self) -> None:
+        self._stop = True
+
+    def _ahead(self) -> int:
+        """In another thread, after `_note_stop`: a boundary at which this rank is going to see that it was asked to stop."""
+        return self._boundaries + 1 if self._loaded or self._boundaries else 0
 
     @overload
     def load(self) -> Any | None: ...
@@ -158,79 +179,79 @@ class Checkpointer:
         Raises CheckpointError when checkpoints are there and none of them can be used: starting from nothing would
         throw the work away in silence. In a gang it names each rank and what it has.
         """
-        if self._together is not None:
-            if (found := self._together.load(self._leave_if_asked, self._restarted)) is None:
-                return fresh() if fresh is not None else None
+        if self._together is None:
+            alone = self._alone.load()
+            return alone.state if alone is not None else fresh() if fresh is not None else None
+        found = self._together.load(self._leave_load, restarted=self._restarts > 0)
+        if found is not None:
             key, state = found
-            self._boundaries, self._direct = key.number, (key.number, key.more)
+            self._began_at = self._boundaries = key.number
+            self._direct = key.number, key.more
             self._next_boundary = self._after(key.number)
-            return state
-        keys = _files.present(self.directory, self._name)
-        problems: list[str] = []
-        for key in reversed(keys):
-            path = _files.path_of(self.directory, self._name, key)
-            try:
-                state = _files.read(path)
-            except (CheckpointError, OSError) as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                _log.warning("%s; going on from the one before it, %s", problem, path)
-            self._good = keys[: keys.index(key) + 1]
-            return state
-        if problems:
-            raise CheckpointError(
-                f"no checkpoint in {self.directory} can be used: {'; '.join(problems)}. "
-                "Repair one, or remove them all to begin from the start"
-            )
-        if not keys and (tags := {tag for tag, _ in _files.everything(self.directory, self._name)}):
-            refuse_strangers(self.directory, self._name, tags, "this process, which is no rank of a gang,")
-        return fresh() if fresh is not None else None
+        self._loaded = True
+        if self._agreement is not None and self._stops_here():
+            self._leave()  # nothing is to be saved
+        return state if found is not None else fresh() if fresh is not None else None
 
     def at_boundary(self, state: Callable[[], object]) -> None:
         """Call it between steps, with what gives the state that the next step starts from.
 
         Costs well under a microsecond when there is nothing to do. Saves when a save is due. When a stop was asked for:
-        saves, tells the scheduler, and raises SystemExit(OBEYED).
+        saves, tells the scheduler, and raises SystemExit(OBEYED). In a gang this happens at the same boundary on all ranks.
 
         Where saving fails the error is raised and the scheduler is not told, so that the job is seen to fail rather
         than to have left in good order; the checkpoint before stays.
         """
         self._boundaries += 1
         if self._stop or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
+            self._attend(state)
+
+    def _attend(self, state: Callable[[], object]) -> None:
+        stops = self._stops_here()
+        if stops or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
             with self._saving, step_counter.saving():
-                self._save(state(), direct=False)
-            self._leave_if_asked()
+                taken = state()
+                if stops and self._agreement is not None:
+                    self._agreement.ready()  # it may write for a while, but the others need not wait for it
+                self._save(taken, direct=False)
+            if stops or self._stops_here():
+                self._leave()
+
+    def _stops_here(self) -> bool:
+        return self._stop and (self._agreement is None or bool(self._agreement.stops_at(self._boundaries)))
 
     def save(self, state: object) -> Path:
         """Saves now, whole or not at all; it is on the disk when this returns. Returns the file. From any thread.
 
-        In a gang, only what all ranks save after the same step, and as often, is something to go on from.
+        In a gang, only what all ranks save after the same step, and as often, is something to go on from. If the state is
+        replicated, the file is that of rank 0, and no other rank writes or waits.
 
         Raises OSError, or what pickling the state raises; the checkpoints before are untouched.
         """
+        self._saves_by_itself = False
         with self._saving, step_counter.saving():
             return self._save(state, direct=True)
 
     def _save(self, state: object, direct: bool) -> Path:
-        self.directory.mkdir(parents=True, exist_ok=True)
         key = self._next_key(direct)
-        path = _files.write(self.directory, self._name, key, state)
-        if self._together is not None:
-            self._together.saved()
+        if self._writes:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            _files.write(self.directory, self._tag, key, state)
+        if self._together is None:
+            self._alone.saved(key)
         else:
-            self._number += 1
-            self._good = [*self._good, key][-self._keep :]
-            for old in _files.present(self.directory, self._name):
-                if old < key and old not in self._good:
-                    _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
+            self._together.saved()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
-        return path
+        return _files.path_of(self.directory, self._tag, key)
+
+    @property
+    def _writes(self) -> bool:
+        return self._together is None or self._together.writes
 
     def _next_key(self, direct: bool) -> _files.Key:
         if self._together is None:
-            return _files.Key(self._run, self._number + 1)
+            return self._alone.next_key()
         step, more = self._boundaries, 0
         if direct:
             more = self._direct[1] + 1 if self._direct[0] == step else 1
@@ -243,14 +264,23 @@ class Checkpointer:
             return boundary + self._every_steps
         return (boundary // self._every_steps + 1) * self._every_steps
 
-    def _leave_if_asked(self) -> None:
-        if self._stop:
+    def _leave_load(self) -> None:
+        """Leaves `load`, if this was asked for and no rank has gone on to train."""
+        if self._stop and (self._agreement is None or self._agreement.stops_at(0, wait=False)):
             self._leave()
 
-    def _leave(self) -> None:
-        if self._yield_file is not None:
-            with self._yield_file.open("w") as file:
-                file.write(f"{self._run}\n")
-                file.flush()
-                os.fsync(file.fileno())
+    def _leave(self) -> NoReturn:
+        self._files.say_yielded(self._run)
+        if self._agreement is not None:
+            self._agreement.ready()
+            self._agreement.wait_for_all()
         sys.exit(OBEYED)
+
+    def _abandon(self) -> None:
+        """In the thread of the agreement, whose rank has given up: ends the process if nothing is lost with it. The main thread
+        may wait for a rank that never started, in a collective that no signal interrupts."""
+        if self._saves_by_itself and self._boundaries == self._began_at:
+            with suppress(OSError):
+                self._files.say_yielded(self._run)
+                os.write(2, b"client_sdk.training: the gang is stopped before its first step, and a rank is missing; leaving\n")
+            os._exit(OBEYED)

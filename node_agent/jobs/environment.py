@@ -126,7 +126,7 @@ def environment(
     if launch.array_index is not None:
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:
-        own |= _gang(launch.gang)
+        own |= _gang(launch.gang, sees_own_devices=bool(launch.devices))
     return {**here, **inherited, **dict(launch.environment), **devices, **own}
 
 
@@ -135,15 +135,23 @@ def _path(theirs: str, here: str) -> str:
     return ":".join(dict.fromkeys([*theirs.split(":"), *here.split(":")]))
 
 
-def _gang(gang: Gang) -> dict[str, str]:
-    """What PyTorch and others read to find the other tasks, by the names that they have given it."""
+def _gang(gang: Gang, sees_own_devices: bool) -> dict[str, str]:
+    """What PyTorch and others read to find the other tasks, by the names that they have given it.
+
+    LOCAL_RANK is the index of a device that the process sees: programs call `torch.cuda.set_device(LOCAL_RANK)`. A task with
+    devices sees its own alone, so its first device is 0, and it is as if the task were a node of its own. Its place among the
+    tasks of the node is EBB_NODE_TASK.
+    """
+    local = (0, 1) if sees_own_devices else (gang.local_rank, gang.local_world_size)
     return {
         "EBB_TASK": str(gang.rank),
         "EBB_NODES": ",".join(gang.nodes),
         "RANK": str(gang.rank),
         "WORLD_SIZE": str(gang.world_size),
-        "LOCAL_RANK": str(gang.local_rank),
-        "LOCAL_WORLD_SIZE": str(gang.local_world_size),
+        "EBB_NODE_TASK": str(gang.local_rank),
+        "EBB_NODE_TASKS": str(gang.local_world_size),
+        "LOCAL_RANK": str(local[0]),
+        "LOCAL_WORLD_SIZE": str(local[1]),
         "NODE_RANK": str(gang.node_rank),
         "MASTER_ADDR": gang.master_address,
         "MASTER_PORT": str(gang.master_port),

@@ -70,6 +70,8 @@ def test_two_tasks_get_ready_and_go(agent: Start, scheduler: FakeScheduler, stat
         "WORLD_SIZE=3",
         "LOCAL_RANK=1",
         "LOCAL_WORLD_SIZE=2",
+        "EBB_NODE_TASK=1",
+        "EBB_NODE_TASKS=2",
         "NODE_RANK=0",
         "MASTER_ADDR=127.0.0.1",
         f"MASTER_PORT={first.port}",

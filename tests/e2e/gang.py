@@ -87,7 +87,8 @@ def main() -> None:
     parser.add_argument("--until", type=Path)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, leave)
-    variables = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "EBB_NODES", "EBB_TASK", "EBB_DEVICES")
+    local = ("EBB_NODE_TASK", "EBB_NODE_TASKS", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    variables = (*local, "NODE_RANK", "EBB_NODES", "EBB_TASK", "EBB_DEVICES")
     tell("met", sum=exchange(10**RANK), **{name: os.environ[name] for name in variables})
     sys.stdout.write(f"rank {RANK} was here\n")
     if options.fail == RANK:

@@ -108,12 +108,14 @@ def test_tasks_of_different_size_meet_over_two_nodes(site: Site, submit: Submit)
     assert [line["sum"] for line in met.values()] == [111] * 3
     first, second = met[0]["node"], met[1]["node"]
     assert {first, second} == {"n1", "n2"}
-    names = ("node", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "EBB_NODES", "EBB_TASK")
+    names = ("node", "EBB_NODE_TASK", "EBB_NODE_TASKS", "NODE_RANK", "EBB_NODES", "EBB_TASK")
     assert [tuple(line[name] for name in names) for line in met.values()] == [
         (first, "0", "1", "0", f"{first},{second}", "0"),
         (second, "0", "2", "1", f"{first},{second}", "1"),
         (second, "1", "2", "1", f"{first},{second}", "2"),
     ]
+    of_device = {(line["LOCAL_RANK"], line["LOCAL_WORLD_SIZE"]) for line in met.values()}
+    assert of_device == {("0", "1")}, "each task sees its own devices alone"
     devices = [set(line["EBB_DEVICES"].split(",")) for line in met.values()]
     assert [len(held) for held in devices] == [8, 4, 2]
     assert not devices[1] & devices[2]

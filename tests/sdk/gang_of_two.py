@@ -22,11 +22,10 @@ RANK = ROOT / "tests" / "sdk" / "rank.py"
 class GangOfTwo:
     """As Ebb launches it: run after run, in one checkpoint directory."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.evidence = folder / "evidence"
         self.evidence.touch()
-        self.flags = flags
         self.run = 0
 
     def told(self, what: str) -> dict[int, dict[int, float]]:
@@ -59,7 +58,7 @@ class GangOfTwo:
             "OMP_NUM_THREADS": "1",
         }
         with (folder / "output.log").open("wb") as log:
-            return subprocess.Popen([sys.executable, str(RANK), *self.flags], env={**os.environ, **own}, stdout=log, stderr=log)
+            return subprocess.Popen([sys.executable, str(RANK)], env={**os.environ, **own}, stdout=log, stderr=log)
 
     def output(self) -> str:
         return "\n".join(f"{log}:\n{log.read_text()}" for log in sorted(self.folder.glob(f"{self.run}.*/output.log")))
@@ -99,13 +98,13 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def check_interruptions(folder: Path, seed: int, moments: int, longest: float, *flags: str) -> int:
+def check_interruptions(folder: Path, seed: int, moments: int, longest: float) -> int:
     """Interrupts a gang so often. Both ranks of every launch go on from one step, and the weights are in the end what they are
     without interruptions. Returns how many launches went on from a checkpoint."""
     for name in ("unbroken", "broken"):
         (folder / name).mkdir()
-    weight = GangOfTwo(folder / "unbroken", *flags).whole()
-    random, gang = Random(seed), GangOfTwo(folder / "broken", *flags)
+    weight = GangOfTwo(folder / "unbroken").whole()
+    random, gang = Random(seed), GangOfTwo(folder / "broken")
     for _ in range(moments):
         if gang.interrupted(random, longest):
             break

@@ -1,13 +1,12 @@
 """A rank of data-parallel training, run by its path: each step ends in an all-reduce, which breaks if another rank is gone.
 
-It writes a line of evidence when it has loaded, and one with its weight when it is done. With `--torch` the all-reduce is that
-of torch's gloo; without, it is a few lines with the same ways to fail.
+It writes a line of evidence when it has loaded, one for each step, and one with its weight when it is done. The all-reduce is
+a few lines that can fail as that of a library does. `ddp_rank.py` has PyTorch's.
 """
 
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +15,8 @@ from client_sdk.training import Checkpointer
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PLACE = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-STEPS, EVERY, PAUSE = 120, 7, 0.001
+STEPS, EVERY, PAUSE = int(os.environ.get("STEPS", "120")), 7, float(os.environ.get("PAUSE", "0.001"))
 AllReduce = Callable[[float], float]
-
-
-def by_torch() -> AllReduce:
-    import torch.distributed
-
-    torch.distributed.init_process_group("gloo")
-
-    def reduce(number: float) -> float:
-        tensor = torch.tensor([number], dtype=torch.float64)
-        torch.distributed.all_reduce(tensor)
-        return float(tensor.item())
-
-    return reduce
 
 
 def by_sockets() -> AllReduce:
@@ -67,12 +53,13 @@ def tell(**facts: object) -> None:
 def main() -> None:
     with Checkpointer(every_steps=EVERY) as checkpoint:
         step, weight = checkpoint.load(lambda: (0, 1.0))
-        all_reduce = by_torch() if "--torch" in sys.argv else by_sockets()
-        tell(loaded=step)
+        all_reduce = by_sockets()
+        tell(loaded=step, pid=os.getpid())
         while step < STEPS:
             weight += all_reduce((RANK + 1) * weight / (step + 50.0))
             step += 1
             time.sleep(PAUSE * (1 + step % 3 * RANK))
+            tell(step=step)
             checkpoint.at_boundary(lambda: (step, weight))  # noqa: B023 (asked at once, or never)
         tell(weight=weight)
 

@@ -215,6 +215,41 @@ def test_a_rank_may_save_for_all(tmp_path: Path) -> None:
     assert Checkpointer(tmp_path, ranks=[0], environment=of_rank(0, 2, 2)).load() == "all"
 
 
+def test_a_replicated_state_is_written_by_rank_0_and_loaded_by_all(tmp_path: Path) -> None:
+    first = Launch(tmp_path, 1, replicated=True)
+    assert first.load() == ["fresh", "fresh"]
+    for rank in (1, 0):
+        first.train(rank, 30, [10, 20, 30])
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == [
+        "checkpoint.all-000001-00000020.ckpt",
+        "checkpoint.all-000001-00000030.ckpt",
+    ]
+    assert Launch(tmp_path, 2, replicated=True).load() == ["rank 0 step 30"] * 2
+    damaged = tmp_path / "checkpoint.all-000001-00000030.ckpt"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert Launch(tmp_path, 3, replicated=True).load() == ["rank 0 step 20"] * 2
+
+
+def test_a_replicated_state_may_be_loaded_by_another_number_of_ranks(tmp_path: Path) -> None:
+    Launch(tmp_path, 1, world=2, replicated=True).train(0, 10, [10])
+    assert Launch(tmp_path, 2, world=3, replicated=True).load() == ["rank 0 step 10"] * 3
+    (error, _) = Launch(tmp_path, 3).load()
+    assert isinstance(error, CheckpointError)
+    assert "some of ranks with replicated state" in str(error), "each rank on its own is another kind of checkpoint"
+
+
+def test_a_rank_that_is_late_in_the_first_run_does_not_load_what_rank_0_has_saved_meanwhile(tmp_path: Path) -> None:
+    first = Launch(tmp_path, 1, replicated=True, rank_timeout=0.2)
+    first.train(0, 10, [10])
+    assert first.load(1) == ["fresh"]
+
+
+def test_a_rank_that_does_not_write_says_where_the_file_is(tmp_path: Path) -> None:
+    launch = Launch(tmp_path, 1, replicated=True)
+    assert launch.ranks[1].save("same") == launch.ranks[0].save("same")
+    assert Launch(tmp_path, 2, replicated=True).load() == ["same", "same"]
+
+
 def test_saves_between_boundaries_are_told_apart(tmp_path: Path) -> None:
     first = Launch(tmp_path, 1)
     for rank in first.ranks:
