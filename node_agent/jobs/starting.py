@@ -108,7 +108,7 @@ class Starting:
                 self._rendezvous.release(key)
             self.launcher.spawn(request)
         except (UnknownDevice, EnvironmentMissing) as error:
-            self._refused(record, str(error))
+            self._refused(record, " ".join(str(error).split()))  # the story has it on one line
         except OSError as error:
             self.retries.later(key, str(error))
         else:
