@@ -1,6 +1,15 @@
 """For training scripts: checkpoints, and a step counter.
 
-Checkpoints: save when the scheduler preempts the job, and resume from there in the next run.
+One line, and a loop, for PyTorch and others:
+
+    from client_sdk.training import job
+
+    job.checkpointable(model=model, optimizer=optimizer, every_steps=1000)
+    for epoch in job.epochs(10):
+        for batch in job.steps(loader):
+            train_one_step(batch)
+
+Checkpoints of a state of one's own: save when the scheduler preempts the job, and resume from there in the next run.
 
     from client_sdk.training import Checkpointer
 
@@ -25,7 +34,23 @@ arrays, random generators, plain objects.
 
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
+from client_sdk.training._job import Job, read_folder
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
 from client_sdk.training.step_counter import Steps, count, steps
 
-__all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Device", "Steps", "count", "device", "steps"]
+job = Job()
+"""This job: what to save, and the loop over the data."""
+
+__all__ = [
+    "OBEYED",
+    "CheckpointError",
+    "Checkpointer",
+    "Device",
+    "Job",
+    "Steps",
+    "count",
+    "device",
+    "job",
+    "read_folder",
+    "steps",
+]

@@ -101,6 +101,7 @@ class Checkpointer:
         self._next_boundary: float = inf
         self._next_time: float = inf
         self._saving = threading.RLock()
+        self._writing = threading.Lock()
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
@@ -212,18 +213,33 @@ class Checkpointer:
         with self._saving, step_counter.saving():
             return self._save(state, direct=True)
 
+    def save_later(self) -> Callable[[object], Path]:
+        """Returns a `save` that belongs to this moment, whenever another thread calls it: call it once, before the next save begins.
+
+        In a gang, the checkpoint has the step at which `save_later` was called, however many steps the program has done since.
+        The step counter does not show the program as saving meanwhile, because the training goes on.
+        """
+        with self._saving:
+            key = self._next_key(direct=True)
+            self._number = key.number
+        return lambda state: self._write(key, state)
+
     def _save(self, state: object, direct: bool) -> Path:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        key = self._next_key(direct)
-        path = _files.write(self.directory, self._name, key, state)
-        if self._together is not None:
-            self._together.saved()
-        else:
-            self._number += 1
-            self._good = [*self._good, key][-self._keep :]
-            for old in _files.present(self.directory, self._name):
-                if old < key and old not in self._good:
-                    _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
+        return self._write(self._next_key(direct), state)
+
+    def _write(self, key: _files.Key, state: object) -> Path:
+        # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
+        with self._writing:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            path = _files.write(self.directory, self._name, key, state)
+            if self._together is not None:
+                self._together.saved()
+            else:
+                self._number = max(self._number, key.number)
+                self._good = [*self._good, key][-self._keep :]
+                for old in _files.present(self.directory, self._name):
+                    if old < key and old not in self._good:
+                        _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         return path
