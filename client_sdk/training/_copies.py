@@ -34,7 +34,7 @@ class Copies:
     def _copy(self, value: Any, path: tuple[str, ...]) -> Any:
         kind = type(value)
         if kind in (dict, OrderedDict):
-            copied = kind((key, self._copy(item, (*path, repr(key)))) for key, item in value.items())
+            copied: Any = kind((key, self._copy(item, (*path, repr(key)))) for key, item in value.items())
             if hasattr(value, "_metadata"):  # what a torch module says about the versions of its parts
                 copied._metadata = copy.deepcopy(value._metadata)
             return copied
@@ -63,7 +63,7 @@ class Copies:
         view = (value.device, value.dtype, value.data_ptr(), value.shape, value.stride())
         if value.numel() and view in self._seen:
             return self._seen[view]
-        kept = self._kept.get(path)
+        kept: Any = self._kept.get(path)
         same = kept is not None and (kept.shape, kept.dtype, kept.stride()) == (value.shape, value.dtype, value.stride())
         if not same:
             kept = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda)

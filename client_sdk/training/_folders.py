@@ -6,16 +6,15 @@
         model.safetensors  optimizer.pt  scheduler.pt  job.pickle
         manifest.json                        # written after the parts: without it the folder is not complete
 
-A folder is used only if a reference names it and the digest of its manifest, and the manifest the digest of each part. So the rules
-of a Checkpointer hold for the whole folder: a checkpoint is whole or absent, a damaged one is reported and the one before it is
-used, and the ranks of a gang choose a step that all of them have.
+A folder is used only if a reference has its name and the digest of its manifest, and if the manifest has the digest of each
+part. So the rules of a Checkpointer hold for the whole folder: a checkpoint is whole or absent, a damaged one is reported and
+the one before it is used, and the ranks of a gang choose a step that all of them have.
 """
 
 import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,7 +79,7 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
         said = {part: _write_part(folder, part, state) for part, state in parts.items()}
         return seal(folder, said, about())
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
 
 
@@ -158,7 +157,8 @@ def _verified(folder: Path, text: bytes) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(text)
     if manifest["version"] != _VERSION:
         raise CheckpointError(
-            f"{folder} has the format version {manifest['version']}, and this program reads {_VERSION}: update the package ebb-cluster"
+            f"{folder} has the format version {manifest['version']}, and this program reads {_VERSION}: "
+            "update the package ebb-cluster"
         )
     for part, said in manifest["parts"].items():
         path = folder / said["file"]
@@ -217,7 +217,13 @@ def clear(directory: Path, name: str, keep_every: int | None) -> None:
             continue
         kept = keep_every is not None and int(match[1]) % keep_every == 0 and (folder / MANIFEST).exists()
         if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # which a program that only counts its steps does not need
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def folder_name(name: str, step: int, run: int) -> str:

@@ -11,7 +11,6 @@
 import json
 import pickle
 import sys
-import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -107,7 +106,8 @@ def _is_array(state: Any) -> bool:
 def _write_npy(path: Path, state: Any) -> None:
     import numpy
 
-    numpy.save(path, state, allow_pickle=False)
+    with path.open("wb") as file:
+        numpy.save(file, state, allow_pickle=False)
 
 
 def _read_npy(path: Path, _extra: Any) -> Any:
@@ -155,6 +155,8 @@ def _grow(tree: Any, arrays: Any) -> Any:
 
 
 def _write_npz(path: Path, state: Any) -> Any:
+    import zipfile
+
     import numpy
 
     arrays: dict[str, Any] = {}

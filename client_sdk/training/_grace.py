@@ -27,8 +27,8 @@ class Grace:
         if self.given is not None and self.needed > self.given and not self._warned:
             self._warned = True
             _log.warning(
-                "a stop takes up to %.1f s, and the grace period is %g s: the job may be killed before it has saved. Submit it with "
-                "`--grace %ds`, or save on the way (every_steps)",
+                "a stop takes up to %.1f s, and the grace period is %g s: the job may be killed before it has saved. "
+                "Submit it with `--grace %ds`, or save on the way (every_steps)",
                 self.needed,
                 self.given,
                 math.ceil(self.needed * 1.5),

@@ -66,9 +66,9 @@ class Job:
     ) -> None:
         """Registers what to save by name, and restores it from the newest checkpoint if there is one.
 
-        Each part is an object with `state_dict` and `load_state_dict` (a model, an optimizer, a scheduler, a gradient scaler), a
-        tensor, an array, a random generator, a dict, a list, another object that `pickle` can save, or a pair of callables
-        (get, put). The global random generators and the place in the data are saved without being named.
+        Each part is an object with `state_dict` and `load_state_dict` (a model, an optimizer, a scheduler, a gradient
+        scaler), a tensor, an array, a random generator, a dict, a list, another object that `pickle` can save, or a pair of
+        callables (get, put). The global random generators and the place in the data are saved without being named.
 
         Checkpoints are written when a stop is asked for, and every `every_steps` steps or `every_seconds` seconds. With
         `background` these are copied in host memory, which needs room for one copy, and a thread writes them. The last `keep`
@@ -113,8 +113,8 @@ class Job:
         mine = ranks_of(environment, ranks)
         if every_seconds is not None and mine is not None and len(mine.together) > 1:
             raise ValueError(
-                f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks differ; "
-                "say every_steps instead"
+                f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks "
+                "differ; say every_steps instead"
             )
         checkpointer = Checkpointer(directory, keep=keep, ranks=ranks, environment=environment)
         self._name = "checkpoint" + (mine.tag(mine.own) if mine is not None else "")
@@ -137,8 +137,8 @@ class Job:
             return
         if not isinstance(saved, _folders.Saved):
             raise CheckpointError(
-                f"the newest checkpoint in {checkpointer.directory} is of a Checkpointer and not of job.checkpointable: go on with "
-                "the program that has saved it, take another directory, or remove it to begin from the start"
+                f"the newest checkpoint in {checkpointer.directory} is of a Checkpointer and not of job.checkpointable: go on "
+                "with the program that has saved it, take another directory, or remove it to begin from the start"
             )
         own = saved.parts.pop(_OWN)
         self._saved, self._resumed = saved.parts, True
@@ -191,7 +191,7 @@ class Job:
         checkpointer = self._opened()
         self._check_registered()
         if self._in_epochs and self._pass is not None:
-            raise RuntimeError("an epoch has one loop over job.steps: use a plain loop for other data, such as that of a validation")
+            raise RuntimeError("an epoch has one loop over job.steps: use a plain loop for other data, as for a validation")
         if total is None and self._in_epochs and (length := _length(loader)) is not None:
             total = self._total_epochs * length
         counter = steps(total, done=self._step)

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader, from the middle of an epoch: its sampler is repeated, and the data of the batches before is not loaded."""
+"""PyTorch's DataLoader from the middle of an epoch: the sampler is repeated, and no data of the batches before is loaded."""
 
 import hashlib
 import sys
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from client_sdk.training import _random_state
 
 
-def is_map_style(loader: object) -> bool:
+def is_map_style(loader: Any) -> bool:
     """Whether it is PyTorch's own DataLoader, and its dataset is indexed by a sampler."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and type(loader) is data.DataLoader and not isinstance(loader.dataset, data.IterableDataset)
@@ -30,15 +30,17 @@ def generators(loader: object) -> list[Any]:
 def _parts(loader: object) -> list[Any]:
     batches = getattr(loader, "batch_sampler", None)
     found = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
-    return [part for number, part in enumerate(found) if part is not None and all(part is not other for other in found[:number])]
+    return [
+        part for number, part in enumerate(found) if part is not None and all(part is not other for other in found[:number])
+    ]
 
 
 def begin(loader: Any, skip: int) -> Iterator[Any]:
     """Iterates over the batches of a map-style loader behind the first `skip`.
 
-    A worker process seeds its generators anew for each batch, by the seed of the epoch and the number of the batch. So what a
-    dataset draws depends neither on the batches that a worker has had before nor on the number of workers. `persistent_workers`
-    has no effect: the workers of each epoch are new.
+    A worker process seeds its generators anew for each batch, by the seed of the epoch and the number of the batch. So what
+    a dataset draws depends neither on the batches that a worker has had before nor on the number of workers.
+    `persistent_workers` has no effect: the workers of each epoch are new.
 
     Raises ValueError for a loader whose batches arrive in no fixed order.
     """
@@ -64,7 +66,7 @@ def begin(loader: Any, skip: int) -> Iterator[Any]:
     else:
         options |= {"batch_size": None, "sampler": remaining}
     dataset = _Seeding(loader.dataset) if workers else loader.dataset
-    batches = iter(type(loader)(dataset, **options))
+    batches: Iterator[Any] = iter(type(loader)(dataset, **options))
     remaining.begin()
     return batches
 

@@ -1,10 +1,9 @@
 """The place of a training loop in its data: how one pass over a loader is repeated up to a batch, and goes on from there.
 
-| loader | how a pass goes on in its middle |
-| `torch.utils.data.DataLoader` over a map-style dataset | the sampler is repeated from the state at the start of the pass; no data is loaded for the batches before |
-| a loader with `state_dict` and `load_state_dict`, such as torchdata's StatefulDataLoader | by these |
-| a sequence, such as a range or a list | by index |
-| any other iterable, such as a DataLoader over an IterableDataset | it is iterated from its beginning, and the batches before are dropped |
+* PyTorch's DataLoader over a map-style dataset: the sampler is repeated, and no data is loaded for the batches before.
+* A loader with `state_dict` and `load_state_dict`, such as torchdata's StatefulDataLoader: these say where it goes on.
+* A sequence, such as a range or a list: it goes on by index.
+* Any other iterable, such as a DataLoader over an IterableDataset: it is read from its beginning, and batches are dropped.
 
 Everything repeats exactly because the random generators are set to their states at the start of the pass while the pass is
 repeated, and then to their states at the batch.

@@ -84,7 +84,8 @@ def _set_state(name: str, thing: Any, state: Any) -> None:
         return
     plain, slots = state if isinstance(state, tuple) else (state, None)
     if plain is None and slots is None:
-        raise TypeError(f"{name}: a {type(thing).__name__} has no state to restore: register a pair of callables, {name}=(get, put)")
+        kind = type(thing).__name__
+        raise TypeError(f"{name}: a {kind} has no state to restore: register a pair of callables, {name}=(get, put)")
     if plain is not None:
         vars(thing).update(plain)
     for attribute, value in (slots or {}).items():

@@ -214,7 +214,7 @@ class Checkpointer:
             return self._save(state, direct=True)
 
     def save_later(self) -> Callable[[object], Path]:
-        """Returns a `save` that belongs to this moment, whenever another thread calls it: call it once, before the next save begins.
+        """Returns a `save` that belongs to this moment, whenever a thread calls it: call it once, before the next save begins.
 
         In a gang, the checkpoint has the step at which `save_later` was called, however many steps the program has done since.
         The step counter does not show the program as saving meanwhile, because the training goes on.

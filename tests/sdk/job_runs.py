@@ -1,7 +1,8 @@
 """Trains a tiny model with `job.checkpointable`, run after run, and stops runs with real signals in the middle of a step.
 
-`python -m tests.sdk.job_runs FOLDER OPTIONS` (JSON, see `Options`) imports torch once and forks a process for each run. Each run appends
-a line to FOLDER/steps: its step, the samples of its batch, and the bits of its loss. Exit statuses are printed, one for each run.
+`python -m tests.sdk.job_runs` imports torch once and forks a process for each run. It reads jobs from its standard input, each
+a line [FOLDER, OPTIONS] (see `Options`), and answers with the exit statuses of the runs. A run appends a line for each step to
+FOLDER/steps: the step, the samples of its batch, and the bits of its loss and of its state.
 """
 
 import json
@@ -139,13 +140,17 @@ def train(options: Options, stop: int, log: Path) -> None:
             os.write(file, f"{json.dumps(said)}\n".encode())
         scheduler.step()
     assert model.second.weight is model.first.weight
-    print(f"loaded {samples.loaded - loaded}", flush=True)
+    os.write(1, f"loaded {samples.loaded - loaded}\n".encode())
 
 
-def main(folder: Path, options: Options) -> None:
-    torch.set_num_threads(1)
+def run_all(folder: Path, options: Options) -> list[int]:
+    """Runs the job until it is complete, and returns the exit status of each run."""
+    statuses = []
     for run, stop in enumerate([*options.stops, 0], 1):
         if (child := os.fork()) == 0:
+            output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
             os.environ |= {"EBB_RUN": str(run), "EBB_CHECKPOINT_DIR": str(folder / "checkpoints")}
             os.environ["EBB_YIELD_FILE"] = str(folder / f"yield-{run}")
             os.environ["EBB_DONE_FILE"] = str(folder / f"done-{run}")
@@ -158,8 +163,16 @@ def main(folder: Path, options: Options) -> None:
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        print(f"status {os.waitstatus_to_exitcode(status)}", flush=True)
+        statuses.append(os.waitstatus_to_exitcode(status))
+    return statuses
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        folder, options = json.loads(line)
+        os.write(1, f"{json.dumps(run_all(Path(folder), Options(**options)))}\n".encode())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Options(**json.loads(sys.argv[2])))
+    main()
