@@ -108,6 +108,8 @@ def environment(
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+    if launch.grace is not None:
+        own["EBB_GRACE_SECONDS"] = f"{launch.grace:g}"
     if launch.array_index is not None:
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:

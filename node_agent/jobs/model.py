@@ -97,6 +97,8 @@ class LaunchSpec:
     """What the job takes over from the environment of whoever submitted it."""
     configuration: int = 0
     """The number of the job's configuration that the run is launched in."""
+    grace: float | None = None
+    """Seconds from the stop signal to the kill that the job asks for; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

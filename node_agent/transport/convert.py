@@ -256,6 +256,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         array_index=launch.array_index if launch.HasField("array_index") else None,
         gang=_gang(launch.gang) if launch.HasField("gang") else None,
         configuration=launch.configuration,
+        grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
     )
 
 
