@@ -1,7 +1,7 @@
-"""What a checkpoint of 500 MB costs a training: how long a save in the background, or one in the foreground, makes the loop wait.
+"""What a checkpoint of 500 MB costs a training: for how long a save in the background, or in the foreground, stops the loop.
 
 The state is 32 tensors of PyTorch if it is installed, and 32 arrays of NumPy otherwise. The stall of each save is compared with
-one copy of the same state into memory that is in use already, measured right before and right after the save. The first save of a
+one copy of the same state into memory that is in use already, measured right before and after the save. The first save of a
 run also gets its memory from the system: it is shown for comparison, beside a copy into new memory.
 """
 

@@ -35,6 +35,7 @@ arrays, random generators, plain objects.
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
 from client_sdk.training._job import Job, read_folder
+from client_sdk.training._resumable import ResumableLoader
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
 from client_sdk.training.step_counter import Steps, count, steps
 
@@ -47,6 +48,7 @@ __all__ = [
     "Checkpointer",
     "Device",
     "Job",
+    "ResumableLoader",
     "Steps",
     "count",
     "device",

@@ -200,8 +200,9 @@ def referenced(directory: Path, name: str) -> set[str]:
     return {reference.folder for reference in found if isinstance(reference, Reference)}
 
 
-def clear(directory: Path, name: str, keep_every: int | None) -> None:
+def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str | None = None) -> None:
     """Removes the folders of this name to which no checkpoint refers, but for complete ones of every `keep_every`-th step.
+    `checkpoints` is the name of the checkpoints that may refer to them, if it is another one.
 
     Removes nothing if one of the checkpoints cannot be read, because its folder is unknown.
     """
@@ -209,7 +210,7 @@ def clear(directory: Path, name: str, keep_every: int | None) -> None:
     if not directory.is_dir():
         return
     try:
-        used = referenced(directory, name)
+        used = referenced(directory, checkpoints or name)
     except (CheckpointError, OSError):
         return
     for folder in directory.iterdir():

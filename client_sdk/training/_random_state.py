@@ -7,10 +7,14 @@ from typing import Any
 
 
 def capture() -> dict[str, Any]:
-    """The states of the global generators: Python's, NumPy's, PyTorch's on the CPU and on each device that is in use."""
+    """The states of the global generators: Python's, NumPy's, PyTorch's on the CPU and on each device that is in use.
+
+    They are plain values and tensors, which `torch.load` reads with `weights_only=True`.
+    """
     states: dict[str, Any] = {"python": random.getstate()}
     if (numpy := sys.modules.get("numpy")) is not None:
-        states["numpy"] = numpy.random.get_state()
+        kind, keys, *rest = numpy.random.get_state()
+        states["numpy"] = [str(kind), keys.tolist(), *rest]
     if (torch := sys.modules.get("torch")) is not None:
         states["torch"] = torch.get_rng_state()
         if torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -26,7 +30,8 @@ def restore(states: Mapping[str, Any]) -> None:
     if "numpy" in states:
         import numpy
 
-        numpy.random.set_state(states["numpy"])
+        kind, keys, *rest = states["numpy"]
+        numpy.random.set_state((kind, numpy.array(keys, numpy.uint32), *rest))
     if "torch" in states:
         import torch
 
