@@ -50,25 +50,30 @@ def finish(process: "subprocess.Popen[str]", stop_at: str | None = None) -> tupl
 
 
 @pytest.mark.parametrize(
-    ("example", "epochs", "steps"),
-    [("numpy_pytrees", 1, 20_000), ("plain_pytorch", 40, 1280), ("lightning_trainer", 5, 160), ("hf_trainer", 5, 160)],
+    ("example", "epochs", "steps", "stops"),
+    [
+        ("numpy_pytrees", 1, 20_000, 3),
+        ("plain_pytorch", 20, 640, 2),
+        ("lightning_trainer", 5, 160, 1),
+        ("hf_trainer", 5, 160, 1),
+    ],
 )
-def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: int, steps: int) -> None:
-    """So long that each run is still at work when the signal reaches it."""
+def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: int, steps: int, stops: int) -> None:
+    """The runs are so long that each is still at work when the signal reaches it."""
     if example != "numpy_pytrees":
         require_torch()
     script, lengths = str(ROOT / "examples" / "training" / f"{example}.py"), {"EPOCHS": str(epochs), "STEPS": str(steps)}
     status, unbroken = finish(start(tmp_path / "unbroken", 1, script, **lengths))
     assert (status, len(unbroken)) == (0, steps)
     rng, home, done = random.Random(example), tmp_path / "preempted", list[str]()
-    for run in (1, 2):
+    for run in range(1, stops + 1):
         goal = len(done) + rng.randrange(1, 30)
         status, lines = finish(start(home, run, script, **lengths), f"step {goal} ")
         done += lines
         assert (status, done) == (OBEYED, unbroken[: len(done)])
         assert (home / f"yield-{run}").exists()
     assert len(done) < len(unbroken)
-    status, lines = finish(start(home, 3, script, **lengths))
+    status, lines = finish(start(home, stops + 1, script, **lengths))
     assert (status, done + lines) == (0, unbroken)
 
 
