@@ -202,7 +202,7 @@ def referenced(directory: Path, name: str) -> set[str]:
 
 def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str | None = None) -> None:
     """Removes the folders of this name to which no checkpoint refers, but for complete ones of every `keep_every`-th step.
-    `checkpoints` is the name of the checkpoints that may refer to them, if it is another one.
+    `checkpoints` is the name of the checkpoints that may refer to them if it is another one: those of all ranks then do.
 
     Removes nothing if one of the checkpoints cannot be read, because its folder is unknown.
     """
@@ -210,7 +210,8 @@ def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str |
     if not directory.is_dir():
         return
     try:
-        used = referenced(directory, checkpoints or name)
+        names = [name] if checkpoints is None else {checkpoints + tag for tag, _ in _files.everything(directory, checkpoints)}
+        used = set().union(*(referenced(directory, each) for each in names))
     except (CheckpointError, OSError):
         return
     for folder in directory.iterdir():

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from client_sdk.training import _folders
 from client_sdk.training._folders import MANIFEST, Reference
+from client_sdk.training._ranks import ranks_of
 from client_sdk.training.checkpoint import Checkpointer
 
 
@@ -16,7 +18,9 @@ class FrameworkCheckpoints:
     """The checkpoints of this job, each a folder that the framework writes, and its end when a stop is asked for."""
 
     def __init__(self, directory: str | os.PathLike[str] | None, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
         self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment)
+        self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]
         self._entered = False
         self.directory = self._checkpointer.directory
         """Where the framework writes."""
@@ -33,15 +37,17 @@ class FrameworkCheckpoints:
         return found
 
     def listen(self) -> None:
-        """Takes SIGTERM over, unless that is done."""
+        """Takes SIGTERM over. Called again, it takes the signal back from a framework that has taken it meanwhile."""
         if not self._entered:
             self._entered = True
             self._checkpointer.__enter__()
+            self._handler = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._handler)
 
     def is_stop_due(self) -> bool:
         """Whether a stop is asked for; in a process group of torch, whether it is on any rank. Call it after each step."""
         asked = self._checkpointer.stop_requested
-        if (group := _process_group()) is None:
+        if (group := self._process_group()) is None:
             return asked
         import torch
 
@@ -57,7 +63,7 @@ class FrameworkCheckpoints:
 
         Raises OSError if the manifest cannot be written, and SystemExit(OBEYED) at a stop.
         """
-        group = _process_group()
+        group = self._process_group()
         if group is not None:
             group.barrier()  # the files of all ranks are there
         if group is None or group.get_rank() == 0:
@@ -70,8 +76,8 @@ class FrameworkCheckpoints:
 
     def clear(self, name: str) -> None:
         """Removes the folders of this name that no checkpoint refers to."""
-        group = _process_group()
-        if group is None:
+        group = self._process_group()
+        if group is None or group.get_rank() == 0:
             _folders.clear(self.directory, name, None, "checkpoint")
 
     def finish(self) -> None:
@@ -80,9 +86,17 @@ class FrameworkCheckpoints:
             self._entered = False
             self._checkpointer.__exit__(None, None, None)
 
+    def _process_group(self) -> Any:
+        """`torch.distributed` if this process is one of several ranks, otherwise None.
 
-def _process_group() -> Any:
-    """`torch.distributed` if this process is one of several ranks, otherwise None."""
-    group = sys.modules.get("torch.distributed")
-    several = group is not None and group.is_available() and group.is_initialized() and group.get_world_size() > 1
-    return group if several else None
+        Raises RuntimeError if the environment names several ranks, and the framework does not train with them.
+        """
+        if not self._world:
+            return None
+        group = sys.modules.get("torch.distributed")
+        if group is None or not group.is_available() or not group.is_initialized():
+            raise RuntimeError(
+                f"WORLD_SIZE={self._world}, but the framework has no process group, so each rank trains alone: have it use all "
+                'ranks, such as by Trainer(strategy="ddp", devices=...) in Lightning'
+            )
+        return group

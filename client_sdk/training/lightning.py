@@ -38,7 +38,6 @@ class EbbCallback(Callback):
     def newest(self) -> str | None:
         """The newest checkpoint, for `ckpt_path`; None on a first run. Call it in the main thread, before `fit`."""
         found = self._checkpoints.newest()
-        self._checkpoints.clear(_NAME)
         return None if found is None else str(found / "trainer.ckpt")
 
     def resumable(self, loader: Iterable[T]) -> ResumableLoader[T]:
@@ -56,7 +55,7 @@ class EbbCallback(Callback):
         self._batches = state_dict["batches"]
 
     def on_train_start(self, trainer: Trainer, _module: LightningModule) -> None:
-        self._checkpoints.listen()
+        self._checkpoints.listen()  # Lightning's own handler ends the training without a save
         total = trainer.estimated_stepping_batches
         steps(int(total) if 0 < total < float("inf") else None, done=self._batches)
 

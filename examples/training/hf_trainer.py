@@ -1,10 +1,10 @@
-"""The Trainer of Hugging Face transformers: `python examples/training/hf_trainer.py`. It can be preempted at any step."""
+"""The Trainer of Hugging Face transformers, alone or by `torchrun`: `python examples/training/hf_trainer.py`."""
 
 import os
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -47,6 +47,7 @@ def main() -> None:
         output_dir=ebb.directory,
         num_train_epochs=EPOCHS,
         per_device_train_batch_size=16,
+        use_cpu=not torch.cuda.is_available(),
         save_steps=100,
         save_total_limit=2,
         logging_steps=1,
@@ -55,6 +56,8 @@ def main() -> None:
     )
     trainer = Trainer(Model(), arguments, train_dataset=Samples(), callbacks=[ebb, ShowLoss()])
     trainer.train(resume_from_checkpoint=ebb.newest())
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

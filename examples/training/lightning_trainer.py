@@ -1,4 +1,4 @@
-"""Lightning: `python examples/training/lightning_trainer.py`. It can be preempted at any batch."""
+"""Lightning: `python examples/training/lightning_trainer.py`, or the same by `torchrun`. It can be preempted at any batch."""
 
 import os
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from client_sdk.training.lightning import EbbCallback
 
@@ -32,14 +32,18 @@ class Model(LightningModule):
 def main() -> None:
     torch.manual_seed(0)
     x = torch.randn(512, 8)
-    loader = DataLoader(TensorDataset(x, x.sin().sum(1, keepdim=True)), batch_size=16, shuffle=True)
+    data = TensorDataset(x, x.sin().sum(1, keepdim=True))
+    ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    sampler = DistributedSampler(data, ranks, rank) if ranks > 1 else None
+    loader = DataLoader(data, batch_size=16, sampler=sampler, shuffle=sampler is None)
     model = Model()
 
     ebb = EbbCallback(every_steps=100)
     trainer = Trainer(
         max_epochs=EPOCHS,
         callbacks=[ebb],
-        accelerator="auto",
+        strategy="ddp" if ranks > 1 else "auto",
+        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

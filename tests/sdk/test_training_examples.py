@@ -15,6 +15,7 @@ from tests.torch_needed import require_torch
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 100
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d")
 STEP = re.compile(r"(?:rank \d )?step \d+ loss -?0x[0-9a-f.]+p[+-]\d+")
 
 
@@ -80,13 +81,26 @@ def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: in
 def test_ranks_of_torchrun_go_on_from_one_step(tmp_path: Path) -> None:
     require_torch()
     script = str(ROOT / "examples" / "training" / "torchrun_ddp.py")
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d")
-    status, unbroken = finish(start(tmp_path / "unbroken", 1, *torchrun, script, EPOCHS="2"))
+    status, unbroken = finish(start(tmp_path / "unbroken", 1, *TORCHRUN, script, EPOCHS="2"))
     assert (status, len(unbroken)) == (0, 2 * 2 * 16)
     # Both ranks have saved step 10 when one of them is at step 15.
-    finish(start(tmp_path / "stopped", 1, *torchrun, script, EPOCHS="200"), "rank 1 step 15 ")
-    status, again = finish(start(tmp_path / "stopped", 2, *torchrun, script, EPOCHS="2"))
+    finish(start(tmp_path / "stopped", 1, *TORCHRUN, script, EPOCHS="200"), "rank 1 step 15 ")
+    status, again = finish(start(tmp_path / "stopped", 2, *TORCHRUN, script, EPOCHS="2"))
     assert status == 0
     assert 0 < len(again) < len(unbroken)
     assert set(again) <= set(unbroken)
     assert len(set(again)) == len(again)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example", ["lightning_trainer", "hf_trainer"])
+def test_ranks_of_a_framework_stop_after_the_same_step(tmp_path: Path, example: str) -> None:
+    require_torch()
+    command = (*TORCHRUN, str(ROOT / "examples" / "training" / f"{example}.py"))
+    status, unbroken = finish(start(tmp_path / "unbroken", 1, *command, EPOCHS="20"))
+    assert (status, len(unbroken)) == (0, 2 * 20 * 16)
+    _, first = finish(start(tmp_path / "stopped", 1, *command, EPOCHS="20"), "step 10 ")
+    assert (tmp_path / "stopped" / "yield-1").exists()
+    status, second = finish(start(tmp_path / "stopped", 2, *command, EPOCHS="20"))
+    assert status == 0
+    assert sorted(first + second) == sorted(unbroken)
