@@ -32,15 +32,17 @@ All of this needs nothing but Python, works unchanged outside of Ebb, and keeps 
 arrays, random generators, plain objects.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
-from client_sdk.training._job import Job, read_folder
-from client_sdk.training._resumable import ResumableLoader
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
 from client_sdk.training.step_counter import Steps, count, steps
 
-job = Job()
-"""This job: what to save, and the loop over the data."""
+if TYPE_CHECKING:
+    from client_sdk.training._job import Job, job, read_folder
+    from client_sdk.training._resumable import ResumableLoader
 
 __all__ = [
     "OBEYED",
@@ -56,3 +58,13 @@ __all__ = [
     "read_folder",
     "steps",
 ]
+
+_LATER = {"Job": "_job", "ResumableLoader": "_resumable", "job": "_job", "read_folder": "_job"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what a script that only counts its steps does not need."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training import _files, _formats
+from client_sdk.training import _files
 from client_sdk.training._files import CheckpointError
 
 MANIFEST = "manifest.json"
@@ -97,6 +97,8 @@ def _new_folder(directory: Path, name: str) -> Path:
 
 
 def _write_part(folder: Path, part: str, state: Any) -> dict[str, Any]:
+    from client_sdk.training import _formats  # here, so that the start of a training does not wait for it
+
     format_name = _formats.choose(state)
     found = _formats.FORMATS[format_name]
     path = folder / f"{part}{found.suffix}"
@@ -187,6 +189,8 @@ def read_folder(folder: Path) -> Saved:
 
 
 def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
+    from client_sdk.training import _formats
+
     parts = {
         part: _formats.FORMATS[said["format"]].read(folder / said["file"], said.get("extra"))
         for part, said in manifest["parts"].items()

@@ -202,3 +202,7 @@ def _length(loader: object) -> int | None:
 def read_folder(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The parts of a checkpoint folder by name, such as for an evaluation. Raises CheckpointError if the folder is damaged."""
     return _folders.read_folder(Path(folder)).parts
+
+
+job = Job()
+"""This job."""

@@ -150,6 +150,23 @@ def test_every_kind_of_object_goes_on(new: Callable[..., Job], tmp_path: Path) -
     assert read_folder(folders(tmp_path)[0])["history"] == [0, 1, 2, 3]
 
 
+def test_nothing_of_a_framework_is_imported(tmp_path: Path) -> None:
+    program = """
+import sys
+import client_sdk.training
+assert not any(name.startswith("client_sdk.training._job") for name in sys.modules)
+from client_sdk.training import *
+job.checkpointable(best=[1])
+for _ in job.epochs(1):
+    assert list(job.steps("ab")) == ["a", "b"]
+print(sorted({"numpy", "torch", "grpc", "google", "safetensors"} & set(sys.modules)))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EBB_CHECKPOINT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_a_number_cannot_be_restored_in_place(new: Callable[..., Job]) -> None:
     with pytest.raises(TypeError, match=r"best=3\.5 cannot be restored in place.*best=\(get, put\)"):
         new().checkpointable(best=3.5)
