@@ -1,14 +1,16 @@
-"""torch, which some of the long tests need, and which is no dependency of Ebb's."""
+"""torch and what trains with it, which some tests need, and which are no dependencies of Ebb's."""
 
 import importlib.util
 
 import pytest
 
 
-def require_torch() -> None:
-    """Fails, and says what to do: a test that was asked for is not skipped in silence."""
-    if importlib.util.find_spec("torch") is None:
+def require_torch(*more: str) -> None:
+    """Fails, and says what to do: a test that was asked for is not skipped in silence. `more` are packages besides torch."""
+    missing = [name for name in ("torch", *more) if importlib.util.find_spec(name) is None]
+    if missing:
         pytest.fail(
-            "this test needs torch, of which a build for CPUs is enough: `.venv/bin/uv pip install -p .venv --group torch`; "
+            f"this test needs {', '.join(missing)}; of torch, a build for CPUs is enough: "
+            "`.venv/bin/uv pip install -p .venv --group training-tests`; "
             "to leave it out: make test-long ARGS=\"-k 'not torch'\""
         )

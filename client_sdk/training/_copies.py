@@ -1,4 +1,4 @@
-"""One copy of a state in host memory, from which a thread writes while the training goes on."""
+"""One copy of a state in host memory, from which a thread writes while the training continues."""
 
 import copy
 import sys

@@ -72,7 +72,7 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
 
     `about` says what the manifest keeps about the checkpoint, and is asked when the parts are written.
 
-    Raises OSError, such as for a full disk, and what writing a part raises. No folder is left behind then.
+    Raises OSError, such as for a full disk, and what writing a part raises. No folder is left then.
     """
     folder = _new_folder(directory, name)
     try:

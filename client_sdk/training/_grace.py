@@ -28,7 +28,7 @@ class Grace:
             self._warned = True
             _log.warning(
                 "a stop takes up to %.1f s, and the grace period is %g s: the job may be killed before it has saved. "
-                "Submit it with `--grace %ds`, or save on the way (every_steps)",
+                "Submit it with `--grace %ds`, or save periodically (every_steps)",
                 self.needed,
                 self.given,
                 math.ceil(self.needed * 1.5),

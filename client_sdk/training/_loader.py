@@ -36,16 +36,18 @@ def _parts(loader: object) -> list[Any]:
 
 
 def begin(loader: Any, skip: int) -> Iterator[Any]:
-    """Iterates over the batches of a map-style loader behind the first `skip`.
+    """Iterates over the batches of a map-style loader that follow the first `skip`.
 
-    A worker process seeds its generators anew for each batch, by the seed of the epoch and the number of the batch. So what
+    A worker process seeds its generators for each batch from the seed of the epoch and the number of the batch. So what
     a dataset draws depends neither on the batches that a worker has had before nor on the number of workers.
     `persistent_workers` has no effect: the workers of each epoch are new.
 
     Raises ValueError for a loader whose batches arrive in no fixed order.
     """
     if not getattr(loader, "in_order", True):
-        raise ValueError("in_order=False: batches arrive in no fixed order, so a run could not go on in the middle of an epoch")
+        raise ValueError(
+            "in_order=False: batches arrive in no fixed order, so a run could not resume in the middle of an epoch"
+        )
     workers = loader.num_workers
     indices = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     remaining = _Remaining(indices, skip, numbered=workers > 0)

@@ -1,8 +1,8 @@
-"""The place of a training loop in its data: how one pass over a loader is repeated up to a batch, and goes on from there.
+"""The place of a training loop in its data: how one pass over a loader is repeated up to a batch, and resumes there.
 
 * PyTorch's DataLoader over a map-style dataset: the sampler is repeated, and no data is loaded for the batches before.
-* A loader with `state_dict` and `load_state_dict`, such as torchdata's StatefulDataLoader: these say where it goes on.
-* A sequence, such as a range or a list: it goes on by index.
+* A loader with `state_dict` and `load_state_dict`, such as torchdata's StatefulDataLoader: these restore the place.
+* A sequence, such as a range or a list: it resumes by index.
 * Any other iterable, such as a DataLoader over an IterableDataset: it is read from its beginning, and batches are dropped.
 
 Everything repeats exactly because the random generators are set to their states at the start of the pass while the pass is
@@ -31,7 +31,7 @@ class Pass:
         """Batches that are done."""
 
     def state(self) -> dict[str, Any]:
-        """Everything that is needed to go on behind the batches that are done."""
+        """Everything that is needed to resume after the batches that are done."""
         own = self._loader.state_dict() if _is_stateful(self._loader) else None  # type: ignore[attr-defined]  # it has one
         return {"start": self._start, "consumed": self.consumed, "loader": own, "random": _random_state.capture()}
 
@@ -59,7 +59,7 @@ def _is_stateful(loader: object) -> bool:
 
 
 def _begin(loader: Iterable[Any], skip: int) -> Iterator[Any]:
-    """Iterates behind the first `skip` batches. Everything that those draw from random generators is drawn on return."""
+    """Iterates over what follows the first `skip` batches, which have drawn from the random generators on return."""
     if _is_stateful(loader):
         return iter(loader)
     if _loader.is_map_style(loader):
@@ -68,7 +68,9 @@ def _begin(loader: Iterable[Any], skip: int) -> Iterator[Any]:
         return (loader[index] for index in range(skip, len(loader)))
     batches = iter(loader)
     if skip:
-        _log.warning("a %s cannot go on in its middle: the %d batches before are read again", type(loader).__name__, skip)
+        _log.warning(
+            "a %s cannot resume in its middle: the %d batches that are done are read again", type(loader).__name__, skip
+        )
     for _ in range(skip):
         next(batches, None)
     return batches

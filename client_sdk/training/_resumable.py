@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class ResumableLoader(Generic[T]):
-    """Iterates over a loader, and goes on in the middle of an epoch after `load_state_dict`.
+    """Iterates over a loader, and resumes in the middle of an epoch after `load_state_dict`.
 
     The state has the place in the data and the global random generators, which are set again when the first batch is asked
-    for. So a run that goes on repeats neither a batch nor a random number. A batch counts as done when it was given, so take
+    for. So a run that resumes repeats neither a batch nor a random number. A batch counts as done when it was given, so take
     the state when the step is done, and before the next batch is asked for. `job.steps` treats loaders in the same way.
     """
 

@@ -1,4 +1,4 @@
-"""Checkpoints of named parts: when they are saved, at a stop and on the way, and how."""
+"""Checkpoints of named parts: when they are saved, and how."""
 
 import os
 import time
@@ -77,8 +77,8 @@ class Saving:
             return None
         if not isinstance(saved, _folders.Saved):
             raise CheckpointError(
-                f"the newest checkpoint in {self._directory} is of a Checkpointer and not of job.checkpointable: go on with "
-                "the program that has saved it, take another directory, or remove it to begin from the start"
+                f"the newest checkpoint in {self._directory} is of a Checkpointer and not of job.checkpointable: use the "
+                "program that has saved it, take another directory, or remove it to begin from the start"
             )
         self._saved_at = saved.about["step"]
         self._grace.measured(saved.about["seconds"], 0.0)

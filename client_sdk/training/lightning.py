@@ -41,9 +41,9 @@ class EbbCallback(Callback):
         return None if found is None else str(found / "trainer.ckpt")
 
     def resumable(self, loader: Iterable[T]) -> ResumableLoader[T]:
-        """The training's loader, so that a run goes on at the batch where the last one has stopped.
+        """The training's loader, so that a run resumes at the batch where the last one has stopped.
 
-        Without it, Lightning begins the epoch's data anew. With several ranks, give the loader a DistributedSampler: Lightning
+        Without it, Lightning starts the data of the epoch from the beginning. With several ranks, give the loader a DistributedSampler: Lightning
         adds one to plain DataLoaders alone.
         """
         return ResumableLoader(loader)

@@ -1,4 +1,4 @@
-"""`job.checkpointable` without PyTorch: what can be saved, failures on the way, and several ranks."""
+"""`job.checkpointable` without PyTorch: what can be saved, failures, and several ranks."""
 
 import logging
 import os
@@ -44,7 +44,7 @@ def new(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 
 def run_to(job: Job, step: int, of: int = 10, work: Callable[[int], None] = lambda _item: None) -> None:
-    """Trains, and stops behind that step, by a real signal."""
+    """Trains, and stops after that step, by a real signal."""
 
     def train() -> None:
         for _ in job.epochs(1):
@@ -243,7 +243,7 @@ def test_gradients_that_accumulate_are_not_torn_apart(new: Callable[..., Job], t
         train(2)
     train(0)
     assert done == [*range(9), *range(9)]
-    # At the stop, and at the first boundary behind each fifth step; an epoch begins to count anew.
+    # At the stop, and at the first boundary after each fifth step; each epoch counts from 0.
     assert [int(path.name.split("-")[2]) for path in folders(tmp_path)] == [4, 8, 13, 17]
 
 

@@ -38,7 +38,7 @@ class Runs:
 @pytest.fixture(scope="module")
 def new() -> Iterator[Callable[..., Runs]]:
     """Starts a job in a folder and returns its runs."""
-    require_torch()
+    require_torch("torchdata")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.sdk.job_runs"]
     server = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

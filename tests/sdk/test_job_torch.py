@@ -17,7 +17,7 @@ from tests.torch_needed import require_torch
 
 @pytest.fixture
 def torch() -> Iterator[Any]:
-    require_torch()
+    require_torch("safetensors")
     import torch
 
     threads = torch.get_num_threads()

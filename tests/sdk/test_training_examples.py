@@ -62,7 +62,7 @@ def finish(process: "subprocess.Popen[str]", stop_at: str | None = None) -> tupl
 def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: int, steps: int, stops: int) -> None:
     """The runs are so long that each is still at work when the signal reaches it."""
     if example != "numpy_pytrees":
-        require_torch()
+        require_torch("lightning", "transformers", "accelerate")
     script, lengths = str(ROOT / "examples" / "training" / f"{example}.py"), {"EPOCHS": str(epochs), "STEPS": str(steps)}
     status, unbroken = finish(start(tmp_path / "unbroken", 1, script, **lengths))
     assert (status, len(unbroken)) == (0, steps)
@@ -95,7 +95,7 @@ def test_ranks_of_torchrun_go_on_from_one_step(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("example", ["lightning_trainer", "hf_trainer"])
 def test_ranks_of_a_framework_stop_after_the_same_step(tmp_path: Path, example: str) -> None:
-    require_torch()
+    require_torch("lightning", "transformers", "accelerate")
     command = (*TORCHRUN, str(ROOT / "examples" / "training" / f"{example}.py"))
     status, unbroken = finish(start(tmp_path / "unbroken", 1, *command, EPOCHS="20"))
     assert (status, len(unbroken)) == (0, 2 * 20 * 16)
