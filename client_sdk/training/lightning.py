@@ -43,8 +43,8 @@ class EbbCallback(Callback):
     def resumable(self, loader: Iterable[T]) -> ResumableLoader[T]:
         """The training's loader, so that a run resumes at the batch where the last one has stopped.
 
-        Without it, Lightning starts the data of the epoch from the beginning. With several ranks, give the loader a DistributedSampler: Lightning
-        adds one to plain DataLoaders alone.
+        Without it, Lightning starts the data of the epoch from the beginning. With several ranks, give the loader a
+        DistributedSampler: Lightning adds one to plain DataLoaders alone.
         """
         return ResumableLoader(loader)
 
