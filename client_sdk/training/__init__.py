@@ -1,6 +1,15 @@
 """For training scripts: checkpoints, and a step counter.
 
-Checkpoints: save when the scheduler preempts the job, and resume from there in the next run.
+One line, and a loop, for PyTorch and others:
+
+    from client_sdk.training import job
+
+    job.checkpointable(model=model, optimizer=optimizer, every_steps=1000)
+    for epoch in job.epochs(10):
+        for batch in job.steps(loader):
+            train_one_step(batch)
+
+Checkpoints of a state of one's own: save when the scheduler preempts the job, and resume from there in the next run.
 
     from client_sdk.training import Checkpointer
 
@@ -23,9 +32,39 @@ All of this needs nothing but Python, works unchanged outside of Ebb, and keeps 
 arrays, random generators, plain objects.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
 from client_sdk.training.step_counter import Steps, count, steps
 
-__all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Device", "Steps", "count", "device", "steps"]
+if TYPE_CHECKING:
+    from client_sdk.training._job import Job, job, read_folder
+    from client_sdk.training._resumable import ResumableLoader
+
+__all__ = [
+    "OBEYED",
+    "CheckpointError",
+    "Checkpointer",
+    "Device",
+    "Job",
+    "ResumableLoader",
+    "Steps",
+    "count",
+    "device",
+    "job",
+    "read_folder",
+    "steps",
+]
+
+_LATER = {"Job": "_job", "ResumableLoader": "_resumable", "job": "_job", "read_folder": "_job"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what a script that only counts its steps does not need."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found

@@ -60,9 +60,13 @@ class Alone:
     def next_key(self) -> Key:
         return Key(self._run, self._number + 1)
 
+    def take(self, key: Key) -> None:
+        """From now on the key is a save's, and the next one follows it."""
+        self._number = max(self._number, key.number)
+
     def saved(self, key: Key) -> None:
         """Removes what is older than the newest `keep` checkpoints, or damaged."""
-        self._number += 1
+        self.take(key)
         self._good = [*self._good, key][-self._keep :]
         for old in _files.present(self._directory, self._name):
             if old < key and old not in self._good:

@@ -101,6 +101,7 @@ class Checkpointer:
         self._next_boundary: float = inf
         self._next_time: float = inf
         self._saving = threading.RLock()
+        self._writing = threading.Lock()
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
@@ -232,15 +233,30 @@ class Checkpointer:
         with self._saving, step_counter.saving():
             return self._save(state, direct=True)
 
+    def save_later(self) -> Callable[[object], Path]:
+        """Returns a `save` that belongs to this moment, whenever a thread calls it: call it once, before the next save begins.
+
+        In a gang, the checkpoint has the step at which `save_later` was called, however many steps the program has done since.
+        The step counter does not show the program as saving meanwhile, because the training goes on.
+        """
+        with self._saving:
+            key = self._next_key(direct=True)
+            self._alone.take(key)
+        return lambda state: self._write(key, state)
+
     def _save(self, state: object, direct: bool) -> Path:
-        key = self._next_key(direct)
-        if self._writes:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            _files.write(self.directory, self._tag, key, state)
-        if self._together is None:
-            self._alone.saved(key)
-        else:
-            self._together.saved()
+        return self._write(self._next_key(direct), state)
+
+    def _write(self, key: _files.Key, state: object) -> Path:
+        # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
+        with self._writing:
+            if self._writes:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                _files.write(self.directory, self._tag, key, state)
+            if self._together is None:
+                self._alone.saved(key)
+            else:
+                self._together.saved()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         return _files.path_of(self.directory, self._tag, key)

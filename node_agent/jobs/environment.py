@@ -123,6 +123,8 @@ def environment(
     }
     if launch.snapshots:
         own["EBB_SNAPSHOT_DIR"] = paths.code(launch.key)
+    if launch.grace is not None:
+        own["EBB_GRACE_SECONDS"] = f"{launch.grace:g}"
     if launch.array_index is not None:
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:

@@ -116,6 +116,8 @@ class LaunchSpec:
     """Saves the program's work when the run is stopped; for /bin/sh."""
     snapshots: tuple[str, ...] = ()
     """By digest: what is unpacked before it starts."""
+    grace: float | None = None
+    """Seconds from the stop signal to the kill that the job asks for; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         checkpoint_signal=spec.checkpoint_signal,
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),
+        grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
+from google.protobuf.duration_pb2 import Duration
 
 from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import group_members, kill_group
@@ -40,7 +41,8 @@ def test_start_and_exit(agent: Start, scheduler: FakeScheduler, state: Path) -> 
     assert (hello.capacity.cpu_milli, hello.capacity.memory_mib, hello.capacity.devices) == (128_000, 1 << 20, 8)
     assert list(hello.levels) == ["socket", "switch"]
     assert [tuple(d.path) for d in hello.devices] == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (1, 1)]
-    scheduler.start(1, "/bin/sh", "-c", "env; pwd; exit 3", devices=(0, 1), name="my job", environment={"A": "b c"})
+    said = {"name": "my job", "environment": {"A": "b c"}, "grace_period": Duration(seconds=90)}
+    scheduler.start(1, "/bin/sh", "-c", "env; pwd; exit 3", devices=(0, 1), **said)
     started = scheduler.started(1)
     assert scheduler.exited(1).exit_code == 3
     log = Path(started.log_path)
@@ -55,6 +57,7 @@ def test_start_and_exit(agent: Start, scheduler: FakeScheduler, state: Path) -> 
         f"EBB_DEVICE_MODEL={hello.devices[0].model}",
         f"EBB_DEVICE_MEMORY_MIB={hello.devices[0].memory_mib}",
         "EBB_CONFIGURATION=0",
+        "EBB_GRACE_SECONDS=90",
         f"EBB_DEVICE_UUIDS={hello.devices[0].uuid},{hello.devices[1].uuid}",
         "EBB_JOB_NAME=my job",
         f"EBB_RUN_DIR={log.parent}",

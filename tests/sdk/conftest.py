@@ -1,10 +1,13 @@
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from client_sdk import Client
-from client_sdk.training import _sigterm
+from client_sdk.training import Job, _sigterm
 from tests.sdk.fake import Fake, serve
+from tests.sdk.job_tools import New
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +33,24 @@ def address(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def client(address: str) -> Iterator[Client]:
     with Client(timeout=10) as client:
         yield client
+
+
+@pytest.fixture
+def new_job(tmp_path: Path) -> Iterator[New]:
+    """Returns the job of the next run, in the same directory."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    jobs: list[Job] = []
+
+    def end() -> None:
+        """What the end of a process does: the signal means nothing to this job any more."""
+        if jobs and (saving := jobs[-1]._saving) is not None:
+            saving._checkpointer.__exit__(RuntimeError, RuntimeError(), None)
+
+    def job() -> Job:
+        end()
+        jobs.append(Job({"EBB_CHECKPOINT_DIR": str(tmp_path), "EBB_RUN": str(len(jobs) + 1), "EBB_GRACE_SECONDS": "30"}))
+        return jobs[-1]
+
+    yield job
+    end()
+    signal.signal(signal.SIGTERM, before)

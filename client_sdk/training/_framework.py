@@ -1,0 +1,102 @@
+"""Checkpoints that a framework writes in its own format, with the rules of a Checkpointer."""
+
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client_sdk.training import _folders
+from client_sdk.training._folders import MANIFEST, Reference
+from client_sdk.training._ranks import ranks_of
+from client_sdk.training.checkpoint import Checkpointer
+
+
+class FrameworkCheckpoints:
+    """The checkpoints of this job, each a folder that the framework writes, and its end when a stop is asked for."""
+
+    def __init__(self, directory: str | os.PathLike[str] | None, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment)
+        self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]
+        self._entered = False
+        self.directory = self._checkpointer.directory
+        """Where the framework writes."""
+
+    def newest(self) -> Path | None:
+        """The newest folder that is whole; None on a first run. From here on, SIGTERM asks for a stop.
+
+        Call it in the main thread.
+        Raises CheckpointError when there are checkpoints and none can be used.
+        """
+        self.listen()
+        with _folders.opening(lambda reference: _folders.check(self.directory, reference)[0]):
+            found: Path | None = self._checkpointer.load()
+        return found
+
+    def listen(self) -> None:
+        """Takes SIGTERM over. Called again, it takes the signal back from a framework that has taken it meanwhile."""
+        if not self._entered:
+            self._entered = True
+            self._checkpointer.__enter__()
+            self._handler = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._handler)
+
+    def is_stop_due(self) -> bool:
+        """Whether a stop is asked for; in a process group of torch, whether it is on any rank. Call it after each step."""
+        asked = self._checkpointer.stop_requested
+        if (group := self._process_group()) is None:
+            return asked
+        import torch
+
+        device = "cuda" if group.get_backend() == "nccl" else "cpu"
+        flag = torch.tensor([int(asked)], device=device)
+        group.all_reduce(flag, op=group.ReduceOp.MAX)
+        if flag.item():
+            self._checkpointer.request_stop()
+        return bool(flag.item())
+
+    def saved(self, folder: Path, step: int) -> None:
+        """Call it on each rank when the framework has written a folder. Stops the program if that was asked for.
+
+        Raises OSError if the manifest cannot be written, and SystemExit(OBEYED) at a stop.
+        """
+        group = self._process_group()
+        if group is not None:
+            group.barrier()  # the files of all ranks are there
+        if group is None or group.get_rank() == 0:
+            reference = _folders.seal_existing(folder, {"step": step})
+        if group is not None:
+            group.barrier()
+            text = (folder / MANIFEST).read_bytes()
+            reference = Reference(folder.name, hashlib.blake2b(text, digest_size=32).hexdigest())
+        self._checkpointer.at_boundary(lambda: reference)
+
+    def clear(self, name: str) -> None:
+        """Removes the folders of this name that no checkpoint refers to."""
+        group = self._process_group()
+        if group is None or group.get_rank() == 0:
+            _folders.clear(self.directory, name, None, "checkpoint")
+
+    def finish(self) -> None:
+        """Says that the work is complete."""
+        if self._entered:
+            self._entered = False
+            self._checkpointer.__exit__(None, None, None)
+
+    def _process_group(self) -> Any:
+        """`torch.distributed` if this process is one of several ranks, otherwise None.
+
+        Raises RuntimeError if the environment names several ranks, and the framework does not train with them.
+        """
+        if not self._world:
+            return None
+        group = sys.modules.get("torch.distributed")
+        if group is None or not group.is_available() or not group.is_initialized():
+            raise RuntimeError(
+                f"WORLD_SIZE={self._world}, but the framework has no process group, so each rank trains alone: have it use all "
+                'ranks, such as by Trainer(strategy="ddp", devices=...) in Lightning'
+            )
+        return group

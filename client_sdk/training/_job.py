@@ -1,0 +1,208 @@
+"""This job, for its training script: what to save is registered once, and a loop over the data does the rest."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from pathlib import Path
+from typing import Any, TypeVar
+
+from client_sdk.training import _folders, _random_state
+from client_sdk.training._position import Pass
+from client_sdk.training._registered import Access, access
+from client_sdk.training._saving import OWN, Options, Saving
+from client_sdk.training.step_counter import steps
+
+T = TypeVar("T")
+_log = logging.getLogger("client_sdk.training")
+
+
+class Job:
+    """Saves what a training script registers when the scheduler preempts the job, and restores it in the next run.
+
+        from client_sdk.training import job
+
+        job.checkpointable(model=model, optimizer=optimizer, every_steps=1000)
+        for epoch in job.epochs(10):
+            for batch in job.steps(loader):
+                ...
+
+    A process has one, `client_sdk.training.job`. Its methods belong to the main thread.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment
+        self._saving: Saving | None = None
+        self._registered: dict[str, Access] = {}
+        self._saved: dict[str, Any] = {}
+        """Parts of the checkpoint from which this run resumes that are not registered yet."""
+        self._resumed = False
+        self._resume: dict[str, Any] | None = None
+        """The place in the data at which this run resumes, until the loop begins."""
+        self._pass: Pass | None = None
+        self._total_epochs: int | None = None
+        """Inside of `epochs`: how many there are."""
+        self._epoch = 0
+        self._step = 0
+
+    def checkpointable(
+        self,
+        *,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        keep: int = 2,
+        keep_every: int | None = None,
+        background: bool = True,
+        directory: str | os.PathLike[str] | None = None,
+        ranks: Iterable[int] | None = None,
+        **parts: Any,
+    ) -> None:
+        """Registers what to save by name, and restores it from the newest checkpoint if there is one.
+
+        Each part is an object with `state_dict` and `load_state_dict` (a model, an optimizer, a scheduler, a gradient
+        scaler), a tensor, an array, a random generator, a dict, a list, another object that `pickle` can save, or a pair of
+        callables (get, put). The global random generators and the place in the data are saved without being named. A
+        DataLoader may be named, and has nothing to save: `steps` keeps the place in it.
+
+        Checkpoints are written when a stop is asked for, and every `every_steps` steps or `every_seconds` seconds. With
+        `background` these are copied in host memory, which needs room for one copy, and a thread writes them. The last `keep`
+        checkpoints are kept, and so are the folders of steps that are a multiple of `keep_every`. `directory` and `ranks` are
+        as for `Checkpointer`.
+
+        A later call registers more parts and takes no options. Raises TypeError for a part that cannot be restored in place,
+        ValueError for an option or a name that cannot be, and CheckpointError when there are checkpoints and none can be used.
+        """
+        chosen = None if ranks is None else tuple(ranks)
+        options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen)
+        if self._saving is not None and options != Options():
+            raise ValueError("the options of job.checkpointable belong to its first call; later calls register more parts")
+        if OWN in parts:
+            raise ValueError(f"{OWN}= names the part that keeps the place in the data: choose another name")
+        found = {name: access(name, part) for name, part in parts.items() if not _is_loader(part)}
+        if self._saving is None:
+            self._open(options)
+        self._registered |= found
+        for name, one in found.items():
+            if name in self._saved:
+                one.put(self._saved.pop(name))
+            elif self._resumed:
+                _log.warning("the checkpoint has no part %r: it begins with its initial value", name)
+        if self._resume is not None:  # what was built above may have drawn from the generators
+            _random_state.restore(self._resume["random"])
+
+    def _open(self, options: Options) -> None:
+        self._saving = Saving(options, os.environ if self._environment is None else self._environment)
+        if (saved := self._saving.load()) is not None:
+            own = saved.pop(OWN)
+            self._saved, self._resumed = saved, True
+            self._step, self._epoch, self._resume = own["step"], own["epoch"], own["pass"]
+
+    @property
+    def step(self) -> int:
+        """Steps that are done, over all runs."""
+        return self._step
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is under way, or that comes next, from 0."""
+        return self._epoch
+
+    @property
+    def batch(self) -> int:
+        """Batches of this epoch that are done, over all runs."""
+        if self._pass is not None:
+            return self._pass.consumed
+        return 0 if self._resume is None else int(self._resume["consumed"])
+
+    def epochs(self, n: int) -> Iterator[int]:
+        """Yields the epochs that are not complete, up to `n` of them over all runs. After the last one, the job is complete."""
+        saving = self._opened()
+        self._total_epochs = n
+        try:
+            while self._epoch < n:
+                yield self._epoch
+                self._drop_unregistered()
+                self._epoch, self._pass, self._resume = self._epoch + 1, None, None
+        finally:
+            self._total_epochs = None
+        saving.finish()
+
+    def steps(self, loader: Iterable[T], total: int | None = None, *, accumulate: int = 1) -> Iterator[T]:
+        """Yields the batches of one epoch that are not done. Each is a step, and ends when the loop asks for the next one.
+
+        Between two steps the program saves, if a save is due, and stops, if a stop is asked for: it saves, tells the scheduler,
+        and exits with OBEYED. With `accumulate` it does so only when a multiple of that many batches of the epoch is done: say
+        over how many batches the loop accumulates gradients, because gradients are not saved. `total` is the number of steps
+        of the whole job; by default it follows from `epochs`.
+
+        Without `epochs`, each call is an epoch. Raises RuntimeError for a second loop in an epoch.
+        """
+        saving = self._opened()
+        self._drop_unregistered()
+        if accumulate < 1:
+            raise ValueError(f"accumulate={accumulate!r} must be at least 1")
+        in_epochs = self._total_epochs is not None
+        if in_epochs and self._pass is not None:
+            raise RuntimeError("an epoch has one loop over job.steps: use a plain loop for other data, as for a validation")
+        if total is None and self._total_epochs is not None and (length := _length(loader)) is not None:
+            total = self._total_epochs * length
+        counter = steps(total, done=self._step)
+        current = self._pass = Pass(loader, self._epoch, self._resume)
+        self._resume = None
+        counter._new_loop()
+        saving.begin_loop()
+        try:
+            for batch in current:
+                yield batch
+                current.consumed += 1
+                self._step += 1
+                counter.advance()
+                if current.consumed % accumulate == 0:
+                    saving.at_boundary(self._step, self._parts)
+        finally:
+            if not in_epochs:
+                self._epoch, self._pass = self._epoch + 1, None
+
+    def finish(self) -> None:
+        """Says that the work is complete: a stop that comes later has nothing to save. `epochs` calls it at its end.
+
+        Raises CheckpointError if the last save has failed.
+        """
+        self._opened().finish()
+
+    def _opened(self) -> Saving:
+        if self._saving is None:
+            raise RuntimeError("call job.checkpointable(...) first: it says what is saved")
+        return self._saving
+
+    def _drop_unregistered(self) -> None:
+        for name in self._saved:
+            _log.warning("the checkpoint has a part %r that this program does not register: it is dropped", name)
+        self._saved = {}
+
+    def _parts(self) -> dict[str, Any]:
+        """What is saved; nothing is copied."""
+        at = None if self._pass is None else self._pass.state()
+        own = {"step": self._step, "epoch": self._epoch, "pass": at}
+        return {OWN: own} | {name: one.get() for name, one in self._registered.items()}
+
+
+def _is_loader(part: object) -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and isinstance(part, data.DataLoader)
+
+
+def _length(loader: object) -> int | None:
+    try:
+        return len(loader) if isinstance(loader, Sized) else None
+    except TypeError:  # a DataLoader over an IterableDataset
+        return None
+
+
+def read_folder(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The parts of a checkpoint folder by name, such as for an evaluation. Raises CheckpointError if the folder is damaged."""
+    return _folders.read_folder(Path(folder)).parts
+
+
+job = Job()
+"""This job."""

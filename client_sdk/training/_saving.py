@@ -1,0 +1,156 @@
+"""Checkpoints of named parts: when they are saved, and how."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from client_sdk.training import _folders
+from client_sdk.training._background import Background
+from client_sdk.training._copies import Copies
+from client_sdk.training._files import CheckpointError
+from client_sdk.training._grace import Grace
+from client_sdk.training._ranks import ranks_of
+from client_sdk.training.checkpoint import Checkpointer
+from client_sdk.training.step_counter import steps
+
+Parts = dict[str, Any]
+OWN = "job"
+"""The part that is not registered: the step, the place in the data, and the random generators."""
+
+_NAME = "checkpoint"
+
+
+class Options(NamedTuple):
+    """As for `Job.checkpointable`."""
+
+    every_steps: int | None = None
+    every_seconds: float | None = None
+    keep: int = 2
+    keep_every: int | None = None
+    background: bool = True
+    directory: str | os.PathLike[str] | None = None
+    ranks: tuple[int, ...] | None = None
+
+
+class Saving:
+    """Saves the parts between two steps: when a stop is asked for, and when a save is due."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
+        """Takes SIGTERM over. Raises ValueError for an option that cannot be."""
+        for name in ("every_steps", "every_seconds", "keep_every"):
+            value = getattr(options, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name}={value!r} must be greater than 0")
+        mine = ranks_of(environment, options.ranks)
+        if options.every_seconds is not None and mine is not None and len(mine.together) > 1:
+            raise ValueError(
+                f"every_seconds={options.every_seconds:g}: the ranks of a gang would save at different steps, since their "
+                "clocks differ; say every_steps instead"
+            )
+        self._options = options
+        self._name = _NAME if mine is None else _NAME + mine.tag(mine.own)
+        self._run = int(environment.get("EBB_RUN") or 0)
+        self._checkpointer = Checkpointer(
+            options.directory, name=_NAME, keep=options.keep, ranks=options.ranks, environment=environment
+        )
+        self._directory = self._checkpointer.directory
+        self._background, self._copies = Background(), Copies()
+        self._grace = Grace(environment, options.background)
+        self._saved_at = 0
+        self._next_time = time.monotonic() + (options.every_seconds or inf)
+        self._last_boundary: float | None = None
+        self._longest_step = 0.0
+        self._checkpointer.__enter__()
+
+    def load(self) -> Parts | None:
+        """The parts of the newest checkpoint that is whole; None on a first run.
+
+        Raises CheckpointError when there are checkpoints and none can be used.
+        """
+        with _folders.opening(lambda reference: _folders.read(self._directory, reference)):
+            saved = self._checkpointer.load()
+        _folders.clear(self._directory, self._name, self._options.keep_every)
+        if saved is None:
+            return None
+        if not isinstance(saved, _folders.Saved):
+            raise CheckpointError(
+                f"the newest checkpoint in {self._directory} is of a Checkpointer and not of job.checkpointable: use the "
+                "program that has saved it, take another directory, or remove it to begin from the start"
+            )
+        self._saved_at = saved.about["step"]
+        self._grace.measured(saved.about["seconds"], 0.0)
+        return saved.parts
+
+    def begin_loop(self) -> None:
+        """Says that a loop over steps begins: the time since the last boundary was no step."""
+        self._last_boundary = time.monotonic()
+
+    def at_boundary(self, step: int, parts: Callable[[], Parts]) -> None:
+        """Call it between two steps. Raises SystemExit(OBEYED) when a stop was asked for and the parts are saved.
+
+        Raises CheckpointError if the last save in the background has failed, and OSError if a save in the foreground fails.
+        """
+        now = time.monotonic()
+        if self._last_boundary is not None:
+            self._longest_step = max(self._longest_step, now - self._last_boundary)
+        if self._background.failure is not None and not self._checkpointer.stop_requested:
+            self._report_failure()
+        self._checkpointer.at_boundary(lambda: self._save_for_stop(parts))
+        every = self._options.every_steps
+        if (every is not None and step // every > self._saved_at // every) or now >= self._next_time:
+            self._save(parts)
+            self._saved_at = step
+            self._next_time = time.monotonic() + (self._options.every_seconds or inf)
+        self._last_boundary = time.monotonic()
+
+    def finish(self) -> None:
+        """Says that the work is complete. Raises CheckpointError if the last save has failed."""
+        self.wait()
+        self._report_failure()
+        self._checkpointer.__exit__(None, None, None)
+
+    def wait(self) -> None:
+        """Returns when no save is under way in the background."""
+        self._background.wait()
+
+    def _save_for_stop(self, parts: Callable[[], Parts]) -> object:
+        """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
+        self.wait()
+        return self._write(parts(), time.monotonic())
+
+    def _save(self, parts: Callable[[], Parts]) -> None:
+        self.wait()
+        self._report_failure()
+        began = time.monotonic()
+        save = self._checkpointer.save_later()
+        with steps().saving():
+            if not self._options.background:
+                self._complete(save, parts(), began)
+                return
+            copied = self._copies.copy(parts())
+        self._background.start(lambda: self._complete(save, copied, began))
+
+    def _complete(self, save: Callable[[object], Path], parts: Parts, began: float) -> None:
+        save(self._write(parts, began))
+        _folders.clear(self._directory, self._name, self._options.keep_every)
+        self._grace.measured(time.monotonic() - began, self._longest_step)
+
+    def _write(self, parts: Parts, began: float) -> object:
+        own = parts[OWN]
+
+        def about() -> dict[str, Any]:
+            return {"step": own["step"], "epoch": own["epoch"], "run": self._run, "seconds": time.monotonic() - began}
+
+        return _folders.write(self._directory, _folders.folder_name(self._name, own["step"], self._run), parts, about)
+
+    def _report_failure(self) -> None:
+        """Raises what the last save in the background raised."""
+        if (failure := self._background.failure) is not None:
+            self._background.failure = None
+            raise CheckpointError(
+                f"the checkpoint could not be written in the background: {type(failure).__name__}: {failure}. "
+                "The one before it is whole"
+            ) from failure

@@ -1,0 +1,111 @@
+"""`job.checkpointable` when something fails: a full disk, a damaged checkpoint, a grace period that is too short."""
+
+import logging
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from client_sdk.training import CheckpointError
+from client_sdk.training._grace import Grace
+from tests.sdk.job_tools import New, folders, run_to
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 60
+
+
+@contextmanager
+def full_disk(n: int) -> Iterator[None]:
+    """Inside, no file of this process grows beyond `n` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_full_disk_leaves_the_checkpoint_before(new_job: New, tmp_path: Path, background: bool) -> None:
+    job, weight = new_job(), np.zeros(100_000)
+    job.checkpointable(weight=weight, every_steps=2, background=background)
+    batches = job.steps(range(10))
+    for _ in zip(range(3), batches, strict=False):
+        weight += 1
+    job._opened().wait()
+    weight += 1
+    with full_disk(100_000), pytest.raises((CheckpointError, OSError)):
+        list(batches)
+    assert [path.name for path in folders(tmp_path)] == ["checkpoint-step-00000002-run-000001"]
+    again, weight = new_job(), np.zeros(100_000)
+    again.checkpointable(weight=weight)
+    assert (again.step, weight[0]) == (2, 2)
+
+
+def test_a_full_disk_at_the_stop_is_no_obedience(new_job: New, tmp_path: Path) -> None:
+    job = new_job()
+    job.checkpointable(weight=np.zeros(100_000))
+    batches = job.steps(range(10))
+    next(batches)
+    signal.raise_signal(signal.SIGTERM)
+    with full_disk(100_000), pytest.raises(OSError, match=r"written|too large"):
+        next(batches)
+    assert not folders(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["part", "manifest", "missing"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_used(
+    new_job: New, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    job, weight = new_job(), np.zeros(3)
+    job.checkpointable(weight=weight, every_steps=3, background=False)
+
+    def work(_item: int) -> None:
+        weight[:] += 1
+
+    run_to(job, 5, work=work)
+    newest = folders(tmp_path)[-1]
+    if damage == "missing":
+        (newest / "weight.npy").unlink()
+    else:
+        path = newest / ("weight.npy" if damage == "part" else "manifest.json")
+        content = bytearray(path.read_bytes())
+        content[-3] ^= 1
+        path.write_bytes(content)
+    again, weight = new_job(), np.zeros(3)
+    again.checkpointable(weight=weight)
+    assert (again.step, weight[0]) == (3, 3)
+    assert any(newest.name in record.message and "going on from the one before" in record.message for record in caplog.records)
+
+
+def test_no_good_checkpoint_is_an_error(new_job: New, tmp_path: Path) -> None:
+    job = new_job()
+    job.checkpointable(weight=np.zeros(3))
+    run_to(job, 2)
+    (folders(tmp_path)[0] / "weight.npy").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be used"):
+        new_job().checkpointable(weight=np.zeros(3))
+
+
+def test_what_a_killed_save_left_is_removed(new_job: New, tmp_path: Path) -> None:
+    left = tmp_path / "checkpoint-step-00000009-run-000001"
+    left.mkdir()
+    (tmp_path / "other").mkdir()
+    job = new_job()
+    job.checkpointable()
+    assert [path.name for path in folders(tmp_path)] == ["other"]
+
+
+def test_a_grace_period_that_is_too_short_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    grace = Grace({"EBB_GRACE_SECONDS": "10"}, background=True)
+    grace.measured(4.0, 1.0)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    grace.measured(5.0, 1.0)
+    grace.measured(6.0, 1.0)
+    (said,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "up to 11.0 s" in said
+    assert "`--grace 17s`" in said

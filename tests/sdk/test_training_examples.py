@@ -1,0 +1,106 @@
+"""examples/training: each is preempted by a real SIGTERM at a random step, and resumes with the losses of a run that is not."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from client_sdk.training import OBEYED
+from tests.torch_needed import require_torch
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 100
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d")
+STEP = re.compile(r"(?:rank \d )?step \d+ loss -?0x[0-9a-f.]+p[+-]\d+")
+
+
+def start(home: Path, run: int, *command: str, **more: str) -> "subprocess.Popen[str]":
+    home.mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "EBB_RUN": str(run),
+        "EBB_CHECKPOINT_DIR": str(home / "checkpoints"),
+        "EBB_YIELD_FILE": str(home / f"yield-{run}"),
+        "HF_HUB_OFFLINE": "1",
+        **more,
+    }
+    with (home / f"errors-{run}").open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, *command], env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+
+
+def finish(process: "subprocess.Popen[str]", stop_at: str | None = None) -> tuple[int, list[str]]:
+    """The exit status, and the steps that were done. Sends SIGTERM when the step `stop_at` is shown."""
+    assert process.stdout is not None
+    steps = []
+    with process:
+        for line in process.stdout:
+            steps += STEP.findall(line)  # two ranks may write to one line
+            if stop_at is not None and steps and steps[-1].startswith(stop_at):
+                process.send_signal(signal.SIGTERM)
+                stop_at = None
+        return process.wait(LIMIT), steps
+
+
+@pytest.mark.parametrize(
+    ("example", "epochs", "steps", "stops"),
+    [
+        ("numpy_pytrees", 1, 20_000, 3),
+        ("plain_pytorch", 20, 640, 2),
+        ("lightning_trainer", 5, 160, 1),
+        ("hf_trainer", 5, 160, 1),
+    ],
+)
+def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: int, steps: int, stops: int) -> None:
+    """The runs are so long that each is still at work when the signal reaches it."""
+    if example != "numpy_pytrees":
+        require_torch("lightning", "transformers", "accelerate")
+    script, lengths = str(ROOT / "examples" / "training" / f"{example}.py"), {"EPOCHS": str(epochs), "STEPS": str(steps)}
+    status, unbroken = finish(start(tmp_path / "unbroken", 1, script, **lengths))
+    assert (status, len(unbroken)) == (0, steps)
+    rng, home, done = random.Random(example), tmp_path / "preempted", list[str]()
+    for run in range(1, stops + 1):
+        goal = len(done) + rng.randrange(1, 30)
+        status, lines = finish(start(home, run, script, **lengths), f"step {goal} ")
+        done += lines
+        assert (status, done) == (OBEYED, unbroken[: len(done)])
+        assert (home / f"yield-{run}").exists()
+    assert len(done) < len(unbroken)
+    status, lines = finish(start(home, stops + 1, script, **lengths))
+    assert (status, done + lines) == (0, unbroken)
+
+
+def test_ranks_of_torchrun_go_on_from_one_step(tmp_path: Path) -> None:
+    require_torch()
+    script = str(ROOT / "examples" / "training" / "torchrun_ddp.py")
+    status, unbroken = finish(start(tmp_path / "unbroken", 1, *TORCHRUN, script, EPOCHS="2"))
+    assert (status, len(unbroken)) == (0, 2 * 2 * 16)
+    # Both ranks have saved step 10 when one of them is at step 15.
+    finish(start(tmp_path / "stopped", 1, *TORCHRUN, script, EPOCHS="200"), "rank 1 step 15 ")
+    status, again = finish(start(tmp_path / "stopped", 2, *TORCHRUN, script, EPOCHS="2"))
+    assert status == 0
+    assert 0 < len(again) < len(unbroken)
+    assert set(again) <= set(unbroken)
+    assert len(set(again)) == len(again)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example", ["lightning_trainer", "hf_trainer"])
+def test_ranks_of_a_framework_stop_after_the_same_step(tmp_path: Path, example: str) -> None:
+    require_torch("lightning", "transformers", "accelerate")
+    command = (*TORCHRUN, str(ROOT / "examples" / "training" / f"{example}.py"))
+    status, unbroken = finish(start(tmp_path / "unbroken", 1, *command, EPOCHS="20"))
+    assert (status, len(unbroken)) == (0, 2 * 20 * 16)
+    _, first = finish(start(tmp_path / "stopped", 1, *command, EPOCHS="20"), "step 10 ")
+    assert (tmp_path / "stopped" / "yield-1").exists()
+    status, second = finish(start(tmp_path / "stopped", 2, *command, EPOCHS="20"))
+    assert status == 0
+    assert sorted(first + second) == sorted(unbroken)
