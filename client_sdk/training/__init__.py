@@ -26,6 +26,7 @@ arrays, random generators, plain objects.
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
-from client_sdk.training.step_counter import Steps, count, steps
+from client_sdk.training.step_counter import count, steps
+from ebb_inject.ebb_hook.steps import Steps
 
 __all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Device", "Steps", "count", "device", "steps"]

@@ -57,7 +57,7 @@ class Paths:
         return f"{self.folder(key)}/{SAVERS_FILE}"
 
     def steps(self, key: RunKey) -> str:
-        """The step file of a run (`ebb_common.step_file`). A run that does not count its steps has none."""
+        """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
 
     def stop(self, key: RunKey) -> Path:

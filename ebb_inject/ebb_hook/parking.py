@@ -1,0 +1,182 @@
+"""Parks this process between two steps when the agent requests it: moves its device memory to host memory, and waits.
+
+The callers of `Parking` compare one word of the control file at each boundary between steps, and call `at_boundary` if the
+agent has requested something. A parked process sleeps until the next request, and the agent may stop it by SIGSTOP meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from .control import PARK, PARKED, PREPARE, PREPARED, REFUSED, RESUME, RUNNING, Control, Request
+from .moving import Moved, Mover
+from .refused import Refused
+from .signals import put_back, put_off
+from .steps import Steps, claiming
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_DEVICES = "EBB_PARK_DEVICES"
+_WAIT = 1.0
+"""Seconds after which a parked process looks for a request that did not wake it."""
+_log = logging.getLogger("ebb_hook")
+
+
+class Parking:
+    """Of this process. A forked child has none until it reaches a boundary itself."""
+
+    def __init__(self, folder: str) -> None:
+        """Creates the control file in this folder. Raises OSError."""
+        self._folder = folder
+        self._mover: Mover | None = None
+        self._step = 0
+        with claiming:
+            self._control = Control(folder)
+        self.word = self._control.word
+        """Its element differs from `seen` when there is a request."""
+        self.seen = 0
+
+    def at_boundary(self, counter: Steps | None, step: int | None = None) -> None:
+        """Does what the agent requests, if it requests anything. While the process is parked this call does not return.
+
+        `counter` counts the steps of this process. `step` is the step that is complete, by default the counter's.
+        Raises nothing of its own: a request that cannot be carried out is answered, and the program goes on. Signals
+        that arrive while the process is parked are handled at the end, and their handlers may raise.
+        """
+        noted: list[int] = []
+        try:
+            if (request := self._control.request()) is None or request.number == self.seen:
+                return
+            step = (counter.step if counter is not None else 0) if step is None else step
+            if request.command == PARK and step < request.at_step:
+                return
+            self._step = step
+            paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
+            with paused:
+                noted = self._obey(request)
+        except Exception as error:
+            _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
+            self.seen = self.word[0]
+        for number in noted:
+            signal.raise_signal(number)
+
+    def _obey(self, request: Request) -> list[int]:
+        """Carries out a request of a running process. Returns the signals that arrived meanwhile."""
+        noted: list[int] = []
+        if request.command == RESUME:
+            self._answer(request, RUNNING)
+            return noted
+        try:
+            mover = self._ready(request)
+            if request.command == PREPARE:
+                self._answer(request, PREPARED, bytes=mover.prepare(request.most_bytes), pinned=mover.arena.pinned)
+                return noted
+            theirs, noted = put_off()
+            try:
+                moved = mover.out(request.most_bytes)
+                self._sleep(request, mover, moved)
+            finally:
+                put_back(theirs)
+        except Refused as why:
+            self._answer(request, REFUSED, reason=str(why))
+        return noted
+
+    def _ready(self, request: Request) -> Mover:
+        """What moves the memory. Raises Refused if this process cannot park here."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise Refused("the process has not imported torch")
+        if request.command not in (PARK, PREPARE):
+            raise Refused(f"the command {request.command} is unknown to this version of the hook")
+        if threading.current_thread() is not threading.main_thread():
+            raise Refused("the training does not run in the main thread, so its signal handlers cannot be put off")
+        distributed: Any = torch.distributed
+        ranks = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+        if request.command == PARK and ranks > 1 and not request.at_step:
+            raise Refused(f"the request names no step, and {ranks} ranks must park after the same one")
+        if self._mover is None:
+            devices = tuple(os.environ.get(_DEVICES, "cuda").split(","))
+            self._mover = Mover(torch, devices)
+        return self._mover
+
+    def _sleep(self, request: Request, mover: Mover, moved: Moved) -> None:
+        """Waits until the agent requests that the process resumes, and memory allows it."""
+        known: dict[str, Any] = {
+            "bytes": moved.size,
+            "storages": len(moved.storages),
+            "residue": moved.residue,
+            "left": moved.left,
+            "pinned": mover.arena.pinned,
+            "seconds": moved.seconds,
+        }
+        self._answer(request, PARKED, **known)
+        while True:
+            self._control.wait(_WAIT)
+            if (later := self._control.request()) is None or later.number == self.seen:
+                continue
+            if later.command != RESUME:
+                self._answer(later, PARKED, **known)
+                continue
+            try:
+                seconds = mover.back(moved)
+            except Refused as why:
+                self._answer(later, PARKED, **known, reason=str(why))
+                continue
+            self._answer(later, RUNNING, bytes=moved.size, seconds=seconds)
+            return
+
+    def _answer(self, request: Request, state: str, **more: Any) -> None:
+        self._control.answer({"request": request.number, "state": state, "pid": os.getpid(), "step": self._step, **more})
+        self.seen = request.number
+
+    def remove(self) -> None:
+        """Removes the control file. A process that is killed leaves the file to the agent."""
+        self._control.remove()
+
+    def close(self) -> None:
+        """Releases the control file of the parent, in a forked child."""
+        self.word.release()
+        self._control.close()
+
+
+_own: Parking | None = None
+
+
+def of_process() -> Parking | None:
+    """The parking of this process, which is always the same one; None outside of Ebb. Raises OSError.
+
+    The hook may have been loaded from the agent's folder, beside the SDK's copy of this module. Then its parking is the one.
+    """
+    global _own  # one per process
+    injected = sys.modules.get("ebb_hook.parking")
+    if injected is not None and injected.__name__ != __name__:
+        found: Parking | None = injected.of_process()
+        return found
+    folder = os.environ.get("EBB_PARK_DIR")
+    if _own is None and folder:
+        _own = Parking(folder)
+        atexit.register(_at_exit)
+    return _own
+
+
+def _at_exit() -> None:
+    if _own is not None:
+        _own.remove()
+
+
+def _after_fork_in_child() -> None:
+    global _own
+    if _own is not None:
+        _own.close()
+        _own = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
