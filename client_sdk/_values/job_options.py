@@ -123,3 +123,6 @@ class JobOptions(TypedDict, total=False):
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
     stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any
     case."""
+    hook: bool
+    """Whether Ebb counts the optimizer steps of PyTorch programs, and may park them; True. False leaves the program alone, by
+    EBB_HOOK=off in its environment."""

@@ -27,6 +27,8 @@ from client_sdk.errors import InvalidArgument
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
+_NO_HOOK = {"EBB_HOOK": "off"}
+"""The environment of a program that Ebb leaves alone."""
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
@@ -77,6 +79,7 @@ def job_spec(
     vacates: bool = False,
     project: str = "",
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
+    hook: bool = True,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -109,7 +112,7 @@ def job_spec(
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=given | _environment(env),
+        environment=given | _environment(env) | ({} if hook else _NO_HOOK),
         inherited=inherited,
         working_directory=_folder(working_directory),
         grace_period=_time(grace),

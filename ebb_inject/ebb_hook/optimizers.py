@@ -1,9 +1,9 @@
 """The hook for PyTorch's optimizers: counts the steps of a program that does not count them itself, and parks the program.
 
 PyTorch calls the hook after each `step` of each optimizer. Which of these calls counts follows from one rule: an iteration
-begins when an optimizer steps that has already stepped in the current iteration. A single optimizer begins an iteration with each step.
-Of several optimizers that step in turn, the first begins it. If an optimizer steps more often than the others, each of
-its steps is an iteration.
+begins when an optimizer steps that has already stepped in the current iteration. A single optimizer begins an iteration with
+each step. Of several optimizers that step in turn, the first begins it. If an optimizer steps more often than the others, each
+of its steps is an iteration.
 """
 
 from __future__ import annotations
