@@ -1,11 +1,15 @@
 """The step counter: a training loop counts its steps, and Ebb shows the step, the rate and the remaining time."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ebb_inject.ebb_hook.steps import Steps, rank_of
+
+if TYPE_CHECKING:
+    from ebb_inject.ebb_hook.parking import Parking
 
 T = TypeVar("T")
 
@@ -24,14 +28,34 @@ def steps(total: int | None = None, *, done: int | None = None) -> Steps:
     global _own  # one per process
     if _own is None:
         _own = Steps(os.environ.get("EBB_STEPS_FILE") or None, rank_of(os.environ))
+        _own.parking = parking_of_process()
     if total is not None or done is not None:
         _own._plan(total, done)
     return _own
 
 
+def parking_of_process() -> "Parking | None":
+    """What parks this process; None outside of Ebb, where nothing of it is imported."""
+    if not os.environ.get("EBB_PARK_DIR"):
+        return None
+    from ebb_inject.ebb_hook import parking
+
+    return parking.found()
+
+
 def saving() -> AbstractContextManager[None]:
     """`Steps.saving`, if this process counts its steps; else nothing."""
-    return nullcontext() if _own is None else _own.saving()
+    counter = in_charge()
+    return nullcontext() if counter is None else counter.saving()
+
+
+def in_charge() -> Steps | None:
+    """The counter of this process: the program's own, or that of the hook for PyTorch's optimizers."""
+    if _own is not None:
+        return _own
+    hook = getattr(sys.modules.get("ebb_hook.optimizers"), "hook", None)
+    found: Steps | None = getattr(hook, "counter", None)
+    return found
 
 
 class Counted(Generic[T]):

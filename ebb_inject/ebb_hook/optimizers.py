@@ -60,7 +60,7 @@ class Hook:
                 return
             else:
                 seen.add(key)
-                self._parking = _parking()
+                self._parking = parking.found()
             if self.counter is self._own:
                 if _COUNTER in sys.modules:
                     self._yield_to_program()
@@ -113,14 +113,6 @@ def _is_step_of(optimizer: Any, frame: FrameType) -> bool:
     """Whether the frame is a `step` of the same optimizer: a derived class that calls the one that it extends."""
     names = frame.f_code.co_varnames
     return bool(names) and frame.f_locals.get(names[0]) is optimizer
-
-
-def _parking() -> parking.Parking | None:
-    try:
-        return parking.of_process()
-    except OSError as error:
-        _log.warning("the process cannot park: %s. The training goes on", error)
-        return None
 
 
 hook: Hook | None = None

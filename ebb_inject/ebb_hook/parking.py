@@ -148,23 +148,32 @@ class Parking:
 
 
 _own: Parking | None = None
+_COPIES = ("ebb_hook.parking", "ebb_inject.ebb_hook.parking")
+"""Names of this module. A process may have a copy from the agent's folder, and another that belongs to the SDK."""
 
 
 def of_process() -> Parking | None:
-    """The parking of this process, which is always the same one; None outside of Ebb. Raises OSError.
-
-    The hook may have been loaded from the agent's folder, beside the SDK's copy of this module. Then its parking is the one.
-    """
+    """The parking of this process, which is always the same one; None outside of Ebb. Raises OSError."""
     global _own  # one per process
-    injected = sys.modules.get("ebb_hook.parking")
-    if injected is not None and injected.__name__ != __name__:
-        found: Parking | None = injected.of_process()
-        return found
-    folder = os.environ.get("EBB_PARK_DIR")
-    if _own is None and folder:
+    if _own is not None:
+        return _own
+    for name in _COPIES:
+        theirs: Parking | None = getattr(sys.modules.get(name), "_own", None)
+        if theirs is not None:
+            return theirs
+    if folder := os.environ.get("EBB_PARK_DIR"):
         _own = Parking(folder)
         atexit.register(_at_exit)
     return _own
+
+
+def found() -> Parking | None:
+    """As `of_process`. An error is logged, and the process cannot park."""
+    try:
+        return of_process()
+    except OSError as error:
+        _log.warning("the process cannot park: %s. The training goes on", error)
+        return None
 
 
 def _at_exit() -> None:

@@ -222,6 +222,7 @@ class Steps:
     def _forked(self) -> None:
         """Runs in a forked child: the claim is the parent's. The child claims the file when it counts and the file is free."""
         theirs = self._claim
+        self.parking = None
         self._first = self.step
         self._begin_anew()
         self._state = RUNNING
