@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from .refused import Refused
 
 _ALIGNMENT = 512
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)
+"""The kernel gives all pages at once. Python has known the name since 3.10."""
 _RESERVE = 256 << 20
 """Bytes of host memory that a park leaves available."""
 
@@ -64,7 +66,7 @@ class Arena:
         if (available := _available()) < size + _RESERVE:
             raise Refused(f"host memory: {size >> 20} MiB more are needed, and {available >> 20} MiB are available")
         try:
-            memory = mmap.mmap(-1, size)
+            memory = mmap.mmap(-1, size, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _POPULATE)
         except OSError as error:
             raise Refused(f"host memory: {size >> 20} MiB cannot be mapped: {error}") from error
         chunk = self._torch.frombuffer(memory, dtype=self._torch.uint8)

@@ -79,8 +79,10 @@ class Control:
     def __init__(self, folder: str) -> None:
         """Creates the file and the FIFO, and locks the file. Raises OSError."""
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 (pathlib is not imported into training processes)
-        self.path = os.path.join(folder, f"{os.getpid()}-{monotonic_ns()}")  # noqa: PTH118
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        name = f"{os.getpid()}-{monotonic_ns()}"
+        self.path = os.path.join(folder, name)  # noqa: PTH118
+        unfinished = os.path.join(folder, f".{name}")  # noqa: PTH118
+        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.mkfifo(self.path + WAKE, 0o600)
@@ -90,8 +92,11 @@ class Control:
             if os.pwrite(descriptor, MAGIC.ljust(SIZE, b"\0"), 0) < SIZE:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
             self._memory = mmap(descriptor, SIZE)  # mmap duplicates the descriptor, which keeps the lock
+            os.rename(unfinished, self.path)  # noqa: PTH104
         except BaseException:
-            self.remove()
+            for path in (unfinished, self.path + WAKE):
+                with suppress(OSError):
+                    os.unlink(path)  # noqa: PTH108
             raise
         finally:
             os.close(descriptor)
@@ -151,7 +156,7 @@ def live(folder: str) -> list[str]:
     found = []
     for name in names:
         path = os.path.join(folder, name)  # noqa: PTH118
-        if name.endswith(WAKE):
+        if name.startswith(".") or name.endswith(WAKE):
             continue
         if _is_held(path):
             found.append(path)

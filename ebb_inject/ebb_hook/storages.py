@@ -101,6 +101,8 @@ def _storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[
     """The storages of a tensor and of its gradient that have memory. Raises Refused if there may be others."""
     if tensor.is_leaf and tensor.grad is not None and tensor.grad is not tensor:
         yield from _storages_of(torch, tensor.grad, devices)
+    if hasattr(type(tensor), "__tensor_flatten__"):  # a wrapper without memory of its own; its parts are found themselves
+        return
     layout = tensor.layout
     if layout is torch.strided:
         parts: tuple[Any, ...] = (tensor,)
@@ -117,14 +119,12 @@ def _storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[
     for part in parts:
         storage = part.untyped_storage()
         try:
-            storage.data_ptr()
-        except RuntimeError as error:  # a wrapper of other tensors, which are found themselves; or nothing that is known
-            if hasattr(type(tensor), "__tensor_flatten__"):
-                continue
+            address = storage.data_ptr()
+        except RuntimeError as error:  # such as a tensor that only stands for another one
             if storage.device.type in devices:
                 raise Refused(f"the memory of a {type(tensor).__name__} cannot be reached: {error}") from error
             continue
-        if storage.data_ptr():
+        if address:
             yield storage
 
 
