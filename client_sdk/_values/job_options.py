@@ -125,4 +125,4 @@ class JobOptions(TypedDict, total=False):
     case."""
     hook: bool
     """Whether Ebb counts the optimizer steps of PyTorch programs, and may park them; True. False leaves the program alone, by
-    EBB_HOOK=off in its environment."""
+    NO_EBB_HOOK in its environment."""

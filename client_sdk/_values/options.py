@@ -27,7 +27,7 @@ from client_sdk.errors import InvalidArgument
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
-_NO_HOOK = {"EBB_HOOK": "off"}
+_NO_HOOK = {"NO_EBB_HOOK": "1"}
 """The environment of a program that Ebb leaves alone."""
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 

@@ -5,7 +5,7 @@ import os
 
 def install() -> None:
     """Installs the hook in a process of a job. Never raises, because `import torch` would fail."""
-    if os.environ.get("EBB_HOOK") == "off" or not (os.environ.get("EBB_STEPS_FILE") or os.environ.get("EBB_PARK_DIR")):
+    if os.environ.get("NO_EBB_HOOK") or not (os.environ.get("EBB_STEPS_FILE") or os.environ.get("EBB_PARK_DIR")):
         return
     try:
         import sys

@@ -31,6 +31,7 @@ class Hook:
     def __init__(self, torch: Any) -> None:
         """Registers the hook."""
         self._torch = torch
+        self._is_compiling = torch.compiler.is_compiling
         self._own = Steps(os.environ.get("EBB_STEPS_FILE") or None, rank_of(os.environ), "ebb_hook")
         self.counter = self._own
         """What counts the steps: the hook's own counter, or the program's."""
@@ -47,6 +48,8 @@ class Hook:
 
     def stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Is called after each step of each optimizer. Raises nothing of its own."""
+        if self._is_compiling():  # a hook in the compiled code would break its graph, which the program may have forbidden
+            return
         try:
             caller = sys._getframe(1).f_back
             if caller is not None and caller.f_code.co_name == "step" and _is_step_of(optimizer, caller):
@@ -82,6 +85,8 @@ class Hook:
     def _before_forward(self, _module: Any, _args: Any) -> None:
         """Parks before the first forward pass after a step, when activations and usually gradients are gone."""
         found = self._parking
+        if self._is_compiling():
+            return
         if found is not None and threading.current_thread() is not threading.main_thread():
             return
         self._disarm()

@@ -119,7 +119,7 @@ def environment(
     if launch.gang is not None:
         own |= _gang(launch.gang)
     theirs = inherited | dict(launch.environment)
-    if paths.hook and theirs.get("EBB_HOOK") != "off":
+    if paths.hook and not theirs.get("NO_EBB_HOOK"):
         own |= {"PYTHONPATH": _after(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
     return {**here, **theirs, **devices, **own}
 
