@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .arena import Place
+    from .storages import Found
 
 _ACCEPTED_RESIDUE = 0.01
 """Of the bytes moved; with more, garbage is collected, which takes some 100 ms."""
@@ -74,7 +75,8 @@ class Mover:
             except RuntimeError as error:
                 self._fill(found.storages, places, sizes)
                 raise Refused(f"memory cannot be released: {error}") from error
-            residue = self._release(sum(sizes))
+            self._release()
+            residue = self._residue(found, sum(sizes))
             seconds = {"find": looked - begin, "copy": copied - looked, "release": monotonic() - copied}
             return Moved(found.storages, places, sizes, found.left, residue, seconds)
 
@@ -87,7 +89,7 @@ class Mover:
             except RuntimeError as error:
                 for storage in moved.storages:
                     storage.resize_(0)
-                self._release(moved.size)
+                self._release()
                 raise Refused(f"the contents cannot be moved back: {error}") from error
             return {"fill": monotonic() - begin}
 
@@ -102,8 +104,8 @@ class Mover:
         """The bytes of a storage as a tensor."""
         return self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
 
-    def _release(self, moved: int) -> int:
-        """Gives the memory that is free back to the system. Returns the bytes of storages that are still there."""
+    def _release(self) -> None:
+        """Gives the memory that is free back to the system."""
         torch = self._torch
         if "cpu" in self._devices:
             with suppress(OSError, AttributeError):
@@ -112,21 +114,22 @@ class Mover:
             with suppress(AttributeError):
                 torch._C._cuda_clearCublasWorkspaces()
             torch.cuda.empty_cache()
-        residue = self._residue()
-        if residue > _ACCEPTED_RESIDUE * moved and gc.collect():
-            if torch.cuda.is_initialized():
+
+    def _residue(self, found: Found, moved: int) -> int:
+        """Bytes of tensors that are still on the devices: all that CUDA's allocator knows, and on CPUs all that Python knows."""
+        torch, residue = self._torch, 0
+        if "cpu" in self._devices:
+            on_host = [storage.nbytes() for storage in found.storages if storage.device.type == "cpu"]
+            residue += sum(on_host) + sum(found.left.values())
+        if "cuda" in self._devices and torch.cuda.is_initialized():
+            if self._allocated() > _ACCEPTED_RESIDUE * moved and gc.collect():
                 torch.cuda.empty_cache()
-            residue = self._residue()
+            residue += self._allocated()
         return residue
 
-    def _residue(self) -> int:
-        torch, residue = self._torch, 0
-        if "cuda" in self._devices and torch.cuda.is_initialized():
-            residue += sum(torch.cuda.memory_allocated(device) for device in range(torch.cuda.device_count()))
-        if "cpu" in self._devices:
-            found = find(torch, ("cpu",), self.arena.addresses)
-            residue += found.size + sum(found.left.values())
-        return residue
+    def _allocated(self) -> int:
+        cuda = self._torch.cuda
+        return sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
 
     def _synchronize(self) -> None:
         torch = self._torch
