@@ -2,8 +2,8 @@
 
 500 MB of tensors, of 1 to 32 MB each, are moved to the arena and back, in a process of its own. The target relates the
 whole pair to two copies of the same bytes. The first goes to memory that exists, as the arena does after the first park or
-after `PREPARE`. The second goes to new tensors (`clone`), because the system must give memory that was released again. Times are
-processor time, which other programs disturb little, and medians. The phases are of the wall clock.
+after `PREPARE`. The second goes to new tensors (`clone`), as the system must give memory that was released again. Times
+are processor time, which other programs disturb little, and medians. The phases are of the wall clock.
 
 CPU tensors stand for those of a GPU, which `make bench-gpu` measures.
 """

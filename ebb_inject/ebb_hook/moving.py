@@ -116,7 +116,7 @@ class Mover:
             torch.cuda.empty_cache()
 
     def _residue(self, found: Found, moved: int) -> int:
-        """Bytes of tensors that are still on the devices: all that CUDA's allocator knows, and on CPUs all that Python knows."""
+        """Bytes of tensors that are still on the devices: all that CUDA's allocator knows; on CPUs, all that Python knows."""
         torch, residue = self._torch, 0
         if "cpu" in self._devices:
             on_host = [storage.nbytes() for storage in found.storages if storage.device.type == "cpu"]
