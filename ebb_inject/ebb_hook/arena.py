@@ -11,6 +11,8 @@ from .refused import Refused
 _ALIGNMENT = 512
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)
 """The kernel gives all pages at once. Python has known the name since 3.10."""
+_PORTABLE = 1
+"""cudaHostRegisterPortable."""
 _RESERVE = 256 << 20
 """Bytes of host memory that a park leaves available."""
 
@@ -76,9 +78,9 @@ class Arena:
         return chunk
 
     def _lock(self, chunk: Any) -> bool:
-        """Page-locks the memory. Returns whether that was possible; without, copies are slower."""
+        """Page-locks the memory for all devices. Returns whether that was possible; without, copies are slower."""
         with suppress(Exception):
-            return int(self._torch.cuda.cudart().cudaHostRegister(chunk.data_ptr(), len(chunk), 0)) == 0
+            return int(self._torch.cuda.cudart().cudaHostRegister(chunk.data_ptr(), len(chunk), _PORTABLE)) == 0
         return False
 
 

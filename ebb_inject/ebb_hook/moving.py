@@ -29,6 +29,7 @@ class Moved(NamedTuple):
     sizes: list[int]
     left: dict[str, int]
     residue: int
+    """Bytes; -1: unknown."""
     seconds: dict[str, float]
 
     @property
@@ -66,17 +67,18 @@ class Mover:
                 for storage, place in zip(found.storages, places):  # noqa: B905 (`strict` is of Python 3.10)
                     place.bytes.copy_(self._contents(storage), non_blocking=True)
                 self._synchronize()
-            except RuntimeError as error:
+            except Exception as error:
                 raise Refused(f"the contents cannot be copied: {error}") from error
             copied = monotonic()
             try:
                 for storage in found.storages:
                     storage.resize_(0)
-            except RuntimeError as error:
-                self._fill(found.storages, places, sizes)
-                raise Refused(f"memory cannot be released: {error}") from error
-            self._release()
-            residue = self._residue(found, sum(sizes))
+                self._release()
+                residue = self._residue(found, sum(sizes))
+            except Exception as error:
+                if self._filled(found.storages, places, sizes) is None:
+                    raise Refused(f"memory cannot be released: {error}") from error
+                residue = -1
             seconds = {"find": looked - begin, "copy": copied - looked, "release": monotonic() - copied}
             return Moved(found.storages, places, sizes, found.left, residue, seconds)
 
@@ -84,21 +86,26 @@ class Mover:
         """Moves everything back. Returns the durations. Raises Refused if memory is missing, and then everything stays out."""
         with self._plainly():
             begin = monotonic()
-            try:
-                self._fill(moved.storages, moved.places, moved.sizes)
-            except RuntimeError as error:
-                for storage in moved.storages:
-                    storage.resize_(0)
-                self._release()
+            if (error := self._filled(moved.storages, moved.places, moved.sizes)) is not None:
                 raise Refused(f"the contents cannot be moved back: {error}") from error
             return {"fill": monotonic() - begin}
 
-    def _fill(self, storages: list[Any], places: list[Place], sizes: list[int]) -> None:
-        for storage, place, size in zip(storages, places, sizes):  # noqa: B905 (`strict` is of Python 3.10)
-            if storage.nbytes() != size:
-                storage.resize_(size)
-                self._contents(storage).copy_(place.bytes, non_blocking=True)
-        self._synchronize()
+    def _filled(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
+        """Gives the storages that have no memory their contents back. After an error all of them are without memory."""
+        try:
+            for storage, place, size in zip(storages, places, sizes):  # noqa: B905 (`strict` is of Python 3.10)
+                if storage.nbytes() != size:
+                    storage.resize_(size)
+                    self._contents(storage).copy_(place.bytes, non_blocking=True)
+            self._synchronize()
+        except Exception as error:
+            for storage in storages:
+                with suppress(Exception):
+                    storage.resize_(0)
+            with suppress(Exception):
+                self._release()
+            return error
+        return None
 
     def _contents(self, storage: Any) -> Any:
         """The bytes of a storage as a tensor."""
@@ -132,10 +139,12 @@ class Mover:
         return sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
 
     def _synchronize(self) -> None:
-        torch = self._torch
-        if torch.cuda.is_initialized():
-            for device in range(torch.cuda.device_count()):
-                torch.cuda.synchronize(device)
+        """Waits for the devices that this process uses. A call for another one would create a context there."""
+        cuda = self._torch.cuda
+        if cuda.is_initialized():
+            for device in range(cuda.device_count()):
+                if cuda.memory_reserved(device):
+                    cuda.synchronize(device)
 
     @contextmanager
     def _plainly(self) -> Iterator[None]:

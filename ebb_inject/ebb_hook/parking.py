@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from .control import PARK, PARKED, PREPARE, PREPARED, REFUSED, RESUME, RUNNING, Control, Request
@@ -87,6 +88,8 @@ class Parking:
                 put_back(theirs)
         except Refused as why:
             self._answer(request, REFUSED, reason=str(why))
+        except Exception as error:
+            self._answer(request, REFUSED, reason=f"{type(error).__name__}: {error}")
         return noted
 
     def _ready(self, request: Request) -> Mover:
@@ -117,21 +120,32 @@ class Parking:
             "pinned": mover.arena.pinned,
             "seconds": moved.seconds,
         }
-        self._answer(request, PARKED, **known)
-        while True:
+        with suppress(Exception):  # `_has_resumed` tries again
+            self._answer(request, PARKED, **known)
+        while not self._has_resumed(mover, moved, known):
+            pass
+
+    def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
+        """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
+        try:
             self._control.wait(_WAIT)
             if (later := self._control.request()) is None or later.number == self.seen:
-                continue
+                return False
             if later.command != RESUME:
                 self._answer(later, PARKED, **known)
-                continue
+                return False
             try:
                 seconds = mover.back(moved)
             except Refused as why:
                 self._answer(later, PARKED, **known, reason=str(why))
-                continue
+                return False
+        except Exception as error:
+            _log.warning("the process is still parked: %s: %s", type(error).__name__, error)
+            sleep(_WAIT)
+            return False
+        with suppress(Exception):
             self._answer(later, RUNNING, bytes=moved.size, seconds=seconds)
-            return
+        return True
 
     def _answer(self, request: Request, state: str, **more: Any) -> None:
         self._control.answer({"request": request.number, "state": state, "pid": os.getpid(), "step": self._step, **more})

@@ -167,7 +167,9 @@ def _refuse_if_others_use(torch: Any, movable: dict[int, Any]) -> None:
         frame: FrameType | None = innermost
         while frame is not None:
             for tensor in _held(frame.f_locals.values(), kinds):
-                if tensor.layout is torch.strided and tensor.untyped_storage()._cdata in movable:
+                if hasattr(type(tensor), "__tensor_flatten__") or tensor.layout is not torch.strided:
+                    continue
+                if tensor.untyped_storage()._cdata in movable:
                     raise Refused(f"the thread {names.get(number, number)} uses a tensor, in {frame.f_code.co_name}")
             frame = frame.f_back
 
