@@ -69,7 +69,7 @@ class Hook:
                     self._yield_to_program()
                 self._own.advance()
             found = self._parking
-            if found is None or found.word[0] == found.seen:
+            if found is None or found.word[0] == found.seen or not found.is_due(self.counter):
                 return
             if self._armed is None:
                 register = self._torch.nn.modules.module.register_module_forward_pre_hook

@@ -45,6 +45,11 @@ class Parking:
         """Its element differs from `seen` when there is a request."""
         self.seen = 0
 
+    def is_due(self, counter: Steps) -> bool:
+        """Whether there is a request that concerns the step that is complete."""
+        request = self._control.request()
+        return request is not None and (request.command != PARK or counter.step >= request.at_step)
+
     def at_boundary(self, counter: Steps | None, step: int | None = None) -> None:
         """Does what the agent requests, if it requests anything. While the process is parked this call does not return.
 

@@ -255,8 +255,11 @@ def test_a_request_that_wakes_nobody_is_found(tmp_path: Path) -> None:
 
 def test_a_program_without_modules_parks_after_the_next_step(tmp_path: Path) -> None:
     with started(tmp_path, LOOP, "functional") as program:
-        for _ in range(3):
-            program.parked()
+        program.parked()
+        program.resumed()
+        for later in (50, 51):  # also if the request waits for an even or an odd number of steps
+            step = program.published().counted + later
+            assert program.parked(at_step=step)["step"] == step + 1
             program.resumed()
 
 
