@@ -39,8 +39,7 @@ class Parking:
         self._folder = folder
         self._mover: Mover | None = None
         self._step = 0
-        with claiming:
-            self._control = Control(folder)
+        self._control = Control(folder)
         self.word = self._control.word
         """Its element differs from `seen` when there is a request."""
         self.seen = 0
@@ -181,8 +180,10 @@ def of_process() -> Parking | None:
         if theirs is not None:
             return theirs
     if folder := os.environ.get("EBB_PARK_DIR"):
-        _own = Parking(folder)
-        atexit.register(_at_exit)
+        with claiming:  # a child that is forked meanwhile would keep the lock of the file, and would not know of it
+            if _own is None:
+                _own = Parking(folder)
+                atexit.register(_at_exit)
     return _own
 
 

@@ -4,7 +4,6 @@ import copy
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -286,18 +285,3 @@ def test_a_resume_that_lacks_memory_stays_parked(torch: Any, mover: Mover, monke
         assert set(sizes(*weights)) == {0}
     mover.back(moved)
     assert [weight.sum().item() for weight in weights] == [10.0 * at for at in range(10)]
-
-
-def test_the_arena_is_kept_and_grows_by_what_is_missing(torch: Any) -> None:
-    found = arena.Arena(torch, pinned=False)
-    first = found.places([1000, 5000])
-    assert found.size == 1024 + 5120
-    assert [(place.begin, place.end) for place in first] == [(0, 1000), (1024, 6024)]
-    assert found.places([6144])[0].chunk is first[0].chunk
-    more = found.places([5000, 1024, 2000])
-    assert [place.chunk is first[0].chunk for place in more] == [True, True, False]
-    assert found.size == 6144 + 2048
-    assert len(found.addresses) == 2
-    spread = [(place.chunk.data_ptr() + place.begin, place.chunk.data_ptr() + place.end) for place in more]
-    spread.sort()
-    assert all(end <= begin for (_, end), (begin, _) in pairwise(spread))
