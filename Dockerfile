@@ -25,6 +25,7 @@ COPY proto proto
 COPY migrations migrations
 COPY client_sdk client_sdk
 COPY ebb_common ebb_common
+COPY ebb_inject ebb_inject
 COPY node_agent node_agent
 COPY scheduler_service scheduler_service
 RUN /opt/build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels .

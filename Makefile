@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench gpu-report clean lock
+.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench bench-gpu gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
+	@echo "make bench-gpu  what parking costs on a GPU; PYTHON= names a Python that has PyTorch"
 	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
 	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
 
@@ -63,6 +64,10 @@ test-long: $(VENV)/.training
 
 bench: $(VENV)/.training
 	$(PY) -m benchmarks $(ONLY)
+
+# Needs no environment of Ebb's: make bench-gpu PYTHON=/path/to/a/python/with/torch. Status 3: there is no GPU.
+bench-gpu:
+	@$(PYTHON) -m benchmarks.gpu $(ARGS)
 
 gpu-report: $(VENV)/.ready
 	@$(PY) scripts/gpu_report.py $(ARGS)

@@ -1,8 +1,10 @@
-"""What the step counter costs: a step in the training process, the import, and the agent's reading of 64 runs.
+"""What counting steps costs: a step in the training process, the import, and the agent's reading of 64 runs.
 
 All times are processor time, so that other programs count little. A step is one of a loop that does nothing else, so its
-caches are warm. The import is measured in processes of its own, which import nothing else first. The agent reads the files
-as it does on a node: from a spool with 64 live runs, each of which has published a step since the last reading.
+caches are warm. The hook for PyTorch's optimizers is measured as the difference that it makes to a step of an optimizer that
+does nothing, in a process that finds the hook as a job does and looks for requests to park. The import is measured in
+processes of its own, which import nothing else first. The agent reads the files as it does on a node: from a spool with 64 live
+runs, each of which has published a step since the last reading.
 """
 
 import os
@@ -11,12 +13,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+import ebb_inject
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from client_sdk import training
 from client_sdk.training import Steps
+from ebb_inject.ebb_hook.step_file import read
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.spool.opening import open_spool
@@ -29,6 +34,38 @@ ROUNDS = 7
 RUNS = 64
 READINGS = 200
 IMPORTS = 15
+HOOKED = """
+import statistics, sys, time, torch
+torch.set_num_threads(1)
+
+
+class Nothing(torch.optim.Optimizer):
+    def __init__(self):
+        super().__init__([torch.ones(1, requires_grad=True)], {})
+
+    def step(self):
+        pass
+
+
+def measure(optimizer):
+    step, begin = optimizer.step, time.thread_time()
+    for _ in range(STEPS):
+        step()
+    return (time.thread_time() - begin) / STEPS
+
+
+optimizer = Nothing()
+from ebb_hook import optimizers
+optimizer.step()
+assert optimizers.hook._parking is not None
+differences = []
+for _ in range(ROUNDS):
+    hooked = measure(optimizer)
+    optimizers.hook._handle.remove()
+    differences.append(hooked - measure(optimizer))
+    optimizers.hook._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(optimizers.hook.stepped)
+print(statistics.median(differences))
+"""
 IMPORT = "import time; begin = time.process_time(); import client_sdk.training; print(time.process_time() - begin)"
 
 
@@ -38,10 +75,12 @@ def run() -> list[Figure]:
         uncounted = _step(Steps(None))
         loop = _loop(folder / "loop")
         reading = _reading(folder)
+        hooked = _hooked(folder)
     imported = _import()
     return [
         figure(BENCH, "a step, published", published * 1e6, "us", at_most=2),
         figure(BENCH, "a step of a loop over count(), published", loop * 1e6, "us", at_most=2),
+        figure(BENCH, "a step counted by the hook for PyTorch", hooked * 1e6, "us", at_most=2),
         figure(BENCH, "a step outside of Ebb", uncounted * 1e6, "us"),
         figure(BENCH, "import of client_sdk.training", imported * 1e3, "ms", at_most=30),
         figure(BENCH, f"the agent reads {RUNS} runs", reading * 1e3, "ms"),
@@ -86,6 +125,24 @@ def _loop(file: Path) -> float:
     found = _median(measure)
     if not file.exists():
         raise RuntimeError(f"{file} was not written: the loop published nothing")
+    return found
+
+
+def _hooked(folder: Path) -> float:
+    """What the hook adds to a step of an optimizer of PyTorch."""
+    if find_spec("torch") is None:
+        raise RuntimeError("this bench needs torch, of which a build for CPUs is enough: uv pip install -p .venv --group torch")
+    environment = os.environ | {
+        "PYTHONPATH": ebb_inject.FOLDER,
+        "EBB_STEPS_FILE": str(folder / "hooked"),
+        "EBB_PARK_DIR": str(folder / "park"),
+    }
+    code = HOOKED.replace("STEPS", str(STEPS)).replace("ROUNDS", str(ROUNDS))
+    command = [sys.executable, "-c", code]
+    found = float(subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    record = read((folder / "hooked").read_bytes())
+    if record is None or record.counted != STEPS * ROUNDS:
+        raise RuntimeError(f"{folder / 'hooked'} does not hold {STEPS * ROUNDS} steps: {record}")
     return found
 
 

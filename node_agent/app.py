@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import ebb_inject
 from ebb_common.notify import Notifier
 from node_agent.config import Settings
 from node_agent.devices.opening import Opened, opened
@@ -62,7 +63,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     loop = asyncio.get_running_loop()
     provider = devices.provider
     spool = open_spool(state / "spool.db")
-    paths = Paths(state, settings.checkpoint_root, spool.short_id)
+    hook = ebb_inject.FOLDER if settings.hook == "on" else ""
+    paths = Paths(state, settings.checkpoint_root, spool.short_id, hook)
     logs = Logs(lambda key: spool.runs.get(key), lambda key: past_runs.log_of(paths, spool.cluster[0], key))
     node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths), settings.labels)
     ended: asyncio.Future[bool] = loop.create_future()

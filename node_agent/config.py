@@ -144,6 +144,8 @@ class Settings(DeviceSettings):
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
     control_groups: Literal["auto", "require", "off"] = "auto"
+    hook: Literal["on", "off"] = "on"
+    """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 
     @model_validator(mode="before")
     @classmethod
@@ -151,9 +153,11 @@ class Settings(DeviceSettings):
         if isinstance(data, dict):
             if isinstance(data.get("log_level"), str):
                 data["log_level"] = data["log_level"].lower()
-            for name in ("memory_limit", "control_groups"):
+            for name in ("memory_limit", "control_groups", "hook"):
                 if data.get(name) is False:
                     data[name] = "off"  # which YAML reads as a truth value
+            if data.get("hook") is True:
+                data["hook"] = "on"
         return data
 
     @model_validator(mode="after")

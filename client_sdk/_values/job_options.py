@@ -138,3 +138,6 @@ class JobOptions(TypedDict, total=False):
     """The virtual environment in which the command runs, by its path on the nodes. `python` is then that environment's."""
     conda: str | os.PathLike[str] | None
     """The conda environment in which the command runs: its path on the nodes, or its name, which is looked up here."""
+    hook: bool
+    """Whether Ebb counts the optimizer steps of PyTorch programs, and may park them; True. False leaves the program alone, by
+    NO_EBB_HOOK in its environment."""

@@ -29,6 +29,8 @@ from client_sdk.errors import InvalidArgument
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
 _CHECKPOINT_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "CONT", "WINCH", "URG", "IO", "PWR")
+_NO_HOOK = {"NO_EBB_HOOK": "1"}
+"""The environment of a program that Ebb leaves alone."""
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
@@ -84,6 +86,7 @@ def job_spec(
     snapshot: bool | str | os.PathLike[str] = False,  # noqa: ARG001 (the client stores it, and adds its digest)
     venv: str | os.PathLike[str] | None = None,
     conda: str | os.PathLike[str] | None = None,
+    hook: bool = True,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -102,7 +105,8 @@ def job_spec(
     taken = {"cpus": cpus, "memory": memory, "tasks": tasks, "within": within, "nodes": nodes, "node_labels": node_labels}
     taken["exclude_nodes"] = exclude_nodes
     inherited, given = exported(export)
-    inherited, own = activated(venv, conda, inherited, given | _environment(env))
+    given |= _environment(env) | ({} if hook else _NO_HOOK)
+    inherited, own = activated(venv, conda, inherited, given)
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
     if isinstance(tasks, int):

@@ -97,6 +97,11 @@ from client_sdk.models import JobState
 @click.option(
     "--vacates", is_flag=True, default=None, help="Leave, and wait, where its virtual cluster owns fewer cells than it did."
 )
+@click.option(
+    "--hook/--no-hook",
+    default=None,
+    help="Count the optimizer steps of PyTorch programs, and park them when needed. [default: hook]",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end, and leave as `ebb wait` does.")
 @click.option("--request-id", metavar="ID", help="The same id never submits twice; for scripts that may run again.")
@@ -179,6 +184,7 @@ def submit(
       # exit_0_after_stop: done   # or stopped: run again
       # checkpoint_signal: USR1@60
       # checkpoint_command: ./save.sh $EBB_PID
+      # hook: false               # leave PyTorch programs alone
       env: {LR: 0.1}
       # export: [PATH, CONDA_*]   # or ALL, NONE: what it inherits from your shell
       cwd: /data/resnet

@@ -28,6 +28,8 @@ Steps: count them, and Ebb shows the step, the rate and the remaining time.
     for batch in training.count(loader, total=epochs * len(loader)):
         train_one_step(batch)
 
+`park_point()` says where a program may be parked, if PyTorch's hook does not know that.
+
 All of this needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy
 arrays, random generators, plain objects.
 """
@@ -38,7 +40,9 @@ from typing import TYPE_CHECKING, Any
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
-from client_sdk.training.step_counter import Steps, count, steps
+from client_sdk.training.park_point import park_point
+from client_sdk.training.step_counter import count, steps
+from ebb_inject.ebb_hook.steps import Steps
 
 if TYPE_CHECKING:
     from client_sdk.training._job import Job, job, read_folder
@@ -55,6 +59,7 @@ __all__ = [
     "count",
     "device",
     "job",
+    "park_point",
     "read_folder",
     "steps",
 ]

@@ -1,219 +1,20 @@
 """The step counter: a training loop counts its steps, and Ebb shows the step, the rate and the remaining time."""
 
 import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from operator import index
-from time import monotonic_ns
-from typing import Generic, TypeVar
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from client_sdk.training._claims import Claim, claim
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, Record
+from ebb_inject.ebb_hook.steps import Steps, rank_of
+
+if TYPE_CHECKING:
+    from ebb_inject.ebb_hook.parking import Parking
 
 T = TypeVar("T")
 
-_RETRY_NS = 1_000_000_000
-"""Between two attempts to claim the step file."""
-_MOST = 1 << 62
-
-
-class Steps:
-    """Counts the steps (mini-batches) of this process, and publishes them for the agent of the node. `steps` returns it.
-
-    No method raises or blocks, whatever happens to the file: a training must not fail because of its counter. The first
-    problem is logged once, by the logger `client_sdk.training`. All methods may be called from any thread.
-
-    One process of a task publishes: the first that counts a step. When it ends, the next process that counts a step takes
-    over. A forked child is a process like any other.
-    """
-
-    def __init__(self, path: str | None, rank: int = 0) -> None:
-        """`path` is the step file; None: nothing is published."""
-        self._path = path
-        self._rank = rank
-        self._total = 0
-        self._state = RUNNING
-        self._complained = False
-        self._first = 0
-        self._begin_anew()
-        _counters.add(self)
-
-    def _begin_anew(self) -> None:
-        """Resets what belongs to one process."""
-        # A signal handler may count while its own thread is counting, so the lock must be reentrant.
-        self._lock = threading.RLock()
-        self._claim: Claim | None = None
-        self._next_try = 0
-        self._began = self._changed = self._last = 0
-        self._counted = self._untimed = self._busy = 0
-        self._squares = 0.0
-        self._since = 0
-        """When the current step began; 0: unknown, or the program is evaluating or saving."""
-
-    @property
-    def step(self) -> int:
-        """Steps done, including those of earlier runs if `done` was given."""
-        return self._first + self._counted
-
-    @property
-    def total(self) -> int | None:
-        """Steps of the whole job; None: unknown."""
-        return self._total or None
-
-    def advance(self, n: int = 1) -> None:
-        """Counts `n` more steps. Call it at the end of each step; it takes about a microsecond."""
-        try:
-            with self._lock:
-                if n != 1 and (n := _whole(n, "n")) == 0:
-                    return
-                now = monotonic_ns()
-                if self._since and self._claim is not None:
-                    self._add(n, now)
-                    self._claim.writer.count(now, self._counted, self._busy, self._squares)
-                else:
-                    self._advance(n, now)
-        except Exception as error:
-            self._give_up(error)
-
-    def _add(self, n: int, now: int) -> None:
-        took = now - self._since
-        seconds = took * 1e-9
-        self._counted += n
-        self._busy += took
-        self._squares += seconds * seconds / n
-        self._last = self._since = now
-
-    def _advance(self, n: int, now: int) -> None:
-        """Counts the first step, the first one after an evaluation or a save, and every step that cannot be published."""
-        if not self._began:
-            self._began = self._changed = now
-            self._first += n
-        elif self._since:
-            self._add(n, now)
-        else:
-            self._counted += n
-            self._untimed += n
-        self._last = now
-        self._since = now if self._state == RUNNING else 0
-        self._publish(now)
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Inside this context the program evaluates: its time belongs to no step, and the task is shown as EVALUATING."""
-        return self._doing(EVALUATING)
-
-    def saving(self) -> AbstractContextManager[None]:
-        """The same for saving a checkpoint. `Checkpointer` enters this context by itself."""
-        return self._doing(SAVING)
-
-    @contextmanager
-    def _doing(self, state: int) -> Iterator[None]:
-        before, spent = self._change(state, 0)
-        try:
-            yield
-        finally:
-            self._change(before, spent)
-
-    def _change(self, state: int, spent: int) -> tuple[int, int]:
-        """Returns the previous state, and how long the current step has taken. `spent` is how long a resumed step had taken."""
-        before, taken = self._state, 0
-        try:
-            with self._lock:
-                now = monotonic_ns()
-                taken = now - self._since if self._since else 0
-                self._state = state
-                self._since = now - spent if spent else 0
-                self._changed = now
-                if self._began:
-                    self._publish(now)
-        except Exception as error:
-            self._give_up(error)
-        return before, taken
-
-    def _new_loop(self) -> None:
-        """Marks the start of the next step as unknown, because a loop over the data begins."""
-        self._since = 0
-
-    def _plan(self, total: int | None = None, done: int | None = None) -> None:
-        """Sets how many steps the job has, and how many are done; None leaves a value as it is."""
-        try:
-            with self._lock:
-                if total is not None:
-                    self._total = _whole(total, "total")
-                if done is not None:
-                    self._first = _whole(done, "done") - self._counted
-                if self._began:
-                    self._publish(monotonic_ns())
-        except Exception as error:
-            self._give_up(error)
-
-    def _publish(self, now: int) -> None:
-        if self._claim is None:
-            if self._path is None or now < self._next_try:
-                return
-            self._next_try = now + _RETRY_NS
-            with _claiming:
-                self._claim = claim(self._path)
-            if self._claim is None:
-                return
-        self._claim.writer.write(
-            Record(
-                pid=os.getpid(),
-                rank=self._rank,
-                state=self._state,
-                began_ns=self._began,
-                changed_ns=self._changed,
-                first=self._first,
-                total=self._total,
-                untimed=self._untimed,
-                last_ns=self._last,
-                counted=self._counted,
-                busy_ns=self._busy,
-                squares=self._squares,
-            )
-        )
-
-    def _give_up(self, error: Exception) -> None:
-        """Logs the first error. The next step tries again."""
-        if not self._complained:
-            self._complained = True
-            import logging
-
-            log = logging.getLogger("client_sdk.training")
-            log.warning("steps are not shown: %s: %s. The training goes on", type(error).__name__, error)
-
-    def _forked(self) -> None:
-        """Runs in a forked child: the claim is the parent's. The child claims the file when it counts and the file is free."""
-        theirs = self._claim
-        self._first = self.step
-        self._begin_anew()
-        self._state = RUNNING
-        if theirs is not None:
-            theirs.close()
-
-
-def _whole(number: int, name: str) -> int:
-    """Raises ValueError, and TypeError for what is not a number."""
-    if not 0 <= (found := index(number)) <= _MOST:
-        raise ValueError(f"{name}={number!r} must be a whole number from 0 on")
-    return found
-
-
-_claiming = threading.RLock()
-"""Held while a file is claimed. A child that is forked in the middle of that would keep a descriptor, and with it the lock."""
-_counters: "weakref.WeakSet[Steps]" = weakref.WeakSet()
 _own: Steps | None = None
 """The counter of this process, once `steps` was called."""
-
-
-def _after_fork_in_child() -> None:
-    _claiming.release()
-    for counter in list(_counters):
-        counter._forked()
-
-
-os.register_at_fork(before=_claiming.acquire, after_in_parent=_claiming.release, after_in_child=_after_fork_in_child)
 
 
 def steps(total: int | None = None, *, done: int | None = None) -> Steps:
@@ -226,20 +27,35 @@ def steps(total: int | None = None, *, done: int | None = None) -> Steps:
     """
     global _own  # one per process
     if _own is None:
-        _own = Steps(os.environ.get("EBB_STEPS_FILE") or None, _rank(os.environ))
+        _own = Steps(os.environ.get("EBB_STEPS_FILE") or None, rank_of(os.environ))
+        _own.parking = parking_of_process()
     if total is not None or done is not None:
         _own._plan(total, done)
     return _own
 
 
-def _rank(environment: Mapping[str, str]) -> int:
-    text = environment.get("RANK") or environment.get("EBB_TASK") or "0"
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def parking_of_process() -> "Parking | None":
+    """What parks this process; None outside of Ebb, where nothing of it is imported."""
+    if not os.environ.get("EBB_PARK_DIR"):
+        return None
+    from ebb_inject.ebb_hook import parking
+
+    return parking.found()
 
 
 def saving() -> AbstractContextManager[None]:
     """`Steps.saving`, if this process counts its steps; else nothing."""
-    return nullcontext() if _own is None else _own.saving()
+    counter = in_charge()
+    return nullcontext() if counter is None else counter.saving()
+
+
+def in_charge() -> Steps | None:
+    """The counter of this process: the program's own, or that of the hook for PyTorch's optimizers."""
+    if _own is not None:
+        return _own
+    hook = getattr(sys.modules.get("ebb_hook.optimizers"), "hook", None)
+    found: Steps | None = getattr(hook, "counter", None)
+    return found
 
 
 class Counted(Generic[T]):

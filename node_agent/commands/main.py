@@ -95,6 +95,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="A control group for each run: auto (where possible), require or off. [default: auto]",
 )
 @click.option(
+    "--hook",
+    metavar="POLICY",
+    help="Count the optimizer steps of PyTorch programs, and park them when needed: on or off. [default: on]",
+)
+@click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
 )
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")

@@ -29,10 +29,12 @@ class Paths:
     state: Path
     checkpoints: Path
     spool: str
+    hook: str = ""
+    """The folder of the hook (`ebb_inject`); "": jobs run without the hook."""
 
     def of_spool(self, spool: str) -> "Paths":
         """Those of another spool of this state directory."""
-        return Paths(self.state, self.checkpoints, spool)
+        return Paths(self.state, self.checkpoints, spool, self.hook)
 
     def folder(self, key: RunKey) -> str:
         """Of a run, for what every launch passes: there, making a Path costs more than what is done with it."""
@@ -69,8 +71,12 @@ class Paths:
         return f"{self.folder(key)}/checkpoint-command"
 
     def steps(self, key: RunKey) -> str:
-        """The step file of a run (`ebb_common.step_file`). A run that does not count its steps has none."""
+        """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
+
+    def park(self, key: RunKey) -> str:
+        """The folder of the control files of a run (`ebb_inject.ebb_hook.control`). A run that cannot park has none."""
+        return f"{self.folder(key)}/park"
 
     def stop(self, key: RunKey) -> Path:
         """Tells a run why it is being terminated; there before the signal."""
@@ -129,7 +135,15 @@ def environment(
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:
         own |= _gang(launch.gang, sees_own_devices=bool(launch.devices))
-    return {**here, **inherited, **dict(launch.environment), **devices, **own}
+    theirs = inherited | dict(launch.environment)
+    if paths.hook and not theirs.get("NO_EBB_HOOK"):
+        own |= {"PYTHONPATH": _after(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
+    return {**here, **theirs, **devices, **own}
+
+
+def _after(theirs: str | None, ours: str) -> str:
+    """A PYTHONPATH with our folder behind the user's own, so that no import of theirs changes."""
+    return f"{theirs}:{ours}" if theirs else ours
 
 
 def _path(theirs: str, here: str) -> str:

@@ -1,10 +1,10 @@
-"""Reads the step files of runs (`ebb_common.step_file`). A job may write anything there, or replace the file."""
+"""Reads the step files of runs (`ebb_inject.ebb_hook.step_file`). A job may write anything there, or replace the file."""
 
 import os
 import stat
 from math import isfinite
 
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
+from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
 
 MOST = 10**15
 """Steps: more than any job does, and far below what a message can hold."""

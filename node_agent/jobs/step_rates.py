@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import sqrt
 
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, Record
+from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.jobs.model import RunKey
 
 WINDOW = 60.0

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebb_common import step_file
-from ebb_common.step_file import EVALUATING, MAGIC, RUNNING, SAVING, SIZE, Record, Writer, empty, read
+from ebb_inject.ebb_hook import step_file
+from ebb_inject.ebb_hook.step_file import EVALUATING, MAGIC, RUNNING, SAVING, SIZE, Record, Writer, empty, read
 from node_agent.jobs import step_files
 from node_agent.jobs.step_files import MOST, is_plausible, read_record
 from tests.agent.conftest import until
@@ -272,7 +272,7 @@ def test_what_is_torn_is_copied_again(tmp_path: Path, monkeypatch: pytest.Monkey
 
 WRITES = """
 import mmap, os, sys
-from ebb_common.step_file import SIZE, Record, Writer
+from ebb_inject.ebb_hook.step_file import SIZE, Record, Writer
 
 with open(sys.argv[1], "r+b") as file:
     writer = Writer(mmap.mmap(file.fileno(), SIZE))

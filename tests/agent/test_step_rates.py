@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, Record
+from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.step_files import MOST, is_plausible
 from node_agent.jobs.step_rates import FASTEST, FEWEST, LONGEST, Advance, RunSteps, StepState

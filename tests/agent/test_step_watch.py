@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, Record, Writer, empty
+from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record, Writer, empty
 from node_agent.devices.base import Observation
 from node_agent.jobs import step_watch
 from node_agent.jobs.environment import Paths

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs/architecture.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/adr").glob("*.md"))]
 _NAMED = re.compile(
-    r"`((?:core|policies|run|rpc|store|sim|scheduler_service|node_agent|client_sdk|ebb_common|tests|proto|docs|migrations)/[\w/.-]*)`"
+    r"`((?:core|policies|run|rpc|store|sim|scheduler_service|node_agent|client_sdk|ebb_common|ebb_inject|tests|proto|docs|migrations)/[\w/.-]*)`"
 )
 
 

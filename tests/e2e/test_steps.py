@@ -1,4 +1,4 @@
-"""The step counter from end to end: what a plain Python loop counts is what its user sees."""
+"""Steps from end to end: what a plain Python loop counts, and what the hook counts in PyTorch, is what the user sees."""
 
 import json
 import sys
@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk import JobState
+from ebb_inject.ebb_hook import control
 from tests.harness import LIMIT, Site, run
 from tests.store.waiting import wait_for
+from tests.torch_needed import require_torch
 
 LOOP = """
 import os, time
@@ -73,3 +75,56 @@ def test_a_loop_that_counts_shows_its_rate(site: Site) -> None:
     assert ended.state is JobState.SUCCEEDED
     assert int(site.output(ended)) > later["step"]
     assert shown()["steps"] == []
+
+
+TRAINING = """
+import os, sys, torch
+os.environ["EBB_PARK_DEVICES"] = "cpu"
+torch.set_num_threads(1)
+model = torch.nn.Linear(100, 100)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(4, 100)
+print(os.environ.get("EBB_PARK_DIR"), "ebb_hook" in sys.modules, flush=True)
+while not os.path.exists(os.environ["RELEASE"]):
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_pytorch_program_of_which_no_line_knows_ebb(site: Site) -> None:
+    """Its steps are shown, and it can be parked. A second one, submitted with --no-hook, is left alone."""
+    require_torch()
+    release = site.file("release-training")
+    script = site.file("training.py")
+    script.write_text(TRAINING)
+    mine = site.file("modules")
+
+    def submit(*options: str) -> int:
+        command = [Path(sys.executable).with_name("ebb"), "submit", "-q", "-m", "512MiB", *options]
+        command += ["--env", f"RELEASE={release}", "--env", f"PYTHONPATH={mine}", "--", sys.executable, script]
+        done = run(command, EBB_ADDRESS=site.cluster.address)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    hooked, alone = submit(), submit("--no-hook")
+    (seen,) = wait_for(lambda: [steps for steps in site.client.get(hooked).steps if steps.measured > 20], LIMIT)
+    assert (seen.total, seen.state.name) == (None, "RUNNING")
+    folder = wait_for(lambda: site.output(site.client.get(hooked)).split(), LIMIT)
+    assert folder[1] == "True"
+    (path,) = control.live(folder[0])
+    for command, state in ((control.PARK, control.PARKED), (control.RESUME, control.RUNNING)):
+        number = control.send(path, command)
+        answer = wait_for(lambda number=number: _answered(path, number), LIMIT)
+        assert answer["state"] == state
+        assert answer["bytes"] > 4 * 100 * 100
+    assert wait_for(lambda: site.output(site.client.get(alone)), LIMIT) == "None False\n"
+    assert site.client.get(alone).steps == ()
+    release.touch()
+    assert {site.client.wait(job, LIMIT).state for job in (hooked, alone)} == {JobState.SUCCEEDED}
+
+
+def _answered(path: str, number: int) -> dict[str, Any] | None:
+    found = control.answer(path)
+    return found if found is not None and found["request"] == number else None

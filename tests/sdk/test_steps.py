@@ -17,7 +17,8 @@ import pytest
 
 from client_sdk import training
 from client_sdk.training import Checkpointer, Steps, step_counter
-from ebb_common.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
+from ebb_inject.ebb_hook import steps as counting
+from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
 from node_agent.jobs.step_files import is_plausible
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ START = 1000 * SECOND
 
 
 class Clock:
-    """Of `step_counter`, in place of the machine's."""
+    """Of the counter, in place of the machine's."""
 
     def __init__(self) -> None:
         self.now = START
@@ -42,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(step_counter, "monotonic_ns", made)
+    monkeypatch.setattr(counting, "monotonic_ns", made)
     return made
 
 
@@ -254,7 +255,7 @@ def test_the_examples_of_the_documentation_run(own: Path, tmp_path: Path, monkey
 
 def test_outside_of_ebb_there_is_no_file(own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.delenv("EBB_STEPS_FILE")
-    monkeypatch.setattr(step_counter, "claim", pytest.fail)
+    monkeypatch.setattr(counting, "claim", pytest.fail)
     steps = training.steps(total=10)
     for _ in training.count(range(5)):
         pass
@@ -296,13 +297,13 @@ def test_a_file_that_cannot_be_had(kind: str, file: Path, clock: Clock, caplog: 
 
 def test_it_tries_again_but_not_all_the_time(file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
-    claim = step_counter.claim
+    claim = counting.claim
 
     def counted(path: str) -> Any:
         tries.append(clock.now - START)
         return claim(path)
 
-    monkeypatch.setattr(step_counter, "claim", counted)
+    monkeypatch.setattr(counting, "claim", counted)
     steps = Steps(str(file / "missing" / "steps"))
     for _ in range(25):
         steps.advance()
@@ -352,7 +353,7 @@ def test_anything_that_goes_wrong_inside(file: Path, monkeypatch: pytest.MonkeyP
     def broken() -> int:
         raise MemoryError("out of luck")
 
-    monkeypatch.setattr(step_counter, "monotonic_ns", broken)
+    monkeypatch.setattr(counting, "monotonic_ns", broken)
     for _ in range(3):
         steps.advance()
         steps._plan(total=3)
@@ -508,6 +509,7 @@ print(sorted({"asyncio", "dataclasses", "inspect", "datetime", "multiprocessing"
 """
     assert script(code, file).stdout.splitlines() == [
         "[]",
-        "['client_sdk', 'client_sdk.errors', 'ebb_common', 'ebb_common.step_file']",
+        "['client_sdk', 'client_sdk.errors', 'ebb_inject', 'ebb_inject.ebb_hook', 'ebb_inject.ebb_hook.claims', "
+        "'ebb_inject.ebb_hook.step_file', 'ebb_inject.ebb_hook.steps']",
         "[]",
     ]

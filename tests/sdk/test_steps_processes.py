@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ebb_common.step_file import Record, read
+from ebb_inject.ebb_hook.step_file import Record, read
 from tests.agent.conftest import until
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +19,9 @@ LIMIT = 60
 COUNTS = """
 import sys
 from client_sdk import training
-from client_sdk.training import step_counter
+from ebb_inject.ebb_hook import steps as counting
 
-step_counter._RETRY_NS = 0  # each step tries: the test waits for no clock
+counting._RETRY_NS = 0  # each step tries: the test waits for no clock
 steps = training.steps()
 for line in sys.stdin:
     steps.advance(int(line))
@@ -104,9 +104,9 @@ def test_a_shell_that_runs_one_program_after_another(file: Path) -> None:
 FORKS = """
 import os, sys, time
 from client_sdk import training
-from client_sdk.training import step_counter
+from ebb_inject.ebb_hook import steps as counting
 
-step_counter._RETRY_NS = 0
+counting._RETRY_NS = 0
 steps = training.steps(total=100)
 lines = iter(sys.stdin.readline, "")
 steps.advance(int(next(lines)))
@@ -211,9 +211,9 @@ def test_a_fork_beside_a_thread_that_counts(file: Path) -> None:
 FORK_IN_A_CLAIM = """
 import os, sys, threading, time
 from client_sdk import training
-from client_sdk.training import step_counter
+from ebb_inject.ebb_hook import steps as counting
 
-claim, claiming, forking, seen = step_counter.claim, threading.Event(), threading.Event(), []
+claim, claiming, forking, seen = counting.claim, threading.Event(), threading.Event(), []
 
 
 def slow(path):
@@ -226,11 +226,11 @@ def slow(path):
     return found
 
 
-step_counter.claim = slow
+counting.claim = slow
 os.register_at_fork(before=forking.set, after_in_parent=lambda: seen.append("forked"))
 steps = training.steps()
-counting = threading.Thread(target=steps.advance)
-counting.start()
+thread = threading.Thread(target=steps.advance)
+thread.start()
 claiming.wait()
 heard, told = os.pipe()
 child = os.fork()
@@ -239,7 +239,7 @@ if not child:
     while True:
         time.sleep(60)
 os.read(heard, 1)
-counting.join()
+thread.join()
 for line in sys.stdin:
     print(int(seen == ["claimed", "forked"]), flush=True)
 """

@@ -111,6 +111,16 @@ def test_a_python_environment(run: Run, tmp_path: Path) -> None:
     assert "exclude each other" in refused(run, "submit", "--venv", "/a", "--conda", "/b", "true")
 
 
+def test_a_program_that_ebb_leaves_alone(run: Run, tmp_path: Path) -> None:
+    assert "NO_EBB_HOOK" not in submitted(run, "true").environment
+    assert "NO_EBB_HOOK" not in submitted(run, "--hook", "true").environment
+    assert submitted(run, "--no-hook", "--env", "A=1", "true").environment == {"A": "1", "NO_EBB_HOOK": "1"}
+    file = tmp_path / "hook.yaml"
+    file.write_text("command: [true.sh]\nhook: false\n")
+    assert submitted(run, "-f", str(file)).environment == {"NO_EBB_HOOK": "1"}
+    assert submitted(run, "-f", str(file), "--hook").environment == {}
+
+
 def test_gangs(run: Run) -> None:
     alike = submitted(run, "--tasks", "3", "--cpus", "0.5", "--memory", "2GiB", "true")
     assert alike.task_groups == (TaskGroup(3, cpus=0.5, memory="2GiB"),)

@@ -1,12 +1,14 @@
 """The step file of a task, claimed by one process of the task at a time."""
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
 import stat
 from mmap import mmap
 
-from ebb_common import step_file
+from . import step_file
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

@@ -25,6 +25,8 @@ belongs to it. So readers do not rely on the sequence: the check, a CRC-32 that 
 mixture of two records passes the check with a probability of 2^-32, on every processor.
 """
 
+from __future__ import annotations
+
 import struct
 from binascii import crc32
 from mmap import mmap

@@ -1,0 +1,159 @@
+"""Moves the contents of torch's storages to host memory and back. Tensors, views and Parameters keep their identity."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .arena import Arena
+from .refused import Refused
+from .storages import find
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .arena import Place
+    from .storages import Found
+
+_ACCEPTED_RESIDUE = 0.01
+"""Of the bytes moved; with more, garbage is collected, which takes some 100 ms."""
+
+
+class Moved(NamedTuple):
+    storages: list[Any]
+    places: list[Place]
+    sizes: list[int]
+    left: dict[str, int]
+    residue: int
+    """Bytes; -1: unknown."""
+    seconds: dict[str, float]
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes)
+
+
+class Mover:
+    """Moves what this process has on devices of the given types, such as "cuda"."""
+
+    def __init__(self, torch: Any, devices: tuple[str, ...]) -> None:
+        self._torch = torch
+        self._devices = devices
+        self.arena = Arena(torch, pinned="cuda" in devices and torch.cuda.is_available())
+
+    def prepare(self, most_bytes: int = 0) -> int:
+        """Makes room for what there is now, and returns its size in bytes. Raises Refused."""
+        with self._plainly():
+            found = find(self._torch, self._devices, self.arena.addresses)
+            _bounded(found.size, most_bytes)
+            self.arena.places([storage.nbytes() for storage in found.storages])
+            return found.size
+
+    def out(self, most_bytes: int = 0) -> Moved:
+        """Moves everything to host memory. Raises Refused, and then nothing was moved."""
+        with self._plainly():
+            begin = monotonic()
+            self._synchronize()
+            found = find(self._torch, self._devices, self.arena.addresses)
+            _bounded(found.size, most_bytes)
+            sizes = [storage.nbytes() for storage in found.storages]
+            places = self.arena.places(sizes)
+            looked = monotonic()
+            try:
+                for storage, place in zip(found.storages, places):  # noqa: B905 (`strict` is of Python 3.10)
+                    place.bytes.copy_(self._contents(storage), non_blocking=True)
+                self._synchronize()
+            except Exception as error:
+                raise Refused(f"the contents cannot be copied: {error}") from error
+            copied = monotonic()
+            try:
+                for storage in found.storages:
+                    storage.resize_(0)
+                self._release()
+                residue = self._residue(found, sum(sizes))
+            except Exception as error:
+                if self._filled(found.storages, places, sizes) is None:
+                    raise Refused(f"memory cannot be released: {error}") from error
+                residue = -1
+            seconds = {"find": looked - begin, "copy": copied - looked, "release": monotonic() - copied}
+            return Moved(found.storages, places, sizes, found.left, residue, seconds)
+
+    def back(self, moved: Moved) -> dict[str, float]:
+        """Moves everything back. Returns the durations. Raises Refused if memory is missing, and then everything stays out."""
+        with self._plainly():
+            begin = monotonic()
+            if (error := self._filled(moved.storages, moved.places, moved.sizes)) is not None:
+                raise Refused(f"the contents cannot be moved back: {error}") from error
+            return {"fill": monotonic() - begin}
+
+    def _filled(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
+        """Gives the storages that have no memory their contents back. After an error all of them are without memory."""
+        try:
+            for storage, place, size in zip(storages, places, sizes):  # noqa: B905 (`strict` is of Python 3.10)
+                if storage.nbytes() != size:
+                    storage.resize_(size)
+                    self._contents(storage).copy_(place.bytes, non_blocking=True)
+            self._synchronize()
+        except Exception as error:
+            for storage in storages:
+                with suppress(Exception):
+                    storage.resize_(0)
+            with suppress(Exception):
+                self._release()
+            return error
+        return None
+
+    def _contents(self, storage: Any) -> Any:
+        """The bytes of a storage as a tensor."""
+        return self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
+
+    def _release(self) -> None:
+        """Gives the memory that is free back to the system."""
+        torch = self._torch
+        if "cpu" in self._devices:
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+        if torch.cuda.is_initialized():
+            with suppress(AttributeError):
+                torch._C._cuda_clearCublasWorkspaces()
+            torch.cuda.empty_cache()
+
+    def _residue(self, found: Found, moved: int) -> int:
+        """Bytes of tensors that are still on the devices: all that CUDA's allocator knows; on CPUs, all that Python knows."""
+        torch, residue = self._torch, 0
+        if "cpu" in self._devices:
+            on_host = [storage.nbytes() for storage in found.storages if storage.device.type == "cpu"]
+            residue += sum(on_host) + sum(found.left.values())
+        if "cuda" in self._devices and torch.cuda.is_initialized():
+            if self._allocated() > _ACCEPTED_RESIDUE * moved and gc.collect():
+                torch.cuda.empty_cache()
+            residue += self._allocated()
+        return residue
+
+    def _allocated(self) -> int:
+        cuda = self._torch.cuda
+        return sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
+
+    def _synchronize(self) -> None:
+        """Waits for the devices that this process uses. A call for another one would create a context there."""
+        cuda = self._torch.cuda
+        if cuda.is_initialized():
+            for device in range(cuda.device_count()):
+                if cuda.memory_reserved(device):
+                    cuda.synchronize(device)
+
+    @contextmanager
+    def _plainly(self) -> Iterator[None]:
+        """Without gradients, and without what the program has put around torch's functions."""
+        torch, dispatch = self._torch, sys.modules["torch.utils._python_dispatch"]
+        with torch._C.DisableTorchFunction(), dispatch._disable_current_modes(), torch.no_grad():
+            yield
+
+
+def _bounded(size: int, most_bytes: int) -> None:
+    if most_bytes and size > most_bytes:
+        raise Refused(f"{size >> 20} MiB would be moved to host memory, and the limit is {most_bytes >> 20} MiB")

@@ -1,0 +1,139 @@
+"""The hook for PyTorch's optimizers: counts the steps of a program that does not count them itself, and parks the program.
+
+PyTorch calls the hook after each `step` of each optimizer. Which of these calls counts follows from one rule: an iteration
+begins when an optimizer steps that has already stepped in the current iteration. A single optimizer begins an iteration with
+each step. Of several optimizers that step in turn, the first begins it. If an optimizer steps more often than the others, each
+of its steps is an iteration.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from . import parking
+from .steps import Steps, rank_of
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_COUNTER = "client_sdk.training.step_counter"
+"""The SDK's module, which has a counter in `_own` if the program counts its steps."""
+_log = logging.getLogger("ebb_hook")
+
+
+class Hook:
+    """Of this process."""
+
+    def __init__(self, torch: Any) -> None:
+        """Registers the hook."""
+        self._torch = torch
+        self._is_compiling = torch.compiler.is_compiling
+        self._own = Steps(os.environ.get("EBB_STEPS_FILE") or None, rank_of(os.environ), "ebb_hook")
+        self.counter = self._own
+        """What counts the steps: the hook's own counter, or the program's."""
+        self._forget()
+        self._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self.stepped)
+
+    def _forget(self) -> None:
+        """Resets what belongs to one process."""
+        self._seen: set[int] = set()
+        """Optimizers that have stepped in this iteration. Empty before the first step."""
+        self._parking: parking.Parking | None = None
+        self._armed: Any = None
+        """The hook for the next forward pass, if a request waits for one."""
+
+    def stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """Is called after each step of each optimizer. Raises nothing of its own."""
+        if self._is_compiling():  # a hook in the compiled code would break its graph, which the program may have forbidden
+            return
+        try:
+            caller = sys._getframe(1).f_back
+            if caller is not None and caller.f_code.co_name == "step" and _is_step_of(optimizer, caller):
+                return
+            seen, key = self._seen, id(optimizer)
+            if key in seen:
+                seen.clear()
+                seen.add(key)
+            elif seen:
+                seen.add(key)
+                return
+            else:
+                seen.add(key)
+                self._parking = parking.found()
+            if self.counter is self._own:
+                if _COUNTER in sys.modules:
+                    self._yield_to_program()
+                self._own.advance()
+            found = self._parking
+            if found is None or found.word[0] == found.seen or not found.is_due(self.counter):
+                return
+            if self._armed is None:
+                register = self._torch.nn.modules.module.register_module_forward_pre_hook
+                self._armed = register(self._before_forward)
+                return
+        except Exception as error:
+            self._disable(error)
+            return
+        # An iteration has passed without a forward pass of a module.
+        self._disarm()
+        found.at_boundary(self.counter)
+
+    def _before_forward(self, _module: Any, _args: Any) -> None:
+        """Parks before the first forward pass after a step, when activations and usually gradients are gone."""
+        found = self._parking
+        if self._is_compiling():
+            return
+        if found is not None and threading.current_thread() is not threading.main_thread():
+            return
+        self._disarm()
+        if found is not None:
+            found.at_boundary(self.counter)
+
+    def _disarm(self) -> None:
+        if self._armed is not None:
+            self._armed.remove()
+            self._armed = None
+
+    def _yield_to_program(self) -> None:
+        """Counts no more if the program counts its own steps."""
+        if (theirs := getattr(sys.modules[_COUNTER], "_own", None)) is not None:
+            self._own.retire()
+            self.counter = theirs
+
+    def _disable(self, error: Exception) -> None:
+        _log.warning("the hook is off: %s: %s. The training goes on", type(error).__name__, error)
+        self._handle.remove()
+
+    def forked(self) -> None:
+        """Runs in a forked child, which has no control file yet."""
+        self._disarm()
+        self._forget()
+
+
+def _is_step_of(optimizer: Any, frame: FrameType) -> bool:
+    """Whether the frame is a `step` of the same optimizer: a derived class that calls the one that it extends."""
+    names = frame.f_code.co_varnames
+    return bool(names) and frame.f_locals.get(names[0]) is optimizer
+
+
+hook: Hook | None = None
+"""The hook of this process."""
+
+
+def install(torch: Any) -> None:
+    """Registers the hook, once."""
+    global hook  # one per process
+    if hook is None:
+        hook = Hook(torch)
+
+
+def _after_fork_in_child() -> None:
+    if hook is not None:
+        hook.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

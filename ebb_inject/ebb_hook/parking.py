@@ -1,0 +1,211 @@
+"""Parks this process between two steps when the agent requests it: moves its device memory to host memory, and waits.
+
+The callers of `Parking` compare one word of the control file at each boundary between steps, and call `at_boundary` if the
+agent has requested something. A parked process sleeps until the next request, and the agent may stop it by SIGSTOP meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import nullcontext, suppress
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+from .control import PARK, PARKED, PREPARE, PREPARED, REFUSED, RESUME, RUNNING, Control, Request
+from .moving import Moved, Mover
+from .refused import Refused
+from .signals import put_back, put_off
+from .steps import Steps, claiming
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_DEVICES = "EBB_PARK_DEVICES"
+_WAIT = 1.0
+"""Seconds after which a parked process looks for a request that did not wake it."""
+_log = logging.getLogger("ebb_hook")
+
+
+class Parking:
+    """Of this process. A forked child has none until it reaches a boundary itself."""
+
+    def __init__(self, folder: str) -> None:
+        """Creates the control file in this folder. Raises OSError."""
+        self._folder = folder
+        self._mover: Mover | None = None
+        self._step = 0
+        self._control = Control(folder)
+        self.word = self._control.word
+        """Its element differs from `seen` when there is a request."""
+        self.seen = 0
+
+    def is_due(self, counter: Steps) -> bool:
+        """Whether there is a request that concerns the step that is complete."""
+        request = self._control.request()
+        return request is not None and (request.command != PARK or counter.step >= request.at_step)
+
+    def at_boundary(self, counter: Steps | None, step: int | None = None) -> None:
+        """Does what the agent requests, if it requests anything. While the process is parked this call does not return.
+
+        `counter` counts the steps of this process. `step` is the step that is complete, by default the counter's.
+        Raises nothing of its own: a request that cannot be carried out is answered, and the program goes on. Signals
+        that arrive while the process is parked are handled at the end, and their handlers may raise.
+        """
+        noted: list[int] = []
+        try:
+            if (request := self._control.request()) is None or request.number == self.seen:
+                return
+            step = (counter.step if counter is not None else 0) if step is None else step
+            if request.command == PARK and step < request.at_step:
+                return
+            self._step = step
+            paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
+            with paused:
+                noted = self._obey(request)
+        except Exception as error:
+            _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
+            self.seen = self.word[0]
+        for number in noted:
+            signal.raise_signal(number)
+
+    def _obey(self, request: Request) -> list[int]:
+        """Carries out a request of a running process. Returns the signals that arrived meanwhile."""
+        noted: list[int] = []
+        if request.command == RESUME:
+            self._answer(request, RUNNING)
+            return noted
+        try:
+            mover = self._ready(request)
+            if request.command == PREPARE:
+                self._answer(request, PREPARED, bytes=mover.prepare(request.most_bytes), pinned=mover.arena.pinned)
+                return noted
+            theirs, noted = put_off()
+            try:
+                moved = mover.out(request.most_bytes)
+                self._sleep(request, mover, moved)
+            finally:
+                put_back(theirs)
+        except Refused as why:
+            self._answer(request, REFUSED, reason=str(why))
+        except Exception as error:
+            self._answer(request, REFUSED, reason=f"{type(error).__name__}: {error}")
+        return noted
+
+    def _ready(self, request: Request) -> Mover:
+        """What moves the memory. Raises Refused if this process cannot park here."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise Refused("the process has not imported torch")
+        if request.command not in (PARK, PREPARE):
+            raise Refused(f"the command {request.command} is unknown to this version of the hook")
+        if threading.current_thread() is not threading.main_thread():
+            raise Refused("the training does not run in the main thread, so its signal handlers cannot be put off")
+        distributed: Any = torch.distributed
+        ranks = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+        if request.command == PARK and ranks > 1 and not request.at_step:
+            raise Refused(f"the request names no step, and {ranks} ranks must park after the same one")
+        if self._mover is None:
+            devices = tuple(os.environ.get(_DEVICES, "cuda").split(","))
+            self._mover = Mover(torch, devices)
+        return self._mover
+
+    def _sleep(self, request: Request, mover: Mover, moved: Moved) -> None:
+        """Waits until the agent requests that the process resumes, and memory allows it."""
+        known: dict[str, Any] = {
+            "bytes": moved.size,
+            "storages": len(moved.storages),
+            "residue": moved.residue,
+            "left": moved.left,
+            "pinned": mover.arena.pinned,
+            "seconds": moved.seconds,
+        }
+        with suppress(Exception):  # `_has_resumed` tries again
+            self._answer(request, PARKED, **known)
+        while not self._has_resumed(mover, moved, known):
+            pass
+
+    def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
+        """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
+        try:
+            self._control.wait(_WAIT)
+            if (later := self._control.request()) is None or later.number == self.seen:
+                return False
+            if later.command != RESUME:
+                self._answer(later, PARKED, **known)
+                return False
+            try:
+                seconds = mover.back(moved)
+            except Refused as why:
+                self._answer(later, PARKED, **known, reason=str(why))
+                return False
+        except Exception as error:
+            _log.warning("the process is still parked: %s: %s", type(error).__name__, error)
+            sleep(_WAIT)
+            return False
+        with suppress(Exception):
+            self._answer(later, RUNNING, bytes=moved.size, seconds=seconds)
+        return True
+
+    def _answer(self, request: Request, state: str, **more: Any) -> None:
+        self._control.answer({"request": request.number, "state": state, "pid": os.getpid(), "step": self._step, **more})
+        self.seen = request.number
+
+    def remove(self) -> None:
+        """Removes the control file. A process that is killed leaves the file to the agent."""
+        self._control.remove()
+
+    def close(self) -> None:
+        """Releases the control file of the parent, in a forked child."""
+        self.word.release()
+        self._control.close()
+
+
+_own: Parking | None = None
+_COPIES = ("ebb_hook.parking", "ebb_inject.ebb_hook.parking")
+"""Names of this module. A process may have a copy from the agent's folder, and another that belongs to the SDK."""
+
+
+def of_process() -> Parking | None:
+    """The parking of this process, which is always the same one; None outside of Ebb. Raises OSError."""
+    global _own  # one per process
+    if _own is not None:
+        return _own
+    for name in _COPIES:
+        theirs: Parking | None = getattr(sys.modules.get(name), "_own", None)
+        if theirs is not None:
+            return theirs
+    if folder := os.environ.get("EBB_PARK_DIR"):
+        with claiming:  # a child that is forked meanwhile would keep the lock of the file, and would not know of it
+            if _own is None:
+                _own = Parking(folder)
+                atexit.register(_at_exit)
+    return _own
+
+
+def found() -> Parking | None:
+    """As `of_process`. An error is logged, and the process cannot park."""
+    try:
+        return of_process()
+    except OSError as error:
+        _log.warning("the process cannot park: %s. The training goes on", error)
+        return None
+
+
+def _at_exit() -> None:
+    if _own is not None:
+        _own.remove()
+
+
+def _after_fork_in_child() -> None:
+    global _own
+    if _own is not None:
+        _own.close()
+        _own = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,35 @@
+"""Signal handlers of the program, put off while its tensors are in host memory.
+
+A handler is code of the program, and may save the tensors, which have no contents while the program is parked.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+
+def put_off() -> tuple[dict[int, Any], list[int]]:
+    """Replaces each handler that is a Python function by one that notes the signal. Returns the handlers, and the notes.
+
+    Only the main thread may call this.
+    """
+    noted: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        if number not in noted:
+            noted.append(number)
+
+    theirs = {}
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler) and not isinstance(handler, signal.Handlers):
+            theirs[int(number)] = handler
+            signal.signal(number, note)
+    return theirs, noted
+
+
+def put_back(theirs: dict[int, Any]) -> None:
+    """Puts the handlers back. The caller then raises what was noted by `signal.raise_signal`."""
+    for number, handler in theirs.items():
+        signal.signal(number, handler)
