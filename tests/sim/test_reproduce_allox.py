@@ -77,6 +77,13 @@ def test_jobs_come_in_batches() -> None:
     assert list(jobs(Allox(until_s=600), 2)) == list(jobs(Allox(), 2))[: sum(at < 600 * SECOND for at in times)]
 
 
+def test_a_rate_brings_the_arrivals_closer_together_and_changes_no_job() -> None:
+    usual, twice = list(jobs(Allox(until_s=600), 2)), list(jobs(Allox(until_s=300, rate=2), 2))
+    assert len(usual) == len(twice)
+    assert [job.times_us for job in usual] == [job.times_us for job in twice]
+    assert all(a.submit_us == pytest.approx(2 * b.submit_us, abs=2) for a, b in zip(usual, twice, strict=True))
+
+
 def test_errors_change_the_estimates_alone_and_in_proportion() -> None:
     right, wrong, worse = (list(jobs(Allox(until_s=300, error=error), 3)) for error in (0, 0.1, 0.2))
     assert [job.times_us for job in right] == [job.times_us for job in worse]

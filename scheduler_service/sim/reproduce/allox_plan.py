@@ -58,6 +58,12 @@ class Study(NamedTuple):
     varied_seeds: tuple[int, ...] = (1, 2, 3)
     experiments: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     """Seeds of the experiment."""
+    rates: tuple[float, ...] = (0.85, 1.0, 1.15)
+    """Where the rate of arrivals is varied: how many times as many jobs arrive as in the paper."""
+    rates_s: float = 4000
+    """Jobs arrive until then, where the rate is varied."""
+    rate_seeds: tuple[int, ...] = (101, 102, 103, 104, 105, 106)
+    """Seeds where the rate is varied. No policy and no setting was chosen by what comes of them."""
     jobs: int | None = None
     """So many at most, in each simulation."""
     traced: int = 5000
