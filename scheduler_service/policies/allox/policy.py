@@ -38,8 +38,8 @@ from scheduler_service.policies.placing.first_fit import no_room, offered_to, pl
 from scheduler_service.policies.stages import Stages
 
 NAME = "allox"
-AT = NAME, shared("", "plan")
-"""The memo of a long queue: of which a plan is being made, or was made, or is to be made next."""
+Asked = Callable[[], tuple[int, ...]]
+"""Gives the jobs that start now, in this order: the id and the configuration of each in turn."""
 PAUSES = "pauses"
 PATIENCE = 10
 """How many periods a plan may take before another is asked for."""
@@ -73,10 +73,16 @@ LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "lon
 
 def stages(options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
-    for name, (least, most) in LIMITS.items():
-        if not least <= (value := getattr(settings, name)) <= most:
-            raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
+    check(settings, LIMITS)
     return Stages(allox(settings), ORDER, about=lambda _state, job: times_compared(job, settings))
+
+
+def check(settings: tuple[float, ...], limits: Mapping[str, tuple[float, float]]) -> None:
+    """Raises ValueError if a setting is not within its limits."""
+    for name, (least, most) in limits.items():
+        value = getattr(settings, name, least)
+        if not least <= value <= most:
+            raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
 
 
 def times_compared(job: Job, settings: Settings) -> str:
@@ -100,8 +106,10 @@ class Look(NamedTuple):
     """The kind of slot of each need, by their numbers."""
 
 
-def allox(settings: Settings) -> Policy:
-    """The loop of a site without virtual clusters."""
+def allox(settings: Settings, name: str = NAME, answer: Callable[[Question], Asked] = lambda question: question) -> Policy:
+    """The loop of a site without virtual clusters. `name` is that of the policy; `answer` says what the answer to a question is
+    worked out by, which can be pickled."""
+    at = name, shared("", "plan")  # the memo of a long queue: a plan is being made, or was made, or is to be made next
     known = Known(round(settings.unknown * SECOND))
 
     def kinds_of(state: State) -> Kinds:
@@ -129,7 +137,7 @@ def allox(settings: Settings) -> Policy:
         while any(True for _ in jobs(state)):
             seen = look(state, jobs(state))
             question = ask(state, seen)
-            if question is None or not (yield from _start(state, known, seen.kinds, question())):
+            if question is None or not (yield from _start(state, known, seen.kinds, answer(question)())):
                 yield from _tell(state, seen)
                 return
 
@@ -137,19 +145,19 @@ def allox(settings: Settings) -> Policy:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
         those whose priority is higher than that of the many."""
         yield from at_once(state, partial(_highest_levels, most=int(settings.long)))
-        now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
+        now, memo = state.cluster.clock_us, state.memos.rows.get(at)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
             yield from _start(state, known, kinds_of(state), [int(number) for number in memo.value[1:]])
-            yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+            yield (Remember(*at, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, _queued(state))
+            seen = look(state, queued(state))
             yield from _tell(state, seen)
             question = ask(state, seen)
             if question is None:
-                yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+                yield (Remember(*at, (PAUSES,), due_us=now + period),)
             else:
-                yield Delegate(*AT, question), Remember(*AT, (ASKED,), due_us=now + PATIENCE * period)
+                yield Delegate(*at, answer(question)), Remember(*at, (ASKED,), due_us=now + PATIENCE * period)
 
     def is_long(state: State) -> bool:
         return sum(len(state.site_queues[lane]) for lane in OWN_LANES) > settings.long
@@ -159,14 +167,14 @@ def allox(settings: Settings) -> Policy:
         if is_long(state):
             yield from by_and_by(state)
         if not is_long(state):
-            if AT in state.memos.rows:
-                yield (Remember(*AT, None),)
-            yield from at_once(state, _queued)
+            if at in state.memos.rows:
+                yield (Remember(*at, None),)
+            yield from at_once(state, queued)
 
     return policy
 
 
-def _queued(state: State) -> Iterator[Job]:
+def queued(state: State) -> Iterator[Job]:
     """All queued jobs, by level."""
     return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting("", lane))
 
@@ -174,7 +182,7 @@ def _queued(state: State) -> Iterator[Job]:
 def _highest_levels(state: State, most: int) -> list[Job]:
     """The jobs of the highest levels, all of each; `most` of them together at most."""
     found: list[Job] = []
-    for _, level in groupby(_queued(state), key=_level):
+    for _, level in groupby(queued(state), key=_level):
         jobs = list(islice(level, most - len(found) + 1))
         if len(found) + len(jobs) > most:
             break
@@ -209,7 +217,7 @@ def _question(now: Micros, alpha: float, seen: Look, free_at: tuple[Ints, ...], 
     times[cells], configurations[cells] = time[at], configuration[at]
     values[cells] = (share * shortest)[row[at]] / time[at]
     levels = {level: number for number, level in enumerate(sorted({_level(job) for job in jobs}))}
-    names = sorted({job.user for job in jobs})
+    names = sorted({job.user for job in jobs}.union(received))
     users = {name: number for number, name in enumerate(names)}
     return Question(
         now,
