@@ -45,7 +45,7 @@ from scheduler_service.sim.workloads.allox import ON_CPU, SPEEDUPS, experiment, 
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproduction-allox.md"
 RATES, PHILLY = (Path(__file__).parent / "data" / name for name in ("gavel_rates.csv", "philly_slice_1000.csv.gz"))
-TINY = Study(until_s=120, varied_s=60, varied_seeds=(1,), experiments=(1, 2))
+TINY = Study(until_s=120, varied_s=60, varied_seeds=(1,), experiments=(1, 2), rates_s=60, rate_seeds=(1, 2))
 ON_TRACES = TINY._replace(traces=Traces(PHILLY, RATES), traced=60)
 
 
@@ -217,7 +217,7 @@ def test_progress_counts_the_share_of_the_fastest_configuration_less_as_it_runs_
 
 def test_all_policies_of_a_part_have_the_same_jobs() -> None:
     for part in PARTS:
-        for point in points(part):
+        for point in points(part, ON_TRACES):
             for case in cases(ON_TRACES, part, point):
                 assert case.seed in (1, 2)
                 assert case.policy.label == title(point)
@@ -228,8 +228,22 @@ def test_all_policies_of_a_part_have_the_same_jobs() -> None:
 
 def test_the_document_has_a_place_for_everything() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    tables = ("experiment", "claims", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
-    for name in (*(f"allox-{table}" for table in tables), *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "devices"))):
+    tables = (
+        "experiment",
+        "claims",
+        "simulation",
+        "starvation",
+        "alpha",
+        "errors",
+        "profiling",
+        "rates",
+        "devices",
+        "busy-devices",
+    )
+    for name in (
+        *(f"allox-{table}" for table in tables),
+        *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "rates", "devices", "busy-devices")),
+    ):
         assert f"<!-- begin: {name} -->" in text
         assert f"<!-- end: {name} -->" in text
 
@@ -238,16 +252,18 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(allox, "QUICK", TINY)
     document = tmp_path / "allox.md"
     document.write_text(DOCUMENT.read_text(encoding="utf-8"))
-    parts = [word for part in ("experiment", "simulation", "devices") for word in ("--part", part)]
+    parts = [word for part in ("experiment", "simulation", "rates", "devices", "busy-devices") for word in ("--part", part)]
     parts += ["--on-traces", str(PHILLY), str(RATES), "--jobs", "60"]
     words = ["reproduce", "allox", "--quick", *parts, "--on", "local[1]", "-o", str(tmp_path / "out")]
     found = CliRunner().invoke(main, [*words, "--document", str(document)])
     assert found.exit_code == 0, found.output
     text = document.read_text()
-    for name in points("simulation"):
+    for name in points("simulation", TINY):
         assert f"| {title(name)} |" in text
     assert "less than DRFF" in text
     assert "60 jobs on 128 V100s, 192 P100s, 256 K80s" in text
+    assert "60 jobs on 64 V100s, 96 P100s, 128 K80s" in text
+    assert all(f"| {rate}: AlloX, priced |" in text for rate in ("0.85", "1", "1.15", "all"))
     assert (tmp_path / "allox" / "figure-14.svg").exists()
     assert not any(SRPT in case.policy.name for case in cases(TINY, "simulation", Point(SRPT)))
 

@@ -103,7 +103,7 @@ def _starts(of: Question, limit: float, patience: float) -> Iterator[tuple[int, 
     share = of.values[np.arange(count), fastest]
     patient = of.now < of.arrived + np.rint(patience * shortest)
     free_at = [sorted(slots.tolist()) for slots in of.free_at]
-    received = np.array(of.received)
+    received = np.array(of.received, np.float64)
     queued = shortest != NEVER
     while True:
         active = received > 0

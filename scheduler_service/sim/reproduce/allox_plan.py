@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.reproduce.allox_devices import CLUSTER, TENANTS, weights, workload
+from scheduler_service.sim.reproduce.allox_devices import CLUSTERS, TENANTS, cluster, weights, workload
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJobs
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
@@ -29,6 +29,7 @@ SRPT = "srpt"
 """It is no policy of the engine (`allox_srpt`), and its cases are never simulated there."""
 TITLES = {
     "allox": "AlloX",
+    "allox-priced": "AlloX, priced",
     "allox-plus": "AlloX+",
     "drfa": "DRFA",
     "drfs": "DRFS",
@@ -41,12 +42,15 @@ TITLES = {
     SRPT: "SRPT",
 }
 IN_SIMULATION = tuple(TITLES)
-IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
+AT_RATES = ("allox", "sjf-plus", "allox-priced", SRPT)
+IN_EXPERIMENT = ("allox", "allox-priced", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
 """They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
-Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices"]
-PARTS: tuple[Part, ...] = ("experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
+Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "rates", "devices", "busy-devices"]
+PARTS: tuple[Part, ...] = get_args(Part)
+ON_DEVICES: tuple[Part, ...] = ("devices", "busy-devices")
+"""Parts that take a trace."""
 
 
 class Study(NamedTuple):
@@ -77,7 +81,7 @@ class Traces(NamedTuple):
     """Of Gavel's measurements."""
 
 
-QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), traced=1000)
+QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), rates_s=1000, rate_seeds=(101, 102), traced=1000)
 
 
 class Point(NamedTuple):
@@ -87,6 +91,8 @@ class Point(NamedTuple):
     alpha: float = ALPHA
     error: float = ERROR
     profiling: float = PROFILING
+    rate: float = 1
+    """Of arrivals; 1: the paper's."""
 
 
 OF_ALL_USERS = Point("allox", alpha=1)
@@ -114,17 +120,17 @@ def title(point: Point) -> str:
     return TITLES[point.policy] + (f", alpha = {point.alpha:g}" if point.alpha != ALPHA else "")
 
 
-def points(part: Part) -> list[Point]:
+def points(part: Part, study: Study) -> list[Point]:
     if part == "experiment":
         return [Point(name) for name in IN_EXPERIMENT]
-    if part == "simulation":
+    if part == "simulation" or part in ON_DEVICES:
         return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
     if part == "starvation":
         return [Point(name) for name in IN_SIMULATION]
-    if part == "devices":
-        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
+    if part == "rates":
+        return [of._replace(rate=rate) for rate in study.rates for of in (*map(Point, AT_RATES), OF_ALL_USERS)]
     if part == "errors":
         return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
     return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]
@@ -132,26 +138,28 @@ def points(part: Part) -> list[Point]:
 
 def cases(study: Study, part: Part, point: Point) -> list[Case]:
     """One for each seed."""
-    if part == "devices":
-        return [on_devices(study, point)]
+    if part in ON_DEVICES:
+        return [on_devices(study, part, point)]
     profiling = 0.0 if point.policy in UNPROFILED else point.profiling
     if part == "experiment":
         speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of what is equally likely by its logarithm
         of = policy(point, EXPERIMENT_USERS, (speedup, 1))
         jobs = AlloxExperiment(error=point.error, profiling=profiling)
         return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
-    whole = part == "simulation"
-    until = study.until_s if whole else study.varied_s
+    until, seeds = study.varied_s, study.varied_seeds
+    if part == "simulation":
+        until, seeds = study.until_s, study.seeds
+    elif part == "rates":
+        until, seeds = study.rates_s, study.rate_seeds
     kind = AlloxLongJobs if part == "starvation" else Allox
-    workload = kind(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
+    workload = kind(until_s=until, rate=point.rate, jobs=study.jobs, error=point.error, profiling=profiling)
     of = policy(point, USERS, (average_speedup(), 1))
-    seeds = study.seeds if whole else study.varied_seeds
     return [Case(cluster=SIMULATED, workload=workload, policy=of, seed=seed) for seed in seeds]
 
 
-def on_devices(study: Study, point: Point) -> Case:
-    """Philly's jobs on V100s, P100s and K80s."""
+def on_devices(study: Study, part: Part, point: Point) -> Case:
+    """Philly's jobs on the V100s, P100s and K80s of this part."""
     assert study.traces is not None  # the command says so
     count = study.traced if study.jobs is None else min(study.jobs, study.traced)
     jobs = workload(study.traces.philly, study.traces.rates, count, point.error)
-    return Case(cluster=CLUSTER, workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))
+    return Case(cluster=cluster(CLUSTERS[part]), workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))
