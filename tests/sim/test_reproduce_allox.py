@@ -15,9 +15,9 @@ from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.reproduce import allox
+from scheduler_service.sim.reproduce import allox, allox_rates
 from scheduler_service.sim.reproduce.allox_devices import weights
-from scheduler_service.sim.reproduce.allox_measures import Seen, measures, progress
+from scheduler_service.sim.reproduce.allox_measures import Measures, Seen, measures, progress
 from scheduler_service.sim.reproduce.allox_plan import (
     PARTS,
     SRPT,
@@ -224,6 +224,23 @@ def test_all_policies_of_a_part_have_the_same_jobs() -> None:
     simulated = [cases(TINY, "simulation", Point(name))[0] for name in ("allox", "drfa", "es", "sjf-plus")]
     assert len({case.model_dump_json(exclude={"policy"}) for case in simulated}) == 1
     assert average_speedup() == pytest.approx(7.5, abs=0.1)
+
+
+def test_a_set_of_jobs_is_one_sample_whatever_rates_it_was_tried_at() -> None:
+    def of(*completions: float) -> list[Measures]:
+        return [Measures(time, 0, 0, time / 100, time, 0, 0, ()) for time in completions]
+
+    allox, sjf = Point("allox"), Point("sjf-plus")
+    measured = {
+        allox: of(10, 20), allox._replace(rate=2): of(30, 40),
+        sjf: of(20, 10), sjf._replace(rate=2): of(30, 60),
+    }  # fmt: skip
+    rows = dict(allox_rates.table(measured, TINY).rows)
+    assert list(rows) == ["1: AlloX", "1: SJF+", "2: AlloX", "2: SJF+", "all: AlloX", "all: SJF+"]
+    assert rows["2: SJF+"][:3] == ("45.0 ± 191", "+25.0 ± 317.7 %", "")
+    # means of the sets: 20 and 30, and 25 and 35; of what SJF+ has more: +50 % (100 % and 0 %) and 0 % (-50 % and 50 %)
+    assert rows["all: AlloX"][0] == "25.0 ± 63.5"
+    assert rows["all: SJF+"][1] == "+25.0 ± 317.7 %"
 
 
 def test_the_document_has_a_place_for_everything() -> None:

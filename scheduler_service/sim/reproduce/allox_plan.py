@@ -93,9 +93,12 @@ class Point(NamedTuple):
     profiling: float = PROFILING
     rate: float = 1
     """Of arrivals; 1: the paper's."""
+    limited: bool = True
+    """Whether the priced order holds users back who are far above the average."""
 
 
 OF_ALL_USERS = Point("allox", alpha=1)
+UNLIMITED = Point("allox-priced", limited=False)
 
 
 def average_speedup() -> float:
@@ -107,6 +110,7 @@ def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
     """`speedups`: by configuration, how much faster jobs are in it on average than in the slowest one."""
     own: Mapping[str, Mapping[str, float]] = {
         "allox": {"alpha": point.alpha},
+        "allox-priced": {} if point.limited else {"patience": 0},
         "allox-plus": {"timeout": TIMEOUT_S},
         "drfa": {f"weight.{number}": round(weight, 2) for number, weight in enumerate(speedups)},
         "es": {"users": users},
@@ -117,7 +121,8 @@ def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
 
 
 def title(point: Point) -> str:
-    return TITLES[point.policy] + (f", alpha = {point.alpha:g}" if point.alpha != ALPHA else "")
+    alpha = f", alpha = {point.alpha:g}" if point.alpha != ALPHA else ""
+    return TITLES[point.policy] + alpha + ("" if point.limited else ", no limit")
 
 
 def points(part: Part, study: Study) -> list[Point]:
@@ -130,7 +135,7 @@ def points(part: Part, study: Study) -> list[Point]:
     if part == "starvation":
         return [Point(name) for name in IN_SIMULATION]
     if part == "rates":
-        return [of._replace(rate=rate) for rate in study.rates for of in (*map(Point, AT_RATES), OF_ALL_USERS)]
+        return [of._replace(rate=rate) for rate in study.rates for of in (*map(Point, AT_RATES), OF_ALL_USERS, UNLIMITED)]
     if part == "errors":
         return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
     return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]

@@ -1,15 +1,16 @@
 """AlloX's evaluation at other rates of arrivals, with jobs by which no policy and no setting was chosen."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from scheduler_service.sim.estimates import Estimate, estimate
+from scheduler_service.sim.estimates import estimate
 from scheduler_service.sim.figures import COLOURS, sheet
 from scheduler_service.sim.reproduce.allox_measures import Measures
 from scheduler_service.sim.reproduce.allox_plan import Point, Study, title
 from scheduler_service.sim.reproduce.allox_tables import Measured, mean, said
-from scheduler_service.sim.reproduce.studies import Table, number
+from scheduler_service.sim.reproduce.studies import Table
 
 COLUMNS = (
     *("mean completion, s", "against AlloX", "against SJF+"),
@@ -18,14 +19,14 @@ COLUMNS = (
 
 
 def table(measured: Measured, study: Study) -> Table:
-    """A row for each rate and policy, and one for each policy at all rates together."""
+    """A row for each rate and policy, and one for each policy at all rates."""
     rates = by_rate(measured)
-    rows = [(f"{rate:g}: {title(of)}", _cells(of, at)) for rate, at in rates.items() for of in at]
-    policies = next(iter(rates.values()))
-    everywhere = {of: [one for at in rates.values() for one in at[of]] for of in policies}
-    rows += [(f"all: {title(of)}", _cells(of, everywhere)) for of in everywhere]
-    seeds = f"{len(study.rate_seeds)} sets of jobs in {study.rates_s:,.0f} s at each rate"
-    note = f"{seeds}. ± half a 95 % interval; of comparisons, set by set."
+    rows = [(f"{rate:g}: {title(of)}", _cells(of, [at])) for rate, at in rates.items() for of in at]
+    rows += [(f"all: {title(of)}", _cells(of, list(rates.values()))) for of in next(iter(rates.values()))]
+    note = (
+        f"{len(study.rate_seeds)} sets of jobs in {study.rates_s:,.0f} s. ± half a 95 % interval; of comparisons, set by set. "
+        "All: of each set the mean over the rates."
+    )
     return Table("allox-rates", "Rates of arrivals, as parts of the paper's", COLUMNS, tuple(rows), note)
 
 
@@ -37,34 +38,49 @@ def by_rate(measured: Measured) -> Mapping[float, Measured]:
     return found
 
 
-def _cells(of: Point, measured: Measured) -> tuple[str, ...]:
-    mine, allox, sjf = measured[of], measured[Point("allox")], measured[Point("sjf-plus")]
+def _cells(of: Point, rates: Sequence[Measured]) -> tuple[str, ...]:
+    allox, sjf = Point("allox"), Point("sjf-plus")
+
+    def here(name: str) -> str:
+        return said(estimate([fmean(values) for values in _by_set([_of(at[of], name) for at in rates])]))
+
+    def against(other: Point, name: str) -> str:
+        if of == other:
+            return ""
+        parts = [[a / b - 1 for a, b in zip(_of(at[of], name), _of(at[other], name), strict=True)] for at in rates]
+        more = estimate([100 * fmean(values) for values in _by_set(parts)])
+        return f"{more.mean:+.1f}" + ("" if more.half is None else f" ± {more.half:.1f}") + " %"
+
     return (
-        said(mean(mine, "completion_s")),
-        "" if mine is allox else _more(mine, allox, lambda one: one.completion_s),
-        "" if mine is sjf else _more(mine, sjf, lambda one: one.completion_s),
-        said(mean(mine, "disparity")),
-        "" if mine is allox else _more(mine, allox, lambda one: one.disparity),
-        said(mean(mine, "worst_user_s")),
-        "" if mine is allox else _more(mine, allox, lambda one: one.worst_user_s),
+        here("completion_s"),
+        against(allox, "completion_s"),
+        against(sjf, "completion_s"),
+        here("disparity"),
+        against(allox, "disparity"),
+        here("worst_user_s"),
+        against(allox, "worst_user_s"),
     )
 
 
-def _more(mine: Sequence[Measures], others: Sequence[Measures], of: Callable[[Measures], float]) -> str:
-    """How much more the first ones have, as a part of what the others have, set by set."""
-    parts: Estimate = estimate([of(one) / of(other) - 1 for one, other in zip(mine, others, strict=True)])
-    half = "" if parts.half is None else f" ± {number(100 * parts.half)}"
-    return f"{100 * parts.mean:+.1f}{half} %"
+def _of(measures: Sequence[Measures], name: str) -> list[float]:
+    return [getattr(one, name) for one in measures]
+
+
+def _by_set(at_rates: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    """For each set of jobs, its values at all rates. The jobs of a set are the same at all rates, so a set is one sample."""
+    return list(zip(*at_rates, strict=True))
 
 
 def figure(measured: Measured) -> Figure:
-    """Each policy's mean completion time by its disparity; a panel for each rate."""
+    """Each policy's mean completion time by its disparity: a dot for each set of jobs, a cross for the means and their
+    intervals, and a panel for each rate."""
     at = by_rate(measured)
     drawn, panels = sheet(1, len(at))
     for axes, (rate, found) in zip(panels, at.items(), strict=True):
         for (point, of), colour in zip(found.items(), COLOURS, strict=False):
             x, y = mean(of, "disparity"), mean(of, "completion_s")
-            axes.errorbar(x.mean, y.mean, y.half, x.half, "o", color=colour, capsize=3, label=title(point))
+            axes.errorbar(x.mean, y.mean, y.half, x.half, color=colour, capsize=3, label=title(point))
+            axes.plot([one.disparity for one in of], [one.completion_s for one in of], ".", color=colour, alpha=0.5)
         axes.set(title=f"{rate:g} times the arrivals", xlabel="disparity of progress", ylabel="mean completion time, s")
         axes.grid(alpha=0.3)
     panels[0].legend(fontsize="x-small")
