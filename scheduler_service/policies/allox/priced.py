@@ -18,7 +18,7 @@ docs/reproduction-allox.md compares this order with the paper's.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -103,6 +103,7 @@ def _starts(of: Question, limit: float, patience: float) -> Iterator[tuple[int, 
     share = of.values[np.arange(count), fastest]
     patient = of.now < of.arrived + np.rint(patience * shortest)
     free_at = [sorted(slots.tolist()) for slots in of.free_at]
+    options = [[(kind, time) for kind, time in enumerate(row) if time != NEVER and free_at[kind]] for row in of.times.tolist()]
     received = np.array(of.received, np.float64)
     queued = shortest != NEVER
     while True:
@@ -112,11 +113,11 @@ def _starts(of: Question, limit: float, patience: float) -> Iterator[tuple[int, 
         turn = shortest * (received[of.users] + share) ** SHARPNESS
         rows = np.flatnonzero(queued & ~(patient & (received[of.users] > most)))
         rows = rows[np.lexsort((of.jobs[rows], turn[rows], of.levels[rows]))]
-        found = _first(of, rows, free_at, _prices(of, fastest[queued]))
+        found = _first(rows.tolist(), options, free_at, _prices(of, fastest[queued]).tolist(), of.now)
         if found is None:
             return
         row, kind = found
-        heapq.heapreplace(free_at[kind], of.now + int(of.times[row, kind]))
+        heapq.heapreplace(free_at[kind], int(of.now + of.times[row, kind]))
         received[of.users[row]] += of.values[row, kind]
         queued[row] = False
         yield int(of.jobs[row]), int(of.configurations[row, kind])
@@ -130,18 +131,23 @@ def _prices(of: Question, fastest: Ints) -> NDArray[np.float64]:
     return prices
 
 
-def _first(of: Question, rows: Ints, free_at: list[list[Micros]], prices: NDArray[np.float64]) -> tuple[int, int] | None:
-    """The row and the kind of slot of the first job that gets a slot that is free now."""
+def _first(
+    rows: Sequence[int],
+    options: Sequence[Sequence[tuple[int, Micros]]],
+    free_at: Sequence[list[Micros]],
+    prices: Sequence[float],
+    now: Micros,
+) -> tuple[int, int] | None:
+    """The row and the kind of slot of the first job that gets a slot that is free now. `rows` in the order of their turns;
+    `options`: the kinds on which the job of each row can run, and its times there."""
     planned = [slots.copy() for slots in free_at]
-    charged = of.times * prices
-    for row in rows.tolist():
-        if all(not slots or slots[0] > of.now for slots in planned):
-            return None
-        possible = [kind for kind, slots in enumerate(planned) if slots and of.times[row, kind] != NEVER]
-        if possible:
-            kind = min(possible, key=lambda kind: planned[kind][0] + charged[row, kind])
+    if all(not slots or slots[0] > now for slots in planned):
+        return None
+    for row in rows:
+        if options[row]:
+            _, kind, time = min((planned[kind][0] + time * prices[kind], kind, time) for kind, time in options[row])
             begin = planned[kind][0]
-            if begin <= of.now:
+            if begin <= now:
                 return row, kind
-            heapq.heapreplace(planned[kind], begin + int(of.times[row, kind]))
+            heapq.heapreplace(planned[kind], begin + time)
     return None
