@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple, get_args
 
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.reproduce.allox_devices import CLUSTERS, TENANTS, cluster, weights, workload
+from scheduler_service.sim.reproduce.allox_devices import CLUSTERS, TENANTS, weights, workload
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJobs
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
@@ -41,9 +41,9 @@ TITLES = {
     "es-fcfs": "ES, first come first served",
     SRPT: "SRPT",
 }
-IN_SIMULATION = tuple(TITLES)
+IN_SIMULATION = tuple(name for name in TITLES if name != "allox-priced")
 AT_RATES = ("allox", "sjf-plus", "allox-priced", SRPT)
-IN_EXPERIMENT = ("allox", "allox-priced", "drfa", "es", "drfs", "drff", "sjf-plus")
+IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
 """They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
@@ -71,7 +71,7 @@ class Study(NamedTuple):
     jobs: int | None = None
     """So many at most, in each simulation."""
     traced: int = 5000
-    """Jobs of the trace, on real devices."""
+    """Jobs of the trace at most, on real devices."""
     traces: "Traces | None" = None
 
 
@@ -128,8 +128,10 @@ def title(point: Point) -> str:
 def points(part: Part, study: Study) -> list[Point]:
     if part == "experiment":
         return [Point(name) for name in IN_EXPERIMENT]
-    if part == "simulation" or part in ON_DEVICES:
+    if part in ("simulation", "devices"):
         return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
+    if part == "busy-devices":
+        return [*points("devices", study), Point("allox-priced"), UNLIMITED]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
     if part == "starvation":
@@ -165,6 +167,7 @@ def cases(study: Study, part: Part, point: Point) -> list[Case]:
 def on_devices(study: Study, part: Part, point: Point) -> Case:
     """Philly's jobs on the V100s, P100s and K80s of this part."""
     assert study.traces is not None  # the command says so
-    count = study.traced if study.jobs is None else min(study.jobs, study.traced)
+    on = CLUSTERS[part]
+    count = min(on.jobs, study.traced, study.jobs or on.jobs)
     jobs = workload(study.traces.philly, study.traces.rates, count, point.error)
-    return Case(cluster=cluster(CLUSTERS[part]), workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))
+    return Case(cluster=on.cluster(), workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))

@@ -176,7 +176,7 @@ def devices(measured: Measured, part: Part, jobs: int) -> Table:
         )
         for point, of in measured.items()
     ]
-    nodes = ", ".join(f"{8 * count} {name.upper()}s" for name, count in CLUSTERS[part].items())
+    nodes = ", ".join(f"{8 * count} {name.upper()}s" for name, count in CLUSTERS[part].nodes.items())
     note = f"{jobs:,} jobs on {nodes}. In use: while jobs come."
     return Table(f"allox-{part}", DEVICE_TITLES[part], columns, tuple(rows), note)
 
