@@ -81,7 +81,7 @@ def figure(measured: Measured) -> Figure:
             x, y = mean(of, "disparity"), mean(of, "completion_s")
             axes.errorbar(x.mean, y.mean, y.half, x.half, color=colour, capsize=3, label=title(point))
             axes.plot([one.disparity for one in of], [one.completion_s for one in of], ".", color=colour, alpha=0.5)
-        axes.set(title=f"{rate:g} times the arrivals", xlabel="disparity of progress", ylabel="mean completion time, s")
+        axes.set(title=f"arrivals x {rate:g}", xlabel="disparity of progress", ylabel="mean completion time, s")
         axes.grid(alpha=0.3)
-    panels[0].legend(fontsize="x-small")
+    drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", fontsize="x-small", ncols=3)
     return drawn
