@@ -128,14 +128,14 @@ def title(point: Point) -> str:
 def points(part: Part, study: Study) -> list[Point]:
     if part == "experiment":
         return [Point(name) for name in IN_EXPERIMENT]
-    if part in ("simulation", "devices"):
-        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
-    if part == "busy-devices":
+    if part in ("simulation", "busy-devices"):
         return [*points("devices", study), Point("allox-priced"), UNLIMITED]
+    if part == "devices":
+        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
     if part == "starvation":
-        return [Point(name) for name in IN_SIMULATION]
+        return [Point(name) for name in (*IN_SIMULATION, "allox-priced")]
     if part == "rates":
         return [of._replace(rate=rate) for rate in study.rates for of in (*map(Point, AT_RATES), OF_ALL_USERS, UNLIMITED)]
     if part == "errors":
