@@ -41,6 +41,9 @@ POLICIES: dict[str, Entry] = {
         "the matching of jobs to devices with the least completion times (AlloX)", f"{_HERE}.allox.policy:stages", True, True
     ),
     "allox-plus": Entry("the shortest first, on whichever device has room (AlloX+)", f"{_HERE}.allox.plus:stages", True),
+    "allox-priced": Entry(
+        "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.priced:stages", True
+    ),
     "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),
     "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
 }

@@ -120,6 +120,8 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
     matched = ({"alpha": 0}, {"alpha": 0.5}, {"alpha": 1}, {"alpha": 0.5, "long": 0, "period": 3}, {"long": 2, "period": 1})
     made += [(stages("allox", FitGppSettings(), own=own), 0, False) for own in matched for _ in range(2)]
+    priced = ({}, {"limit": 1, "patience": 1}, {"long": 2, "period": 1})
+    made += [(stages("allox-priced", FitGppSettings(), own=own), 0, False) for own in priced for _ in range(2)]
     shares = ({"half_life": 60, "period": 3}, {"half_life": 600, "period": 60, "other_projects": 0, "project.p": 2})
     return made + [(stages("fair", FitGppSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
 

@@ -15,9 +15,9 @@ from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.reproduce import allox
+from scheduler_service.sim.reproduce import allox, allox_rates
 from scheduler_service.sim.reproduce.allox_devices import weights
-from scheduler_service.sim.reproduce.allox_measures import Seen, measures, progress
+from scheduler_service.sim.reproduce.allox_measures import Measures, Seen, measures, progress
 from scheduler_service.sim.reproduce.allox_plan import (
     PARTS,
     SRPT,
@@ -45,7 +45,7 @@ from scheduler_service.sim.workloads.allox import ON_CPU, SPEEDUPS, experiment, 
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproduction-allox.md"
 RATES, PHILLY = (Path(__file__).parent / "data" / name for name in ("gavel_rates.csv", "philly_slice_1000.csv.gz"))
-TINY = Study(until_s=120, varied_s=60, varied_seeds=(1,), experiments=(1, 2))
+TINY = Study(until_s=120, varied_s=60, varied_seeds=(1,), experiments=(1, 2), rates_s=60, rate_seeds=(1, 2))
 ON_TRACES = TINY._replace(traces=Traces(PHILLY, RATES), traced=60)
 
 
@@ -75,6 +75,13 @@ def test_jobs_come_in_batches() -> None:
     assert sizes.max() <= 48
     assert pstdev(gaps) / fmean(gaps) == pytest.approx(2.1, abs=0.6)
     assert list(jobs(Allox(until_s=600), 2)) == list(jobs(Allox(), 2))[: sum(at < 600 * SECOND for at in times)]
+
+
+def test_a_rate_brings_the_arrivals_closer_together_and_changes_no_job() -> None:
+    usual, twice = list(jobs(Allox(until_s=600), 2)), list(jobs(Allox(until_s=300, rate=2), 2))
+    assert len(usual) == len(twice)
+    assert [job.times_us for job in usual] == [job.times_us for job in twice]
+    assert all(a.submit_us == pytest.approx(2 * b.submit_us, abs=2) for a, b in zip(usual, twice, strict=True))
 
 
 def test_errors_change_the_estimates_alone_and_in_proportion() -> None:
@@ -210,7 +217,7 @@ def test_progress_counts_the_share_of_the_fastest_configuration_less_as_it_runs_
 
 def test_all_policies_of_a_part_have_the_same_jobs() -> None:
     for part in PARTS:
-        for point in points(part):
+        for point in points(part, ON_TRACES):
             for case in cases(ON_TRACES, part, point):
                 assert case.seed in (1, 2)
                 assert case.policy.label == title(point)
@@ -219,10 +226,41 @@ def test_all_policies_of_a_part_have_the_same_jobs() -> None:
     assert average_speedup() == pytest.approx(7.5, abs=0.1)
 
 
+def test_a_set_of_jobs_is_one_sample_whatever_rates_it_was_tried_at() -> None:
+    def of(*completions: float) -> list[Measures]:
+        return [Measures(time, 0, 0, time / 100, time, 0, 0, ()) for time in completions]
+
+    allox, sjf = Point("allox"), Point("sjf-plus")
+    measured = {
+        allox: of(10, 20), allox._replace(rate=2): of(30, 40),
+        sjf: of(20, 10), sjf._replace(rate=2): of(30, 60),
+    }  # fmt: skip
+    rows = dict(allox_rates.table(measured, TINY).rows)
+    assert list(rows) == ["1: AlloX", "1: SJF+", "2: AlloX", "2: SJF+", "all: AlloX", "all: SJF+"]
+    assert rows["2: SJF+"][:3] == ("45.0 ± 191", "+25.0 ± 317.7 %", "")
+    # means of the sets: 20 and 30, and 25 and 35; of what SJF+ has more: +50 % (100 % and 0 %) and 0 % (-50 % and 50 %)
+    assert rows["all: AlloX"][0] == "25.0 ± 63.5"
+    assert rows["all: SJF+"][1] == "+25.0 ± 317.7 %"
+
+
 def test_the_document_has_a_place_for_everything() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    tables = ("experiment", "claims", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
-    for name in (*(f"allox-{table}" for table in tables), *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "devices"))):
+    tables = (
+        "experiment",
+        "claims",
+        "simulation",
+        "starvation",
+        "alpha",
+        "errors",
+        "profiling",
+        "rates",
+        "devices",
+        "busy-devices",
+    )
+    for name in (
+        *(f"allox-{table}" for table in tables),
+        *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "rates", "devices", "busy-devices")),
+    ):
         assert f"<!-- begin: {name} -->" in text
         assert f"<!-- end: {name} -->" in text
 
@@ -231,16 +269,18 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(allox, "QUICK", TINY)
     document = tmp_path / "allox.md"
     document.write_text(DOCUMENT.read_text(encoding="utf-8"))
-    parts = [word for part in ("experiment", "simulation", "devices") for word in ("--part", part)]
+    parts = [word for part in ("experiment", "simulation", "rates", "devices", "busy-devices") for word in ("--part", part)]
     parts += ["--on-traces", str(PHILLY), str(RATES), "--jobs", "60"]
     words = ["reproduce", "allox", "--quick", *parts, "--on", "local[1]", "-o", str(tmp_path / "out")]
     found = CliRunner().invoke(main, [*words, "--document", str(document)])
     assert found.exit_code == 0, found.output
     text = document.read_text()
-    for name in points("simulation"):
+    for name in points("simulation", TINY):
         assert f"| {title(name)} |" in text
     assert "less than DRFF" in text
     assert "60 jobs on 128 V100s, 192 P100s, 256 K80s" in text
+    assert "60 jobs on 64 V100s, 96 P100s, 128 K80s" in text
+    assert all(f"| {rate}: AlloX, priced |" in text for rate in ("0.85", "1", "1.15", "all"))
     assert (tmp_path / "allox" / "figure-14.svg").exists()
     assert not any(SRPT in case.policy.name for case in cases(TINY, "simulation", Point(SRPT)))
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_service.core.engine import Proposals
+from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Delegate, Plan, Remember, Rng
 from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared, vc_of
@@ -43,10 +43,14 @@ PATIENCE = 10
 """How many periods a plan may take before another is asked for."""
 
 
-def plan_of(vc: str) -> tuple[str, str]:
+Answer = Callable[[], tuple[int | str, ...]]
+"""Gives the jobs that start now, encoded (see `decoded`)."""
+
+
+def plan_of(vc: str, name: str = NAME) -> tuple[str, str]:
     """The memo of the long queue of a virtual cluster or (empty) of the site: a plan of it is being made, or was made, or is to
-    be made next."""
-    return NAME, shared(vc, "plan")
+    be made next. `name` is the policy's."""
+    return name, shared(vc, "plan")
 
 
 def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
@@ -77,23 +81,35 @@ LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "lon
 
 def stages(options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
-    for name, (least, most) in LIMITS.items():
-        if not least <= (value := getattr(settings, name)) <= most:
-            raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
+    check(settings, LIMITS)
     known = Known(round(settings.unknown * SECOND))
     starts = allox(settings, known)
-
-    def policy(state: State, _rng: Rng) -> Proposals:
-        """The loop of a site without virtual clusters."""
-        yield from start_on_earmarks(state, place_on_earmarks)
-        yield from starts(state, Site(state, known, round(settings.reserved_cpus * 1000)))
 
     def account(state: State, subject: str) -> Iterator[Remember]:
         """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that nobody looks at it."""
         if not _is_longer(state, vc_of(subject), settings.long):
             yield Remember(NAME, subject, None)
 
+    policy = of_site(settings, known, starts)
     return Stages(policy, ORDER, starts=starts, account=account, about=lambda _state, job: times_compared(job, settings))
+
+
+def check(settings: tuple[float, ...], limits: Mapping[str, tuple[float, float]]) -> None:
+    """Raises ValueError if a setting is not within its limits."""
+    for name, (least, most) in limits.items():
+        value = getattr(settings, name, least)
+        if not least <= value <= most:
+            raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
+
+
+def of_site(settings: Settings, known: Known, starts: Starts) -> Policy:
+    """The loop of a site without virtual clusters."""
+
+    def policy(state: State, _rng: Rng) -> Proposals:
+        yield from start_on_earmarks(state, place_on_earmarks)
+        yield from starts(state, Site(state, known, round(settings.reserved_cpus * 1000)))
+
+    return policy
 
 
 def times_compared(job: Job, settings: Settings) -> str:
@@ -122,7 +138,10 @@ class Look(NamedTuple):
     """The kinds of slots of each need, by their numbers."""
 
 
-def allox(settings: Settings, known: Known) -> Starts:
+def allox(
+    settings: Settings, known: Known, name: str = NAME, answer: Callable[[Question], Answer] = lambda question: question
+) -> Starts:
+    """`name` is that of the policy; `answer` says what the answer to a question is worked out by, which can be pickled."""
     unknown_us = round(settings.unknown * SECOND)
 
     def look(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
@@ -153,16 +172,16 @@ def allox(settings: Settings, known: Known) -> Starts:
                 started |= yield from scope.start(job.configured(configuration), where, why)
         return started
 
-    def at_once(state: State, scope: Scope, queued: Callable[[State], Iterable[Job]]) -> Proposals:
+    def at_once(state: State, scope: Scope, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
         """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
         matched without it."""
         in_vain: set[int] = set()
-        while any(True for _ in queued(state)):
-            seen = look(state, scope, (job for job in queued(state) if job.id not in in_vain))
+        while any(True for _ in jobs(state)):
+            seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
             question = ask(state, scope, seen)
-            starts = [] if question is None else decoded(question())
+            starts = [] if question is None else decoded(answer(question)())
             if not starts:
-                yield from scope.tell([job for job in queued(state) if _waits(state, job.id)] if in_vain else seen.jobs)
+                yield from scope.tell([job for job in jobs(state) if _waits(state, job.id)] if in_vain else seen.jobs)
                 return
             if not (yield from start(state, scope, starts)):
                 in_vain.update(one.job for one in starts)
@@ -171,35 +190,35 @@ def allox(settings: Settings, known: Known) -> Starts:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
         those whose priority is higher than that of the many."""
         yield from at_once(state, scope, partial(_highest_levels, vc=scope.vc, most=int(settings.long)))
-        at = plan_of(scope.vc)
+        at = plan_of(scope.vc, name)
         now, memo = state.cluster.clock_us, state.memos.rows.get(at)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
             yield from start(state, scope, decoded(memo.value[1:]))
             yield (Remember(*at, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, scope, _queued(state, scope.vc))
+            seen = look(state, scope, queued(state, scope.vc))
             yield from scope.tell(seen.jobs)
             question = ask(state, scope, seen)
             if question is None:
                 yield (Remember(*at, (PAUSES,), due_us=now + period),)
             else:
-                yield Delegate(*at, question), Remember(*at, (ASKED,), due_us=now + PATIENCE * period)
+                yield Delegate(*at, answer(question)), Remember(*at, (ASKED,), due_us=now + PATIENCE * period)
 
     def starts(state: State, scope: Scope) -> Proposals:
         known.forget(len(state.jobs.rows))
         if _is_longer(state, scope.vc, settings.long):
             yield from by_and_by(state, scope)
         if not _is_longer(state, scope.vc, settings.long):
-            at = plan_of(scope.vc)
+            at = plan_of(scope.vc, name)
             if at in state.memos.rows:
                 yield (Remember(*at, None),)
-            yield from at_once(state, scope, partial(_queued, vc=scope.vc))
+            yield from at_once(state, scope, partial(queued, vc=scope.vc))
 
     return starts
 
 
-def _queued(state: State, vc: str) -> Iterator[Job]:
+def queued(state: State, vc: str) -> Iterator[Job]:
     """All queued jobs that wait for slots of the scope, by level."""
     return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting(vc, lane))
 
@@ -207,13 +226,13 @@ def _queued(state: State, vc: str) -> Iterator[Job]:
 def _is_longer(state: State, vc: str, most: float) -> bool:
     """Whether more jobs are queued."""
     places = sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
-    return places > most and (not vc or sum(1 for _ in _queued(state, vc)) > most)  # a job may be in several queues
+    return places > most and (not vc or sum(1 for _ in queued(state, vc)) > most)  # a job may be in several queues
 
 
 def _highest_levels(state: State, vc: str, most: int) -> list[Job]:
     """The jobs of the highest levels, all of each; `most` of them together at most."""
     found: list[Job] = []
-    for _, level in groupby(_queued(state, vc), key=_level):
+    for _, level in groupby(queued(state, vc), key=_level):
         jobs = list(islice(level, most - len(found) + 1))
         if len(found) + len(jobs) > most:
             break
@@ -253,7 +272,7 @@ def _question(
     times[cells], configurations[cells] = time[at], configuration[at]
     values[cells] = (share * shortest)[row[at]] / time[at]
     levels = {level: number for number, level in enumerate(sorted({_level(job) for job in jobs}))}
-    names = sorted({job.user for job in jobs})
+    names = sorted({job.user for job in jobs}.union(received))
     users = {name: number for number, name in enumerate(names)}
     return Question(
         now,

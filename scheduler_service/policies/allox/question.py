@@ -75,7 +75,7 @@ class Question:
     users: Ints
     """Whose each job is, by number; the numbers are in the order of the users' names."""
     received: tuple[float, ...]
-    """The progress of each user."""
+    """The progress of each user who has queued or running jobs."""
     arrived: Ints
     times: Ints
     """How long a job runs on a slot, at least 1; NEVER where it cannot run."""

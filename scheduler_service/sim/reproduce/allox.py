@@ -11,9 +11,9 @@ from rich.console import Console
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.reproduce import allox_figures, allox_tables
+from scheduler_service.sim.reproduce import allox_figures, allox_rates, allox_tables
 from scheduler_service.sim.reproduce.allox_measures import curves, job_list, measures, seen
-from scheduler_service.sim.reproduce.allox_plan import PARTS, QUICK, SRPT, Part, Point, Study, Traces, cases, points
+from scheduler_service.sim.reproduce.allox_plan import ON_DEVICES, PARTS, QUICK, SRPT, Part, Point, Study, Traces, cases, points
 from scheduler_service.sim.reproduce.allox_tables import Measured
 from scheduler_service.sim.reproduce.studies import Simulated, Table, as_markdown, fill_in, show, simulated
 
@@ -50,8 +50,8 @@ def command(
     """Figures 11 to 18 of the AlloX paper (EuroSys 2020), beside what it prints and what its authors published.
 
     The parts are the experiment on a cluster, the simulation of 10,000 jobs, and what becomes of it with other values of
-    alpha, with errors of the estimates, and with costs of profiling; and, if a trace is given, real jobs on three models of
-    GPU. SRPT, which preempts at no cost, is worked out apart from the engine.
+    alpha, with errors of the estimates, with costs of profiling, and at other rates of arrivals; and, if a trace is given,
+    real jobs on two clusters with three models of GPU. SRPT, which preempts at no cost, is worked out apart from the engine.
 
     \b
     Examples:
@@ -59,15 +59,15 @@ def command(
       ebb-sim reproduce allox --part simulation -o results/allox
       ebb-sim reproduce allox --on-traces philly_jobs.csv.gz gavel_throughputs.csv.gz --document docs/reproduction-allox.md
     """
-    if "devices" in parts and on_traces is None:
-        raise click.UsageError("for the part devices say where the tables are: --on-traces PHILLY RATES")
+    if on_traces is None and (lacking := [part for part in parts if part in ON_DEVICES]):
+        raise click.UsageError(f"for the part {lacking[0]} say where the tables are: --on-traces PHILLY RATES")
     traces = None if on_traces is None else Traces(*on_traces)
     study = (QUICK if quick else Study())._replace(jobs=jobs, traces=traces)
     if seeds is not None:
         study = study._replace(seeds=tuple(range(1, seeds + 1)))
-    chosen = parts or tuple(part for part in PARTS if part != "devices" or traces is not None)
+    chosen = parts or tuple(part for part in PARTS if part not in ON_DEVICES or traces is not None)
     folder = output or Path("results") / ("allox-quick" if quick else "allox")
-    wanted = {part: {point: cases(study, part, point) for point in points(part)} for part in chosen}
+    wanted = {part: {point: cases(study, part, point) for point in points(part, study)} for part in chosen}
     every = [case for of in wanted.values() for point, some in of.items() if point.policy != SRPT for case in some]
     found = simulated(every, folder, on, fresh, keep="all")
     looked = {part: _look(of, found, part in CURVES) for part, of in wanted.items()}
@@ -108,8 +108,10 @@ def _tables(part: Part, of: Looked, wanted: Mapping[Point, Sequence[Case]], stud
         return [allox_tables.claims(of.measured), allox_tables.simulation(of.measured, count, study, Study())]
     if part == "starvation":
         return [allox_tables.starvation(of.measured, len(study.varied_seeds))]
-    if part == "devices":
-        return [allox_tables.devices(of.measured, len(job_list(wanted[allox_tables.ALLOX][0])))]
+    if part in ON_DEVICES:
+        return [allox_tables.devices(of.measured, part, len(job_list(wanted[allox_tables.ALLOX][0])))]
+    if part == "rates":
+        return [allox_rates.table(of.measured, study)]
     if part == "alpha":
         return [allox_tables.by_alpha(of.measured, len(study.varied_seeds))]
     return [allox_tables.varied(of.measured, part, len(study.varied_seeds))]
@@ -126,8 +128,15 @@ def _figures(part: Part, of: Looked) -> dict[str, tuple[str, Figure]]:
         }
     if part == "starvation":
         return {"figure-15": ("Completed jobs of the user with the longest jobs", allox_figures.starvation(of.curves))}
-    if part == "devices":
-        return {"figure-devices": ("Mean completion times on three models of GPU", allox_figures.devices(of.measured))}
+    if part in ON_DEVICES:
+        return {
+            f"figure-{part}": (
+                f"Mean completion times of {allox_tables.DEVICE_TITLES[part]}",
+                allox_figures.devices(of.measured),
+            )
+        }
+    if part == "rates":
+        return {"figure-rates": ("Completion time and disparity by the rate of arrivals", allox_rates.figure(of.measured))}
     if part == "alpha":
         return {"figure-16": ("Completion time and disparity by alpha", allox_figures.by_alpha(of.measured))}
     name, title = ("figure-17", "errors of the estimates") if part == "errors" else ("figure-18", "costs of profiling")

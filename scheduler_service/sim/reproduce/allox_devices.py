@@ -3,17 +3,32 @@
 The paper leaves more than two kinds of resources, and jobs of several devices, to future work.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from scheduler_service.sim.site import Nodes
 from scheduler_service.sim.workloads import Gavel
 from scheduler_service.sim.workloads.gavel import DEVICES, rates_of
 
-NODES = {"v100": 16, "p100": 24, "k80": 32}
-"""Of eight GPUs each: an assumption. The first 5,000 jobs ask for as much in 2.6 days as 510 P100s do in that time, much of it
-in a few jobs that run for days."""
-CLUSTER = tuple(Nodes(nodes=NODES[name], gpus=8, model=name) for name in DEVICES)
+
+class Cluster(NamedTuple):
+    nodes: Mapping[str, int]
+    """By model: how many nodes of eight GPUs. The numbers are assumptions."""
+    jobs: int
+    """How many jobs of the trace are simulated at most."""
+
+    def cluster(self) -> tuple[Nodes, ...]:
+        return tuple(Nodes(nodes=self.nodes[name], gpus=8, model=name) for name in DEVICES)
+
+
+CLUSTERS: Mapping[str, Cluster] = {
+    "devices": Cluster({"v100": 16, "p100": 24, "k80": 32}, 5000),
+    "busy-devices": Cluster({"v100": 8, "p100": 12, "k80": 16}, 2000),
+}
+"""By the part of the evaluation. The first 5,000 jobs ask for as much in 2.6 days as 510 P100s do in that time, much of it in a
+few jobs that run for days. Queues are long on the second cluster, so a simulation of AlloX takes longer there."""
 FROM_S = 35 * 86400
 """As the slices on which other simulators were run."""
 TENANTS = 11

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.reproduce.allox_devices import CLUSTER, TENANTS, weights, workload
+from scheduler_service.sim.reproduce.allox_devices import CLUSTERS, TENANTS, weights, workload
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJobs
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
@@ -29,6 +29,7 @@ SRPT = "srpt"
 """It is no policy of the engine (`allox_srpt`), and its cases are never simulated there."""
 TITLES = {
     "allox": "AlloX",
+    "allox-priced": "AlloX, priced",
     "allox-plus": "AlloX+",
     "drfa": "DRFA",
     "drfs": "DRFS",
@@ -40,13 +41,16 @@ TITLES = {
     "es-fcfs": "ES, first come first served",
     SRPT: "SRPT",
 }
-IN_SIMULATION = tuple(TITLES)
+IN_SIMULATION = tuple(name for name in TITLES if name != "allox-priced")
+AT_RATES = ("allox", "sjf-plus", "allox-priced", SRPT)
 IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
 """They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
-Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices"]
-PARTS: tuple[Part, ...] = ("experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
+Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "rates", "devices", "busy-devices"]
+PARTS: tuple[Part, ...] = get_args(Part)
+ON_DEVICES: tuple[Part, ...] = ("devices", "busy-devices")
+"""Parts that take a trace."""
 
 
 class Study(NamedTuple):
@@ -58,10 +62,16 @@ class Study(NamedTuple):
     varied_seeds: tuple[int, ...] = (1, 2, 3)
     experiments: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     """Seeds of the experiment."""
+    rates: tuple[float, ...] = (0.85, 1.0, 1.15)
+    """Where the rate of arrivals is varied: how many times as many jobs arrive as in the paper."""
+    rates_s: float = 4000
+    """Jobs arrive until then, where the rate is varied."""
+    rate_seeds: tuple[int, ...] = (101, 102, 103, 104, 105, 106)
+    """Seeds where the rate is varied. No policy and no setting was chosen by what comes of them."""
     jobs: int | None = None
     """So many at most, in each simulation."""
     traced: int = 5000
-    """Jobs of the trace, on real devices."""
+    """Jobs of the trace at most, on real devices."""
     traces: "Traces | None" = None
 
 
@@ -71,7 +81,7 @@ class Traces(NamedTuple):
     """Of Gavel's measurements."""
 
 
-QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), traced=1000)
+QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), rates_s=1000, rate_seeds=(101, 102), traced=1000)
 
 
 class Point(NamedTuple):
@@ -81,9 +91,14 @@ class Point(NamedTuple):
     alpha: float = ALPHA
     error: float = ERROR
     profiling: float = PROFILING
+    rate: float = 1
+    """Of arrivals; 1: the paper's."""
+    limited: bool = True
+    """Whether the priced order holds users back who are far above the average."""
 
 
 OF_ALL_USERS = Point("allox", alpha=1)
+UNLIMITED = Point("allox-priced", limited=False)
 
 
 def average_speedup() -> float:
@@ -95,6 +110,7 @@ def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
     """`speedups`: by configuration, how much faster jobs are in it on average than in the slowest one."""
     own: Mapping[str, Mapping[str, float]] = {
         "allox": {"alpha": point.alpha},
+        "allox-priced": {} if point.limited else {"patience": 0},
         "allox-plus": {"timeout": TIMEOUT_S},
         "drfa": {f"weight.{number}": round(weight, 2) for number, weight in enumerate(speedups)},
         "es": {"users": users},
@@ -105,20 +121,23 @@ def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
 
 
 def title(point: Point) -> str:
-    return TITLES[point.policy] + (f", alpha = {point.alpha:g}" if point.alpha != ALPHA else "")
+    alpha = f", alpha = {point.alpha:g}" if point.alpha != ALPHA else ""
+    return TITLES[point.policy] + alpha + ("" if point.limited else ", no limit")
 
 
-def points(part: Part) -> list[Point]:
+def points(part: Part, study: Study) -> list[Point]:
     if part == "experiment":
         return [Point(name) for name in IN_EXPERIMENT]
-    if part == "simulation":
+    if part in ("simulation", "busy-devices"):
+        return [*points("devices", study), Point("allox-priced"), UNLIMITED]
+    if part == "devices":
         return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
     if part == "starvation":
-        return [Point(name) for name in IN_SIMULATION]
-    if part == "devices":
-        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
+        return [Point(name) for name in (*IN_SIMULATION, "allox-priced")]
+    if part == "rates":
+        return [of._replace(rate=rate) for rate in study.rates for of in (*map(Point, AT_RATES), OF_ALL_USERS, UNLIMITED)]
     if part == "errors":
         return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
     return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]
@@ -126,26 +145,29 @@ def points(part: Part) -> list[Point]:
 
 def cases(study: Study, part: Part, point: Point) -> list[Case]:
     """One for each seed."""
-    if part == "devices":
-        return [on_devices(study, point)]
+    if part in ON_DEVICES:
+        return [on_devices(study, part, point)]
     profiling = 0.0 if point.policy in UNPROFILED else point.profiling
     if part == "experiment":
         speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of what is equally likely by its logarithm
         of = policy(point, EXPERIMENT_USERS, (speedup, 1))
         jobs = AlloxExperiment(error=point.error, profiling=profiling)
         return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
-    whole = part == "simulation"
-    until = study.until_s if whole else study.varied_s
+    until, seeds = study.varied_s, study.varied_seeds
+    if part == "simulation":
+        until, seeds = study.until_s, study.seeds
+    elif part == "rates":
+        until, seeds = study.rates_s, study.rate_seeds
     kind = AlloxLongJobs if part == "starvation" else Allox
-    workload = kind(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
+    workload = kind(until_s=until, rate=point.rate, jobs=study.jobs, error=point.error, profiling=profiling)
     of = policy(point, USERS, (average_speedup(), 1))
-    seeds = study.seeds if whole else study.varied_seeds
     return [Case(cluster=SIMULATED, workload=workload, policy=of, seed=seed) for seed in seeds]
 
 
-def on_devices(study: Study, point: Point) -> Case:
-    """Philly's jobs on V100s, P100s and K80s."""
+def on_devices(study: Study, part: Part, point: Point) -> Case:
+    """Philly's jobs on the V100s, P100s and K80s of this part."""
     assert study.traces is not None  # the command says so
-    count = study.traced if study.jobs is None else min(study.jobs, study.traced)
+    on = CLUSTERS[part]
+    count = min(on.jobs, study.traced, study.jobs or on.jobs)
     jobs = workload(study.traces.philly, study.traces.rates, count, point.error)
-    return Case(cluster=CLUSTER, workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))
+    return Case(cluster=on.cluster(), workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))

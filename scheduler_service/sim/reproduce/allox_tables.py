@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from scheduler_service.sim.estimates import Estimate, estimate
-from scheduler_service.sim.reproduce.allox_devices import NODES
+from scheduler_service.sim.reproduce.allox_devices import CLUSTERS
 from scheduler_service.sim.reproduce.allox_measures import Measures
 from scheduler_service.sim.reproduce.allox_plan import (
     ALPHA,
@@ -151,7 +151,13 @@ def claims(measured: Measured) -> Table:
     return Table("allox-claims", "AlloX's mean completion time against others", ("here", "the paper"), tuple(rows))
 
 
-def devices(measured: Measured, jobs: int) -> Table:
+DEVICE_TITLES: Mapping[Part, str] = {
+    "devices": "Philly's jobs on three models of GPU",
+    "busy-devices": "Philly's jobs on half as many GPUs",
+}
+
+
+def devices(measured: Measured, part: Part, jobs: int) -> Table:
     columns = (
         *("mean completion, s", "AlloX against it", "median, s", "longest 1 %, s", "disparity of progress"),
         *(f"{name.upper()} in use" for name in DEVICES),
@@ -170,9 +176,9 @@ def devices(measured: Measured, jobs: int) -> Table:
         )
         for point, of in measured.items()
     ]
-    nodes = ", ".join(f"{8 * count} {name.upper()}s" for name, count in NODES.items())
+    nodes = ", ".join(f"{8 * count} {name.upper()}s" for name, count in CLUSTERS[part].nodes.items())
     note = f"{jobs:,} jobs on {nodes}. In use: while jobs come."
-    return Table("allox-devices", "Philly's jobs on three models of GPU", columns, tuple(rows), note)
+    return Table(f"allox-{part}", DEVICE_TITLES[part], columns, tuple(rows), note)
 
 
 def starvation(measured: Measured, seeds: int) -> Table:

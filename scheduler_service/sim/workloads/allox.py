@@ -68,6 +68,7 @@ class Simulated(Estimates):
     """What the simulation's jobs have in common."""
 
     until_s: float = Field(default=SPAN_S, gt=0, le=1e7, description="jobs come until then")
+    rate: float = Field(default=1, ge=0.01, le=100, description="how many times as many jobs arrive as in the paper")
     jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="so many at most; none: all that come")
 
 
@@ -95,7 +96,7 @@ def jobs(model: Simulated, seed: int) -> Iterator[SimJob]:
     """In the order in which they come."""
     factor = model.factor if isinstance(model, AlloxLongJobs) else 1.0
     rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
-    for number, at in enumerate(_arrivals(Random(f"{seed}:arrivals"), model.until_s)):
+    for number, at in enumerate(_arrivals(Random(f"{seed}:arrivals"), model.until_s, GAP_S / model.rate)):
         if number == model.jobs:
             return
         user = rng.randrange(len(SPEEDUPS))
@@ -128,9 +129,10 @@ def estimated(times: Sequence[Micros], error: float, rng: Random) -> list[Micros
     return [max(round(time * max(1 + error * rng.gauss(0, 1), LEAST_ESTIMATE)), 1) for time in times]
 
 
-def _arrivals(rng: Random, until_s: float) -> Iterator[float]:
+def _arrivals(rng: Random, until_s: float, gap_s: float) -> Iterator[float]:
+    """`gap_s`: the mean time between batches."""
     spread = math.log(1 + GAP_VARIATION**2)
-    mu = math.log(GAP_S) - spread / 2
+    mu = math.log(gap_s) - spread / 2
     sums = list(accumulate(size**-BATCH_EXPONENT for size in range(2, LARGEST_BATCH + 1)))
     at = 0.0
     while at < until_s:
