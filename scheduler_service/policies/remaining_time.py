@@ -2,6 +2,7 @@
 
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
 
 
@@ -20,6 +21,16 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
         return None
     began = [run.started_us for run in runs if run.started_us is not None]
     return max(left - (now - min(began) if began else 0), 0)
+
+
+def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:
+    """How much longer the last of the jobs that share the job's devices is expected to run; None where nobody knows of one."""
+    if (group := group_of(state, job.id)) is None:
+        return remaining(state, job, now)
+    jobs = (state.jobs.rows[job_id] for job_id in {key.job_id for key in group.members()})
+    each = [remaining(state, one, now) for one in jobs]
+    known = [left for left in each if left is not None]
+    return max(known) if len(known) == len(each) else None
 
 
 def work_left(job: Job, configuration: int) -> Micros | None:

@@ -1,8 +1,8 @@
 """Digests of what comes out of the engine's steps, in a form that no renaming changes.
 
-Values are written by position, without the names of classes and fields. So a class that is renamed or moved keeps its
-digest, and a value that changes, a field that is removed, and a line that comes in another order do not. Defaults at the end of
-a row are left out. So a field that is added at the end changes a digest only where the field has another value than its default.
+Values are written by position, without the names of classes and fields. So a class that is renamed or moved keeps its digest,
+and a value that changes, a field that is removed, and a line that comes in another order do not. Defaults at the end of a row
+are left out. So a field that is added at the end changes a digest only where the field has another value than its default.
 """
 
 import hashlib

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import Suitable
 from scheduler_service.policies.allox.ways import Known
-from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.remaining_time import remaining_together
 
 Ints = NDArray[np.int64]
 _CPU, _DEVICES = 0, 2
@@ -52,13 +53,13 @@ def held(state: State, now: Micros, unknown_us: Micros) -> Held:
     """A run of which nobody knows how long it takes is taken to take `unknown_us` in all; one that takes longer than expected,
     to end at the next moment."""
     rows = []
-    for job_id in state.active:
+    for job_id in first_of_each(state, state.active):
         job = state.jobs.rows[job_id]
-        left = remaining(state, job, now)
+        left = remaining_together(state, job, now)
         if left is None:
             left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
         until = now + max(left, 1)
-        rows += [(run.node, until, *run.demand) for run in state.runs_of(job_id)]
+        rows += [(run.node, until, *holding(state, run)) for run in runs_together(state, job_id)]
     rows.sort()
     table = np.array(rows, np.int64).reshape(-1, 5).T
     return Held(table[0], table[2:], table[1])
