@@ -1,87 +1,22 @@
-"""Share groups in the core: how they form and dissolve, what they charge, and that they are preempted as one."""
+"""Share groups: how they form and dissolve, what they charge, and what is refused."""
 
-from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
 from scheduler_service.core.messages import (
-    Event,
-    FenceRequested,
-    Launch,
-    NodeSilent,
     Place,
-    Preempt,
     Share,
     Spot,
-    Step,
     Unshare,
 )
-from scheduler_service.core.model import JobClass, JobEvent, JobSpec, JobState, RunKey, RunPhase, TaskGroup
-from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model import JobClass, JobSpec, JobState, TaskGroup
+from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.holdings import together
-from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import NODE
-from tests.core.test_enact import DECISION, Desk, idle
-
-HALF = 18_000
-"""MiB: two of these fit into what runs may use of a device."""
-
-
-def key(job: int, task: int = 0) -> RunKey:
-    return RunKey(job, 1, task)
-
-
-def row(*jobs: int, weight: int = 1) -> Row:
-    return Row(tuple(key(job) for job in jobs), weight)
-
-
-class Sharing(Desk):
-    """n1 and n2 have eight devices each. Jobs are placed by hand."""
-
-    def __init__(self, *nodes: str) -> None:
-        self.told_of: list[JobEvent] = []
-        super().__init__()
-        for name in nodes or ("n1",):
-            self.join(name)
-
-    def alone(self, *devices: int, node: int = 1, **wants: Any) -> int:
-        job = self.submit(devices=len(devices), **wants)
-        self.place(job, node, *devices)
-        self.start(job)
-        return job
-
-    def beside(self, rows: Callable[[int], tuple[Row, ...]], *devices: int, memory: int = HALF, **wants: Any) -> int:
-        """A job that starts on these devices, in rows with those who hold them; all may use as much memory."""
-        job = self.submit(devices=len(devices), **wants)
-        made = rows(job)
-        limits = tuple((one, memory) for one in sorted({member for row in made for member in row.runs}))
-        self.do(Place(job, (Spot(1, devices),), share=Share(made, limits)))
-        return job
-
-    def step(self, *events: Event, after: int = 0) -> Step:
-        taken = super().step(*events, after=after)
-        self.told_of += taken.log
-        return taken
-
-    def group(self) -> ShareGroup:
-        (group,) = self.state.share_groups.rows.values()
-        return group
-
-    def refusal(self, *plan: object) -> str | None:
-        with self.state.supposing():
-            return enact(self.state, plan, self.now)  # type: ignore[arg-type]
-
-
-def plans(taken: Step) -> dict[RunKey, Any]:
-    return {order.key: order.desired.share for order in taken.orders if isinstance(order.desired, Launch)}
-
+from tests.core.sharing_desk import HALF, Sharing, key, plans, row, shared
 
 # ---- how they form and dissolve ----------------------------------------------------------------------------------------
 
@@ -219,16 +154,6 @@ def test_gangs_over_two_nodes_take_turns() -> None:
 # ---- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def shared() -> Sharing:
-    """1 and 2 share device 0 of n1 and 3 has device 1. 4 waits."""
-    d = Sharing()
-    one = d.alone(0)
-    d.beside(lambda job: (row(one, job),), 0)
-    d.alone(1)
-    d.submit()
-    return d
-
-
 LIMITS = tuple((key(job), 4000) for job in (1, 2, 3, 4))
 
 
@@ -274,110 +199,3 @@ def test_faulty_devices_are_not_shared_anew() -> None:
     d.faulty({0: "XID 79"})
     share = Share((row(one, two),), ((key(one), HALF), (key(two), HALF)))
     assert "a device is faulty" in str(d.refusal(Place(two, (Spot(1, (0,)),), share=share)))
-
-
-# ---- what happens to all members ---------------------------------------------------------------------------------------
-
-
-def test_a_fault_and_the_loss_of_a_node_concern_all_members() -> None:
-    d = Sharing()
-    one = d.alone(0)
-    two = d.beside(lambda job: (row(one, job),), 0)
-    taken = d.faulty({0: "XID 79"})
-    assert {event.job_id for event in taken.log} == {one, two}
-    assert d.free().devices == 7
-    d.step(NodeSilent("n1"))
-    d.step(FenceRequested("n1", "op"))
-    assert d.states(one, two) == [JobState.QUEUED] * 2
-    assert not d.state.share_groups.rows
-    assert d.state.free_resources.free(1).devices == 7, "the faulty device is nobody's, and not free"
-
-
-def test_a_leader_goes_on_with_the_groups_that_it_finds() -> None:
-    d = shared()
-    d.state = d.state.rebuilt()
-    d.beside(lambda job: (row(1, 2), row(job)), 0, memory=9000)
-    assert [len(r.runs) for r in d.group().rows] == [2, 1]
-
-
-def test_numbers_that_a_backup_may_lack_are_skipped() -> None:
-    d = shared()
-    assert skipping(d.state.cluster).next_share_group == d.state.cluster.next_share_group + SKIPPED
-
-
-def test_why_jobs_wait_can_be_told() -> None:
-    d = Sharing()
-    one = d.submit(JobSpec(("true",), Vector(1000, 1024, 8), estimate_us=600 * SECOND))
-    d.place(one, 1, *range(8))
-    d.start(one)
-    two = d.submit(JobSpec(("true",), Vector(1000, 1024, 1), estimate_us=900 * SECOND))
-    limits = ((key(one), HALF), (key(two), HALF))
-    d.do(Place(two, (Spot(1, (0,)),), share=Share((row(one, two),), limits)))
-    d.start(two)
-    waits = d.submit(devices=8)
-    for name in ("fifo", "fitgpp", "las"):
-        found = explain(d.state, d.job(waits), d.now, Random(0), stages(name, FitGppSettings()))
-        assert found.estimate is not None
-        assert found.estimate.at_us == d.now + 900 * SECOND, "device 0 is free once the last member has ended"
-
-
-# ---- preemption --------------------------------------------------------------------------------------------------------
-
-
-def fitgpp(cap: int = 1) -> Sharing:
-    """Jobs 1 and 2 share devices 0 to 3 of n1; job 3 has the others. FitGpp is at work."""
-    d = Sharing()
-    one = d.alone(*range(4), grace=5)
-    two = d.beside(lambda job: (row(one), row(job)), 3, memory=2000, grace=20)
-    d.start(two)
-    d.alone(*range(4, 8), grace=60, cpu=9000)
-    d.policy = stages("fitgpp", FitGppSettings(cap=cap)).policy
-    return d
-
-
-def test_a_group_is_one_candidate_with_the_size_of_all_and_the_longest_grace() -> None:
-    d = fitgpp()
-    trial = d.trial(2)
-    assert d.states(1, 2, 3) == [JobState.STOPPING, JobState.STOPPING, JobState.RUNNING]
-    decision = next(event.decision for event in d.told_of if event.decision)
-    ours = {score.key.job_id: score for score in decision.candidates}
-    assert decision.considered == 2
-    assert ours[1].demand == ours[2].demand == Vector(2000, 2048 + 4 * 2000 + 2000, 4)
-    assert ours[1].grace_us == ours[2].grace_us == 20 * SECOND
-    assert ours[1].chosen
-    assert ours[2].chosen
-    assert not ours[3].chosen
-    assert d.job(trial).state is JobState.QUEUED
-
-
-def test_a_trial_starts_once_the_last_member_has_left_the_devices() -> None:
-    d = fitgpp()
-    trial = d.trial(4)
-    d.exit(1, yielded=True)
-    assert d.job(trial).state is JobState.QUEUED
-    assert d.earmark(trial).kept.devices == 3
-    assert d.refusal(Unshare(2)) is not None, "what is promised stays so"
-    d.exit(2, yielded=True)
-    assert d.job(trial).state is JobState.STARTING
-    assert d.states(1, 2) == [JobState.QUEUED] * 2
-    assert (d.job(1).preempted_for_trial, d.job(2).preempted_for_trial) == (1, 1)
-
-
-def test_nobody_is_preempted_in_part() -> None:
-    """A member that is a trial, or at its cap, protects all."""
-    d = fitgpp()
-    d.policy = idle
-    three = d.beside(lambda job: (row(1), row(2, job)), 3, memory=2000, trial=True)
-    d.policy = stages("fitgpp", FitGppSettings()).policy
-    d.trial(2)
-    assert d.states(1, 2, three) == [JobState.RUNNING, JobState.RUNNING, JobState.STARTING]
-    assert d.job(3).state is JobState.STOPPING
-
-
-def test_to_name_two_members_is_to_name_one() -> None:
-    d = fitgpp()
-    d.policy = idle
-    trial = d.trial(2)
-    d.do(Preempt(1, trial, 1, DECISION), Preempt(2, trial, 1, DECISION))
-    assert (d.job(1).preempted_for_trial, d.job(2).preempted_for_trial) == (1, 1)
-    assert {run.phase for run in d.state.runs.rows.values() if run.group} == {RunPhase.STOPPING}
