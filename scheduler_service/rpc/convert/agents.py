@@ -121,7 +121,9 @@ def _share_plan(run: Run, plan: SharePlan) -> pb.SharePlan:
         parked_mib=run.parked_mib,
     )
     for row in plan.rows:
-        out.rows.add(runs=[pb.ShareMember(job_id=key.job_id, run=key.run, task=key.task) for key in row.runs], weight=row.weight)
+        out.rows.add(
+            runs=[pb.ShareMember(job_id=key.job_id, run=key.run, task=key.task) for key in row.runs], weight=row.weight
+        )
     return out
 
 
