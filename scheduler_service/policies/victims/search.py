@@ -31,7 +31,8 @@ class Field:
     def __init__(self, state: State, trial: Job, slots: NDArray[np.intp], cap: int) -> None:
         c = state.candidates
         self.state, self.trial, self.slots = state, trial, slots
-        self.job, self.node, self.unit = c.job.take(slots), c.node.take(slots), c.unit.take(slots)
+        self.job, self.node = c.job.take(slots), c.node.take(slots)
+        self.unit = c.unit.take(slots) if c.gangs else self.job
         self.size, self.grace = c.size.take(slots), c.grace.take(slots)
         self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
         self.under_cap: Mask = c.count.take(slots) < cap
@@ -45,7 +46,7 @@ class Field:
         self._tasks = trial.spec.tasks()
         self._last_node = 0
         """Where the victim that was chosen last makes room."""
-        self.gangs: Mask = (c.tasks.take(slots) > 1) | (self.unit < 0)
+        self.gangs: Mask = (c.tasks.take(slots) > 1) | (self.unit < 0) if c.gangs else np.zeros(len(slots), np.bool_)
         """Places of which others may be of the same unit."""
         if c.gangs and self.gangs.any():
             self._gather()

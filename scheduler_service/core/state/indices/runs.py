@@ -81,7 +81,7 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
 
 def _hold(state: Tables, run: Run, holds: bool) -> None:
     """It takes what it demands, or leaves it. The devices of a member of a share group are held by the group."""
-    node, demand = run.node, run.charged
+    node, demand = run.node, run.charged if run.group else run.demand
     if not run.group and (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):
         if faulty := hold_devices(state, node, mask, holds):  # where there are cells, CPUs are held as devices
             demand = sub(demand, Vector(devices=faulty.bit_count()))
