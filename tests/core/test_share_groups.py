@@ -170,7 +170,10 @@ LIMITS = tuple((key(job), 4000) for job in (1, 2, 3, 4))
         (Share((row(1, 2),), ((key(3), 5),)), "run 3.1 is given device memory and is in no row"),
         (Share((row(1, 2),), ((key(1), -5),)), "run 1.1 is given -5 MiB"),
         (Share((row(1), row(2)), ((key(1), 37_200),)), "would have 37712 MiB in use of 37683 MiB that share groups may use"),
-        (Share((row(1), row(2)), ((key(1), 33_000), (key(2), 33_000))), "n1 has too little for what would be parked there"),
+        (
+            Share((row(1), row(2)), ((key(1), 33_000), (key(2), 33_000))),
+            "n1 has too little, also for what would be parked there: Vector",
+        ),
         (Unshare(3), "job 3 is in no share group"),
         (Place(4, (Spot(1, (0,)),), share=Share((row(1, 2),), LIMITS[:2])), "is to share its devices and is in no row"),
         (Place(4, (Spot(1, (0,)),), share=Share((row(4),))), "a device is neither idle nor held by a run of the share group"),

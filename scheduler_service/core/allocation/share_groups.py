@@ -63,7 +63,7 @@ def arrange(state: State, action: Share, number: int) -> None:
     for key, limit in limits.items():
         require(key in keys, f"run {key} is given device memory and is in no row")
         require(limit >= 0, f"run {key} is given {limit} MiB of device memory")
-        state.put(state.runs, key, changed(state.runs.rows[key], device_memory_mib=limit))
+        _put_limit(state, state.runs.rows[key], limit)
     first = runs[0]
     before = state.share_groups.rows.get(number)
     group = before or ShareGroup(number, (), (), vc=first.vc, guaranteed=first.guaranteed)
@@ -127,6 +127,13 @@ def _merge(state: State, other: int, number: int) -> None:
     for run in _runs(state, group.members()):
         state.put(state.runs, run.key, changed(run, group=number, generation=run.generation + (not run.phase.exits_soon)))
     state.put(state.share_groups, other, None)
+
+
+def _put_limit(state: State, run: Run, limit: int) -> None:
+    """Of a run that shares already, its node has to hear of another limit."""
+    if limit != run.device_memory_mib:
+        tell = run.group in state.share_groups.rows and not run.phase.exits_soon
+        state.put(state.runs, run.key, changed(run, device_memory_mib=limit, generation=run.generation + tell))
 
 
 def _put_member(state: State, run: Run, group: int, parked: int, tell: bool) -> None:
@@ -243,7 +250,8 @@ def _check_group(state: State, group: ShareGroup) -> None:
 
 def _check_host(state: State, node: int) -> None:
     free = state.free_resources.free(node)
-    require(min(free) >= 0, f"{state.nodes.rows[node].name} has too little for what would be parked there: {free} free")
+    name = state.nodes.rows[node].name
+    require(min(free) >= 0, f"{name} has too little, also for what would be parked there: {free} would be free")
 
 
 def _check_share_of_host(state: State, node: int) -> None:

@@ -46,7 +46,8 @@ def share_plan(run: Run, group: ShareGroup | None) -> SharePlan | None:
     if group is None:
         return None
     active = tuple(place for place, row in enumerate(group.rows) if run.key in row.runs)
-    return SharePlan(group.id, group.generation, group.rows, group.period_us, active)
+    mine = active, run.device_memory_mib, run.parked_mib
+    return SharePlan(group.id, group.generation, group.rows, group.period_us, *mine)
 
 
 def unclaimed(node: int, known: KnownRun) -> Order:

@@ -22,8 +22,7 @@ class GangPlace:
 
 @dataclass(frozen=True, slots=True)
 class SharePlan:
-    """Which runs of a share group execute at the same time, and for how long. All members are told the same, but for
-    `active`."""
+    """Which runs of a share group execute at the same time, and for how long. All members are told the same rows."""
 
     group: int
     generation: int
@@ -32,6 +31,10 @@ class SharePlan:
     period_us: Micros
     active: tuple[int, ...]
     """The rows, by their places, in which this run executes. In the others it is parked."""
+    device_memory_mib: int
+    """What this run may use of each of its devices; 0: as much as runs may use."""
+    parked_mib: int
+    """What is kept of its node's memory for what it has on its devices while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)

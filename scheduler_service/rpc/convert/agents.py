@@ -107,18 +107,18 @@ def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
     if job.array_job:
         out.array_index = job.array_index
     if launch.share is not None:
-        out.share.CopyFrom(_share_plan(run, launch.share))
+        out.share.CopyFrom(_share_plan(launch.share))
     return out
 
 
-def _share_plan(run: Run, plan: SharePlan) -> pb.SharePlan:
+def _share_plan(plan: SharePlan) -> pb.SharePlan:
     out = pb.SharePlan(
         group=plan.group,
         generation=plan.generation,
         period=duration_out(plan.period_us),
         active=plan.active,
-        device_memory_mib=run.device_memory_mib,
-        parked_mib=run.parked_mib,
+        device_memory_mib=plan.device_memory_mib,
+        parked_mib=plan.parked_mib,
     )
     for row in plan.rows:
         out.rows.add(
