@@ -14,6 +14,9 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import JobEvent, RunKey
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.state.queue_order import OrderOf
+from scheduler_service.core.state.state import State
+from tests.core.driver import ORDER
 from tests.core.test_enact import Desk
 
 HALF = 18_000
@@ -31,9 +34,10 @@ def row(*jobs: int, weight: int = 1) -> Row:
 class Sharing(Desk):
     """n1 and n2 have eight devices each. Jobs are placed by hand."""
 
-    def __init__(self, *nodes: str) -> None:
+    def __init__(self, *nodes: str, order: OrderOf = ORDER) -> None:
         self.told_of: list[JobEvent] = []
         super().__init__()
+        self.state = State(self.state.cluster, self.state.settings, order)
         for name in nodes or ("n1",):
             self.join(name)
 

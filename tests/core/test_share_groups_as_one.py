@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
 from scheduler_service.core.messages import (
     FenceRequested,
@@ -12,11 +14,13 @@ from scheduler_service.core.messages import (
     Spot,
     Unshare,
 )
-from scheduler_service.core.model import JobSpec, JobState, RunPhase
+from scheduler_service.core.model import JobClass, JobSpec, JobState, RunPhase, TaskGroup
+from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.stages import order_of, stages
+from tests.core.driver import NODE
 from tests.core.sharing_desk import HALF, Sharing, key, row, shared
 from tests.core.test_enact import DECISION, idle
 
@@ -120,3 +124,49 @@ def test_to_name_two_members_is_to_name_one() -> None:
     d.do(Preempt(1, trial, 1, DECISION), Preempt(2, trial, 1, DECISION))
     assert (d.job(1).preempted_for_trial, d.job(2).preempted_for_trial) == (1, 1)
     assert {run.phase for run in d.state.runs.rows.values() if run.group} == {RunPhase.STOPPING}
+
+
+def test_a_group_over_two_nodes_releases_on_each_what_it_holds_there() -> None:
+    """Two gangs that take turns are one candidate. A trial of two tasks starts where both have left."""
+    d = Sharing("n1", "n2")
+    gang = JobSpec(("true",), Vector(2000, 2048, 16), JobClass.BEST_EFFORT, gang=(TaskGroup(2, Vector(1000, 1024, 8)),))
+    jobs = [d.submit(gang), d.submit(gang)]
+    spots = (Spot(1, tuple(range(8))), Spot(2, tuple(range(8))))
+    d.do(Place(jobs[0], spots))
+    rows = tuple(Row((key(job, 0), key(job, 1))) for job in jobs)
+    d.do(Place(jobs[1], spots, share=Share(rows, tuple((member, 900) for one in rows for member in one.runs))))
+    for job in jobs:
+        for event in (d.ready, d.started):
+            for task in (0, 1):
+                d.step(event(job, task))
+    assert d.states(*jobs) == [JobState.RUNNING] * 2
+    d.policy = stages("fitgpp", FitGppSettings()).policy
+    pair = JobSpec(("true",), Vector(2000, 2048, 16), JobClass.TRIAL, gang=(TaskGroup(2, Vector(1000, 1024, 8)),))
+    trial = d.submit(pair)
+    assert d.states(*jobs, trial) == [JobState.STOPPING, JobState.STOPPING, JobState.QUEUED]
+    decision = next(event.decision for event in d.told_of if event.decision)
+    alike = 2000 / NODE.cpu_milli, (2048 + 2 * 8 * 900) / NODE.memory_mib, 1.0
+    assert [score.size for score in decision.candidates] == pytest.approx([2 * sum(x * x for x in alike) ** 0.5] * 4)
+    for job in jobs:
+        for task in (0, 1):
+            assert d.job(trial).state is JobState.QUEUED
+            d.step(d.exited(job, task, yielded=True))
+    assert d.job(trial).state is JobState.STARTING
+
+
+def test_least_attained_service_preempts_a_group_once() -> None:
+    """Both members are behind a job that has received less. Each of them alone would make no room."""
+    made = stages("las", FitGppSettings(), own={"threshold": 4})
+    d = Sharing(order=order_of(made))
+    one = d.submit(devices=8)
+    d.place(one, 1, *range(8))
+    two = d.beside(lambda job: (row(one, job),), *range(8), memory=900)
+    d.policy = made.policy
+    d.start(one, two)
+    d.step(after=10)
+    waits = d.submit(devices=8)
+    assert d.states(one, two, waits) == [JobState.STOPPING, JobState.STOPPING, JobState.QUEUED]
+    d.exit(one, yielded=True)
+    assert d.job(waits).state is JobState.QUEUED
+    d.exit(two, yielded=True)
+    assert d.job(waits).state is JobState.STARTING

@@ -4,10 +4,11 @@ import pytest
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Accepted, Place, Rng, Share, Spot, Submitted
-from scheduler_service.core.model import JobState, Reason, RunKey
+from scheduler_service.core.messages import Accepted, CancelRequested, Place, Rng, Share, Spot, Submitted
+from scheduler_service.core.model import JobState, Reason, RunKey, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
@@ -60,7 +61,8 @@ RUN, STOP = JobState.RUNNING, JobState.STOPPING
 
 @pytest.mark.parametrize("sliced", [False, True])
 def test_a_group_is_reclaimed_as_a_whole(sliced: bool) -> None:
-    """Also the member that is on none of the devices that somebody has a right to."""
+    """Also the member that is on none of the wanted devices. The switch is taken for which the fewest runs
+    leave, the whole of each group."""
     tenants = site()
     tenants.change("A", (POOL, "switch", 1))
     one = tenants.ask("B", 2, guarantee=OPPORTUNISTIC)
@@ -68,15 +70,29 @@ def test_a_group_is_reclaimed_as_a_whole(sliced: bool) -> None:
     three = tenants.ask("B", 1, guarantee=OPPORTUNISTIC)
     assert tenants.state.opportunistic == {"B": 4}
     mine = tenants.ask("A", 2)
-    assert states(tenants, one, two) == [STOP, STOP]
-    assert tenants.job(three).state in (RUN, STOP)
+    assert states(tenants, one, two, three) == [STOP, STOP, RUN]
     assert tenants.waits(mine) is Reason.WAITING_FOR_VICTIMS
     tenants.leave(one)
     tenants.leave(two)
-    if tenants.job(three).state is STOP:
-        tenants.leave(three)
     assert tenants.job(mine).state is RUN
     assert not tenants.state.share_groups.rows
+
+
+def test_a_member_that_leaves_by_itself_has_no_more_time_than_the_others() -> None:
+    """It was told to leave for another reason, which stays. Its grace period becomes shorter."""
+    tenants = site()
+    one = tenants.ask("B", 4, guarantee=OPPORTUNISTIC, grace=600)
+    two = beside(tenants, one, "B", 0, guarantee=OPPORTUNISTIC, grace=600)
+    tenants.step(CancelRequested(one))
+    assert tenants.run(one).stop_grace_us == 600 * SECOND
+    mine = tenants.ask("A", 4)
+    reclaimed, cancelled = tenants.run(two), tenants.run(one)
+    assert (cancelled.stop_reason, reclaimed.stop_reason) == (StopReason.CANCELLED, StopReason.RECLAIMED)
+    assert cancelled.stop_grace_us == reclaimed.stop_grace_us == tenants.state.settings.reclaim_grace_us
+    tenants.leave(one)
+    tenants.leave(two)
+    assert tenants.job(one).state is JobState.CANCELLED
+    assert tenants.job(mine).state is RUN
 
 
 def test_a_group_loses_its_guarantee_and_has_it_again_as_a_whole() -> None:
