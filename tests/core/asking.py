@@ -173,7 +173,8 @@ class Asking(Base):
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
-        reply = self.take(UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))).replies[0]
+        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))
+        reply = self.take(asked, alone=True).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
             self.watch.awaited[job_id] = awaited

@@ -99,11 +99,20 @@ def test_a_trial_starts_once_the_last_member_has_left_the_devices() -> None:
     d.exit(1, yielded=True)
     assert d.job(trial).state is JobState.QUEUED
     assert d.earmark(trial).kept.devices == 3
-    assert d.refusal(Unshare(2)) is not None, "what is promised stays so"
     d.exit(2, yielded=True)
     assert d.job(trial).state is JobState.STARTING
     assert d.states(1, 2) == [JobState.QUEUED] * 2
     assert (d.job(1).preempted_for_trial, d.job(2).preempted_for_trial) == (1, 1)
+
+
+def test_what_is_promised_to_a_trial_is_shared_with_nobody_else() -> None:
+    d = fitgpp()
+    d.trial(4)
+    d.policy = idle
+    late = d.submit(devices=1)
+    joins = Share((row(1), row(2), row(late)), ((key(late), 500),))
+    for action in (Unshare(2), Share((row(1), row(2, weight=2))), Place(late, (Spot(1, (3,)),), share=joins)):
+        assert "is promised to another job" in str(d.refusal(action))
 
 
 def test_nobody_is_preempted_in_part() -> None:
