@@ -243,6 +243,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("idle_cells", (row.vc, row.pool, row.level), row) for row in loaded.market.idle),
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
+        *(("share_group", row.id, row) for row in loaded.share_groups),
         *(("earmark", row.id, row) for row in loaded.earmarks),
         *(("memo", (row.policy, row.subject), row) for row in loaded.memos),
     ]

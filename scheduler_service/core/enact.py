@@ -5,8 +5,9 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import bind, entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
-from scheduler_service.core.allocation.guarantee import demote, promote, reclaim
+from scheduler_service.core.allocation.guarantee import demote, promote, reclaim, stopped_together
 from scheduler_service.core.allocation.placing import place
+from scheduler_service.core.allocation.share_groups import share, unshare
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchange.ownership import agree
@@ -27,6 +28,8 @@ from scheduler_service.core.messages import (
     Promote,
     Reclaim,
     Remember,
+    Share,
+    Unshare,
     Wait,
     Withdraw,
 )
@@ -41,12 +44,14 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import ZERO, Micros, add, fits, least, mask_of, sub
+from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
+from scheduler_service.core.state.holdings import devices_released, released, together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -83,11 +88,18 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
 
 
 def _preempt(state: State, action: Preempt, now: Micros) -> None:
-    job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
-    runs = state.runs_of(action.job_id)
-    if job is None or not runs or any(run.phase.exits_soon for run in runs):
-        raise PlanRefused(f"job {action.job_id} does not run")
+    claimant = state.jobs.rows.get(action.for_job)
+    if stopped_together(state, action.job_id, action.for_job, now):
+        return
     claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
+    for job_id in together(state, action.job_id):
+        _preempt_job(state, job_id, claimant, claim, action, now)
+
+
+def _preempt_job(state: State, job_id: int, claimant: Job | None, claim: Claim | None, action: Preempt, now: Micros) -> None:
+    job, runs = state.jobs.rows.get(job_id), state.runs_of(job_id)
+    if job is None or not runs or any(run.phase.exits_soon for run in runs):
+        raise PlanRefused(f"job {job_id} does not run")
     if claimant is None or claim is None or not RULES[claim].bounded:
         raise PlanRefused(f"job {action.for_job} is not a waiting trial")
     if (refusal := why_not(state, claim, claimant, job, runs)) is not None:
@@ -122,7 +134,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
     job = job.configured(action.configuration)
     require(state.free_resources.is_open(action.node), f"node {action.node} is not open")
     require(state.is_usable(job.spec, action.node), f"node {action.node} is none of those that job {job.id} asks for")
-    promised = ZERO
+    leaving = []
     for i, key in enumerate(action.victims):
         require(key not in action.victims[:i], f"run {key} is named twice")
         require(bool(action.devices) or key not in state.promised_by, f"run {key} is promised to another job already")
@@ -130,11 +142,12 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
         if run is None or not run.phase.exits_soon or run.node != action.node:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
         require(bool(action.devices) or not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
-        promised = add(promised, run.demand)
+        leaving.append(run)
     kept = least(action.want, state.free_resources.free(action.node))
     if action.devices:
         kept = with_share(action.want, *_idle_of(state, job, action))  # all that it names is idle, or a victim's
     else:
+        promised = released(state, leaving)
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_earmark=cluster.next_earmark + 1))
@@ -172,9 +185,7 @@ def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:
     opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(opportunistic or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
-    leaving = 0
-    for key in action.victims:
-        leaving |= mask_of(state.runs.rows[key].devices)
+    leaving = devices_released(state, [state.runs.rows[key] for key in action.victims]).get(node, 0)
     require(not mask & ~(idle | leaving), f"node {node}: a device is neither idle nor a victim's")
     return idle.bit_count(), mask.bit_count()
 
@@ -221,6 +232,8 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Wait: _wait,
     Remember: _remember,
     Delegate: _delegate,
+    Share: share,
+    Unshare: unshare,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

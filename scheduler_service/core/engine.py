@@ -81,11 +81,12 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
 
 def _orders(state: State) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
-    jobs, runs = state.jobs.rows, state.runs.rows
+    jobs, runs, groups = state.jobs.rows, state.runs.rows, state.share_groups.rows
     concerned: list[Run] = []
     for key in state.news:
         if isinstance(key, int):  # its tasks have a rendezvous
-            concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang]
+            concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang and task.key not in state.news]
         elif (run := runs.get(key)) is not None:
             concerned.append(run)
-    return tuple(order for run in concerned if (order := desired(jobs[run.job_id], run)) is not None)
+    orders = (desired(jobs[run.job_id], run, groups.get(run.group)) for run in concerned)
+    return tuple(order for order in orders if order is not None)

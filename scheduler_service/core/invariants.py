@@ -8,9 +8,11 @@ from scheduler_service.core.allocation.bindings import suffices
 from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
+from scheduler_service.core.invariants_sharing import check_share_group
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.state.holdings import released
 from scheduler_service.core.state.state import State
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
@@ -25,6 +27,7 @@ def check(state: State) -> None:
         claim(not run.phase.over, f"run {key} has ended and is still live")
         claim(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
         claim(run.node in state.nodes.rows, f"run {key} is on a node that is not there")
+        claim(not run.group or run.group in state.share_groups.rows, f"run {key} is in a share group that is not there")
         runs_of[key.job_id].append(run)
         runs_on[run.node].append(run)
     for earmark in state.earmarks.rows.values():
@@ -35,6 +38,8 @@ def check(state: State) -> None:
         _check_node(state, node, runs_on[node.id], kept_on[node.id])
     for earmark in state.earmarks.rows.values():
         _check_earmark(state, earmark)
+    for group in state.share_groups.rows.values():
+        check_share_group(state, group)
     if state.pools is not None:
         check_cells(state, state.pools)
 
@@ -53,6 +58,8 @@ def sample(state: State, rng: Rng) -> None:
         _check_node(state, node, runs, kept)
         for earmark in kept:
             _check_earmark(state, earmark)
+        for number in sorted(state.groups_on.get(node.id, ())):
+            check_share_group(state, state.share_groups.rows[number])
 
 
 # ---- one job -----------------------------------------------------------------------------------------------------------
@@ -106,18 +113,19 @@ def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Ea
 
 
 def _check_holders(state: State, node: Node, runs: Sequence[Run], devices: int) -> Mask:
-    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node. The same is so
-    of CPUs, where they are in the place of devices, but for runs from before they were. Returns those that are held."""
+    """A device is held by one run at most, or by one share group; a run has as many as it asked for, all of them devices of its
+    node. The same is so of CPUs, where they are in the place of devices, but for runs from before they were. Returns those that
+    are held."""
     there = (1 << devices) - 1 or state.cpus_of(node.id)
-    holder: dict[int, RunKey] = {}
+    holder: dict[int, RunKey | int] = {}
     for run in runs:
         indices = run.given if state.pools is None else run.devices
         before = not (run.devices or run.demand.devices or state.serves(state.jobs.rows[run.job_id]))
         claim(before or suffices(state, run.node, run.demand, indices), f"run {run.key} holds not what carries {run.demand}")
         for index in indices:
             claim(bool(there >> index & 1), f"run {run.key} holds device {index} of node {node.name}, which is not there")
-            claim(index not in holder, f"device {index} of node {node.name} is held by {holder.get(index)} and {run.key}")
-            holder[index] = run.key
+            other = holder.setdefault(index, run.group or run.key)
+            claim(other == (run.group or run.key), f"device {index} of node {node.name} is held by {other} and {run.key}")
     return mask_of(tuple(holder))
 
 
@@ -142,9 +150,10 @@ def _check_device(state: State, node: Node, device: NodeDevice, holders: Mask) -
 def _check_resources(
     state: State, node: Node, runs: Sequence[Run], kept: Sequence[Earmark], devices: Sequence[NodeDevice], held: Mask
 ) -> None:
-    """free + owned + earmarked + faulty devices that nobody holds = capacity, and none of them is negative."""
+    """free + groups + what runs are charged + earmarked + faulty devices that nobody holds = capacity, and none is negative."""
     lost = sum(1 for device in devices if device.fault and not held >> device.index & 1)
-    owned = [*(run.demand for run in runs), *(earmark.kept for earmark in kept), Vector(devices=lost)]
+    owned = [*(run.charged for run in runs), *(earmark.kept for earmark in kept), Vector(devices=lost)]
+    owned += [Vector(devices=len({index for run in runs if run.group for index in run.devices}))]
     if present(node) is None:
         claim(not (runs or kept or lost), f"node {node.name} is deleted, and something is there")
         claim(state.free_resources.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
@@ -167,12 +176,13 @@ def _check_earmark(state: State, earmark: Earmark) -> None:
     job = state.jobs.rows.get(earmark.job_id)
     claim(job is not None and job.state is JobState.QUEUED, f"earmark {earmark.id} is for a job that does not wait")
     claim(fits(earmark.kept, earmark.want), f"earmark {earmark.id} keeps more than it wants")
-    promised = ZERO
+    leaving = []
     for key in earmark.victims:
         run = state.runs.rows.get(key)
         if run is None or not run.phase.exits_soon or run.node != earmark.node:
             raise Broken(f"earmark {earmark.id} waits for {key}, which is not leaving")
-        promised = add(promised, run.demand)
+        leaving.append(run)
+    promised = released(state, leaving)
     together = [state.earmarks.rows[i] for i in state.earmarks_of[earmark.job_id]]
     complete = not any(other.victims for other in together)
     claim((earmark.deadline_us is not None) == complete, f"earmark {earmark.id}: deadline and victims")

@@ -13,6 +13,7 @@ from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.exchange import exchange_due
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, quota_of
+from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 
 
@@ -48,9 +49,7 @@ def _check_kept(state: State) -> None:
         inside = opportunistic or in_own_cells(state, job, node, mask)
         claim(inside, f"earmark {earmark.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
-        leaving: Mask = 0
-        for key in earmark.victims:
-            leaving |= mask_of(state.runs.rows[key].devices)
+        leaving = devices_released(state, [state.runs.rows[key] for key in earmark.victims]).get(node, 0)
         claim(not held & ~leaving, f"earmark {earmark.id}: a device is held by somebody who was not told to leave")
         kept_now = with_share(earmark.want, (mask & ~held).bit_count(), mask.bit_count())
         claim(kept_now == earmark.kept, f"earmark {earmark.id}: devices that are idle")

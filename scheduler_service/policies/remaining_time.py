@@ -2,6 +2,7 @@
 
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
 
 
@@ -22,10 +23,20 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     return max(left - (now - min(began) if began else 0), 0)
 
 
+def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:
+    """How much longer the last of the jobs that share the job's devices is expected to run; None where nobody knows of one."""
+    if (group := group_of(state, job.id)) is None:
+        return remaining(state, job, now)
+    jobs = (state.jobs.rows[job_id] for job_id in {key.job_id for key in group.members()})
+    each = [remaining(state, one, now) for one in jobs]
+    known = [left for left in each if left is not None]
+    return max(known) if len(known) == len(each) else None
+
+
 def expected_end(state: State, job: Job, now: Micros, unknown_us: Micros) -> Micros:
-    """When a running job is expected to end, always after now. One of which nobody knows how long it takes is taken to take
-    `unknown_us` in all; one that takes longer than expected, to end at the next moment."""
-    left = remaining(state, job, now)
+    """When a running job, and those that share its devices, are expected to end, always after now. A job of which nobody knows
+    how long it takes is taken to take `unknown_us` in all; one that takes longer than expected, to end at the next moment."""
+    left = remaining_together(state, job, now)
     if left is None:
         left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
     return now + max(left, 1)

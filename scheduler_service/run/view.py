@@ -157,10 +157,14 @@ class View:
             earmarked = add(earmarked, self.earmarks[earmark_id].kept)
         free = sub(node.capacity, earmarked)
         groups: dict[int, tuple[int, ...]] = {}
+        shared: set[int] = set()
         for _, run in sorted(self.runs_on.get(node_id, {}).items()):
-            free = sub(free, run.demand)
+            free = sub(free, run.charged)
             for index in run.given:
                 groups[index] = (*groups.get(index, ()), run.job_id)
+            if run.group:
+                shared.update(run.devices)
+        free = sub(free, Vector(devices=len(shared)))
         devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
         lost = sum(1 for device in devices if device.fault and device.index not in groups)
         return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices, groups)

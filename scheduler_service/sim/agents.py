@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple, assert_never
 
 from scheduler_service.core.messages import Event, NodeSeen, Order, Prepared, Running, Stopped
-from scheduler_service.core.model import Job, Run, RunKey
+from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
@@ -90,6 +90,8 @@ class Agents:
         match order.desired:
             case Prepared(job, run):
                 self.come(job, run, life, now)
+            case Running(run=run) if run.phase is RunPhase.RUNNING:
+                pass  # another share plan: simulated runs share nothing yet
             case Running(job, run, gang):
                 if gang is None:
                     self.come(job, run, life, now)

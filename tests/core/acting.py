@@ -46,10 +46,13 @@ class Base(RuleBasedStateMachine):
         self.failed = False
         """A step was not what it must be: what follows would only hide it."""
 
-    def take(self, *events: Event) -> Step:
-        """Orders go to agents whose node is up; those to others are lost, as they are when a connection is."""
+    def take(self, *events: Event, alone: bool = False) -> Step:
+        """Orders go to agents whose node is up; those to others are lost, as they are when a connection is. `alone`: nothing is
+        shared in this step, which is to be the events' doing."""
         self.failed = True
+        sharing, self.driver.sharing = self.driver.sharing, 0 if alone else self.driver.sharing
         step = self.driver.step(*events)
+        self.driver.sharing = sharing
         self.watch.see(step)
         self.failed = False
         self.plans += (PlanReady(one.policy, one.subject, one.question()) for one in step.delegated)
@@ -261,7 +264,7 @@ class Acting(Base):
         report = self.last_report
         assert report is not None
         stale = report.node in self.away or self.driver.node(report.node).boot_id != report.boot_id
-        step = self.take(report)
+        step = self.take(report, alone=True)
         assert step.replies == (Acknowledged(report.node, report.sequence, stale),)
         assert untouched(step)
 
@@ -270,7 +273,7 @@ class Acting(Base):
     def a_report_of_another_boot_arrives(self, data: st.DataObject, distance: int) -> None:
         agent, key = self.any_agent(data), self.any_run(data)
         boot = int(self.driver.node(agent.name).boot_id.rpartition("-")[2]) - distance
-        step = self.take(RunExited(agent.name, f"{agent.name}-{boot}", data.draw(st.integers(1, 9)), key))
+        step = self.take(RunExited(agent.name, f"{agent.name}-{boot}", data.draw(st.integers(1, 9)), key), alone=True)
         assert untouched(step)
 
     @precondition(lambda self: self.agents and self.driver.runs)
@@ -278,7 +281,7 @@ class Acting(Base):
     def a_report_skips_some(self, data: st.DataObject, gap: int) -> None:
         agent, key = self.any_agent(data), self.any_run(data)
         node = self.driver.node(agent.name)
-        step = self.take(RunStarted(agent.name, node.boot_id, node.sequence + gap, key))
+        step = self.take(RunStarted(agent.name, node.boot_id, node.sequence + gap, key), alone=True)
         assert isinstance(step.replies[0], FailedPrecondition)
         assert untouched(step)
 

@@ -141,7 +141,7 @@ class Asking(Base):
         after = self.driver.job(job_id)
         self._must_show(what, before, after)
         if after.ended_us is None and not (what in ("resume", "requeue") and after.state is JobState.STARTING):
-            again = self.take(request)
+            again = self.take(request, alone=True)
             assert again.replies == (Accepted(job_id),)
             assert untouched(again)
 
@@ -173,7 +173,8 @@ class Asking(Base):
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
-        reply = self.take(UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))).replies[0]
+        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))
+        reply = self.take(asked, alone=True).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
             self.watch.awaited[job_id] = awaited
@@ -234,7 +235,7 @@ class Asking(Base):
         self.take()  # what the time that has passed makes of the queue is not the delete's doing
         node, before = self.driver.node(agent.name), state.free_resources.free(state.node_ids[agent.name])
         may = node.state is NodeState.SILENT and not state.runs_on.get(node.id)
-        reply = self.take(NodeDeleteRequested(agent.name)).replies[0]
+        reply = self.take(NodeDeleteRequested(agent.name), alone=True).replies[0]
         assert isinstance(reply, NodeChanged if may else FailedPrecondition)
         if may:
             assert agent.name not in state.node_ids

@@ -59,6 +59,7 @@ from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.stages import Stages, order_of
+from tests.core.sharing import PlansTold, check_sharing, sharing_plans
 
 ORDER = order_of(Stages(fifo))
 """Of a site that serves as usual; each virtual cluster has that of its policy."""
@@ -109,14 +110,21 @@ class Driver:
         """(node, boot) -> its last report."""
         self.told: dict[RunKey, int] = {}
         """The generation of the last order about a run."""
+        self.sharing = 0
+        """How many attempts are made in each step, before the policy's own plans, to change what runs share."""
+        self.seed = 0
+        """Of these attempts."""
+        self.plans_told = PlansTold()
 
     # ---- steps ---------------------------------------------------------------------------------------------------------
 
     def step(self, *events: Event, after: int = 0) -> Step:
-        """Takes one step `after` so many seconds and adopts it. First it is taken and undone: as the state stands, where the
-        board is left alone if nothing changed on it. Then once more, where all is looked at: the same must come of it."""
+        """Takes one step `after` so many seconds and adopts it. First it is
+        taken and undone: as the state stands, where the board is left alone if nothing changed on it. Then once more, where all
+        is looked at: the same must come of it."""
         self.now += after * SECOND
         self.taken += 1
+        self.state.unsettled |= self.sharing > 0
         clock = self.state.cluster.clock_us
         before, unsettled = self.state.snapshot(), self.state.unsettled
         tried = self._take(events)
@@ -143,6 +151,7 @@ class Driver:
 
     def _watched(self, state: State, rng: Rng) -> Proposals:
         """The policy. What it supposes on the way to its next plan, or to its end, leaves nothing behind."""
+        yield from sharing_plans(state, Random(self.seed + self.taken).choice, self.sharing)
         proposals, before = self.policy(state, rng), unsaved(state)
         try:
             plan = next(proposals)
@@ -171,6 +180,7 @@ class Driver:
                 before = RunPhase.STARTING if old is None else old.phase
                 assert new.phase is before or new.phase in NEXT[before], f"run {key} went from {before!r} to {new.phase!r}"
         wanted: list[tuple[str, RunKey]] = []
+        shares: list[tuple[str, RunKey]] = []
         for change in taken.changes:
             if change.table == "job":
                 self._check_job(change.new)
@@ -183,15 +193,22 @@ class Driver:
                 behind = change.old is not None and change.old.generation < change.new.generation  # its node knew of more
                 if change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
+                elif behind and change.new.shared and not (change.new.phase.exits_soon or change.new.phase.over):
+                    shares.append(("go" if self.state.jobs.rows[change.new.job_id].rendezvous else "start", change.key))
                 if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:
                     wanted.append(("stop", change.key))
         told = {key for what, key in wanted if what == "stop"}  # who comes and goes in one step is never told to start
         wanted = [(what, key) for what, key in wanted if what != "start" or key not in told]
+        wanted += [one for one in shares if one not in wanted]
         given = [_named(order) for order in taken.orders]
         assert sorted(given) == sorted(wanted), "orders do not go with the changes"
         for reply in taken.replies:
             if isinstance(reply, Joined):
                 self._check_repeated(reply.orders)
+                self.plans_told.hear(reply.orders)
+        self.plans_told.hear(taken.orders)
+        self.plans_told.check(self.state)
+        check_sharing(self.state)
         for order in taken.orders:
             assert order.node == self.state.runs.rows[order.key].node
             assert order.generation > self.told.get(order.key, 0), f"what is desired of {order.key} changed, and it is no newer"

@@ -30,8 +30,19 @@ class EngineMachine(Asking, Acting):
         settings=SETTINGS,
         nodes=st.lists(st.sampled_from((0, 0, 0, 1, 2)), min_size=1, max_size=3),
         running=st.lists(st.builds(replace, SPECS, job_class=st.just(JobClass.BEST_EFFORT)), min_size=2, max_size=8),
+        sharing=st.sampled_from((0, 0, 1, 3)),
+        seed=st.integers(0, 2**32),
     )
-    def begin(self, chosen: tuple[Stages, int, bool], settings: Settings, nodes: list[int], running: list[JobSpec]) -> None:
+    def begin(
+        self,
+        chosen: tuple[Stages, int, bool],
+        settings: Settings,
+        nodes: list[int],
+        running: list[JobSpec],
+        sharing: int,
+        seed: int,
+    ) -> None:
+        """In each step, `sharing` attempts are made to have runs share devices, or to change how they do."""
         made, cap, backfilled = chosen
         self.driver = Driver(made.policy, settings, cap=cap, order=order_of(made))
         self.driver.settles = not backfilled  # as time goes on there may be more to backfill, with no event to say so
@@ -40,6 +51,7 @@ class EngineMachine(Asking, Acting):
             self.node_joins(index, capacity)
         self.take(*(Submitted("ann", "", spec) for spec in running))
         self.all_runs_begin()
+        self.driver.sharing, self.driver.seed = sharing, seed
 
     @rule(seconds=st.sampled_from((-5, 1, 2, 4, 61, 301, 3600)))
     def time_passes(self, seconds: int) -> None:
@@ -63,6 +75,7 @@ class EngineMachine(Asking, Acting):
     def teardown(self) -> None:
         if self.failed or not hasattr(self, "driver"):
             return
+        self.driver.sharing = 0
         self.agents |= self.away
         for agent in self.agents.values():
             agent.faults.clear()

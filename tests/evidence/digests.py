@@ -1,13 +1,14 @@
 """Digests of what comes out of the engine's steps, in a form that no renaming changes.
 
-Values are written by position, without the names of classes and fields. So a class that is renamed or moved keeps its
-digest, and a value that changes, a field that is added or removed, and a line that comes in another order do not.
+Values are written by position, without the names of classes and fields. So a class that is renamed or moved keeps its digest,
+and a value that changes, a field that is removed, and a line that comes in another order do not. Defaults at the end of a row
+are left out. So a field that is added at the end changes a digest only where the field has another value than its default.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -18,14 +19,23 @@ STREAMS = ("orders", "replies", "changes", "story")
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Names and defaults."""
+    return tuple((field.name, field.default) for field in fields(kind))
+
+
+def _of_row(row: Any) -> list[Any]:
+    known = _fields(type(row))
+    values = [getattr(row, name) for name, _ in known]
+    while values and (default := known[len(values) - 1][1]) is not MISSING and values[-1] == default:
+        values.pop()
+    return values
 
 
 def _values(value: Any) -> Any:
     """What JSON can write of a value that it does not know."""
     if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, name) for name in _names(type(value))]
+        return _of_row(value)
     if isinstance(value, Refused):
         return [value.reason, str(value), sorted(value.metadata.items())]
     if isinstance(value, Exception):

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee import demote
+from scheduler_service.core.allocation.share_groups import leave
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import (
     Accepted,
@@ -73,8 +74,9 @@ class CellsMachine(RuleBasedStateMachine):
         self.plain: list[Plain] = []
         self.failed = False
 
-    @initialize(data=st.data())
-    def begin(self, data: st.DataObject) -> None:
+    @initialize(data=st.data(), sharing=st.sampled_from((0, 0, 1, 3)), seed=st.integers(0, 2**32))
+    def begin(self, data: st.DataObject, sharing: int, seed: int) -> None:
+        """In each step, `sharing` attempts are made to have runs share devices, or to change how they do."""
         nodes: dict[str, str] = {}
         plans = []
         for name in ("p", "q")[: data.draw(st.integers(1, 2))]:
@@ -100,6 +102,7 @@ class CellsMachine(RuleBasedStateMachine):
         self.tenants.plain = self.plain
         for vc in VCS[: data.draw(st.integers(2, 3))]:
             self._vc(data, vc)
+        self.tenants.sharing, self.tenants.seed = sharing, seed
 
     def take(self, *events: Event, after: int = 0) -> list[object]:
         self.failed = True
@@ -255,6 +258,8 @@ class CellsMachine(RuleBasedStateMachine):
                 else:
                     for run in state.runs_of(job_id):
                         state.put(state.runs, run.key, None)
+                        if run.group:
+                            leave(state, run)
             for key in data.draw(_some_of(sorted(state.bindings.rows))):
                 state.put(state.bindings, key, None)
             assert state.snapshot() == state.rebuilt().snapshot()
@@ -382,7 +387,7 @@ class CellsMachine(RuleBasedStateMachine):
         """Once all is well and everybody has ended, nothing is bound but what is pinned: the cells are as they were."""
         if self.failed or not hasattr(self, "tenants"):
             return
-        state = self.tenants.state
+        state, self.tenants.sharing = self.tenants.state, 0
         self.all_nodes_return()
         for name in self.models:
             self.take(FaultsSeen(name, self.tenants.node(name).boot_id, ()))

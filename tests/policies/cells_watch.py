@@ -13,6 +13,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import AddEarmark, Delegate, Event, PlanReady, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.holders import holders
@@ -109,7 +110,7 @@ class Watched(Tenants):
         if new.stop_for in dropped:
             return
         got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
-        held = {(task.node, device) for task in tasks for device in task.devices}
+        held = {(task.node, device) for task in runs_together(self.state, new.job_id) for device in task.devices}
         assert got & held, f"job {new.job_id} leaves for job {new.stop_for}, which gets nothing of it"
 
     def _may_be_told(self, run: Run) -> None:

@@ -47,8 +47,8 @@ CELLS = stages("cells", FitGppSettings())
 
 
 class History:
-    def __init__(self, seed: int, policies: Sequence[str] = ("fifo", "priority", "fitgpp", "lrtp")) -> None:
-        """`policies`: of virtual clusters."""
+    def __init__(self, seed: int, policies: Sequence[str] = ("fifo", "priority", "fitgpp", "lrtp"), sharing: int = 0) -> None:
+        """`policies`: of virtual clusters. `sharing`: attempts in each step to change what runs share."""
         self.draw, self.policies = Random(seed), policies
         self.stages = CELLS
         self.pool = self.promised = "p"
@@ -57,6 +57,7 @@ class History:
         for vc in "ABC":
             self.site.vc(vc)
         self.promise()
+        self.site.sharing, self.site.seed = sharing, seed
 
     def plans(self) -> tuple[PoolPlan, ...]:
         return (PoolPlan(self.pool, POOLS[self.pool], (("rack", 2),)),) if self.pool else ()
@@ -206,6 +207,12 @@ def test_restarts_under_policies_that_remember(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(10)))
 def test_restarts_under_a_policy_that_matches(seed: int) -> None:
     _live(History(seed, ("allox", "allox", "fifo")))
+
+
+@pytest.mark.timeout(0 if LONG else 300)
+@pytest.mark.parametrize("seed", range(examples(15)))
+def test_restarts_where_devices_are_shared(seed: int) -> None:
+    _live(History(seed, ("fifo", "priority", "fitgpp", "las"), sharing=1 + seed % 3))
 
 
 def _live(history: History) -> None:

@@ -50,6 +50,7 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import (
     Binding,
@@ -85,6 +86,7 @@ TABLES = {
     VirtualCluster: "virtual_cluster",
     Binding: "cell_binding",
     Memo: "memo",
+    ShareGroup: "share_group",
     Posting: "exchange_posting",
     Exchange: "exchange",
     LedgerEntry: "exchange_ledger",
@@ -109,6 +111,11 @@ def earmark(earmark_id: int, job_id: int, **fields: Any) -> Earmark:
 
 def memo(subject: str, **fields: Any) -> Memo:
     return Memo(**{"policy": "las", "subject": subject, "value": (1, "a"), **fields})
+
+
+def share_group(number: int, **fields: Any) -> ShareGroup:
+    given = {"devices": ((1, (0,)),), "rows": (Row((RunKey(1, 1),)), Row((RunKey(2, 1),), 3))}
+    return ShareGroup(number, **{**given, **fields})
 
 
 def submitted(job_id: int) -> JobEvent:
@@ -138,6 +145,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         cluster=next(iter(kinds[Cluster]), None),
         jobs=tuple(sorted((r for r in kinds[Job] if r.state not in ENDED), key=lambda r: r.id)),
         runs=tuple(sorted((r for r in kinds[Run] if r.phase is not RunPhase.ENDED), key=lambda r: r.key)),
+        share_groups=tuple(sorted(kinds[ShareGroup], key=lambda r: r.id)),
         nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
         devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
         earmarks=tuple(sorted(kinds[Earmark], key=lambda r: r.id)),
@@ -291,6 +299,7 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
 @st.composite
 def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task: int = 0, vc: str = "") -> Run:
     phase = draw(st.sampled_from([p for p in RunPhase if p is not RunPhase.ENDED])) if alive else RunPhase.ENDED
+    shared = draw(st.booleans())
     return Run(
         job_id,
         number,
@@ -318,6 +327,10 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(st.booleans()),
         draw(words),
         draw(st.integers(1, 2**63 - 1)),
+        draw(big) if shared else 0,
+        draw(big),
+        draw(big),
+        shared,
     )
 
 
@@ -327,7 +340,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
     count = st.integers(1, 2**40)
     numbers = [draw(count) for _ in range(4)]
     seed = draw(st.integers(-(2**63), 2**63 - 1))
-    rows: list[Any] = [Cluster("lab", seed, *numbers, draw(times), draw(count), draw(count))]
+    rows: list[Any] = [Cluster("lab", seed, *numbers, draw(times), draw(count), draw(count), draw(count))]
+    rows += [draw(share_groups(number)) for number in range(1, draw(st.integers(0, 2)) + 1)]
     nodes = draw(st.integers(1, 3))
     for n in range(1, nodes + 1):
         levels = draw(st.lists(words, max_size=2).map(tuple))
@@ -385,6 +399,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
 
 
 amounts = st.integers(-(2**62), 2**62)
+keys = st.builds(RunKey, big, natural)
 memo_values = st.lists(st.one_of(st.integers(-(2**60), 2**60), words), max_size=3).map(tuple)
 histories = st.lists(st.tuples(times, natural), max_size=3).map(tuple)
 
@@ -414,6 +429,17 @@ def postings(draw: st.DrawFn, posting_id: int) -> Posting:
         draw(maybe(times)),
         f"request {posting_id}" if posting_id % 2 else "",
     )
+
+
+rows_of = st.lists(st.builds(Row, st.lists(keys, min_size=1, max_size=2).map(tuple), positive), min_size=1, max_size=3)
+holdings = st.lists(st.tuples(big, st.lists(natural, min_size=1, max_size=3).map(tuple)), min_size=1, max_size=2)
+
+
+@st.composite
+def share_groups(draw: st.DrawFn, number: int) -> ShareGroup:
+    devices, members = tuple(draw(holdings)), tuple(draw(rows_of))
+    period, generation = draw(st.integers(1, 2**62)), draw(st.integers(1, 2**62))
+    return ShareGroup(number, devices, members, period, draw(words), draw(st.booleans()), generation, draw(st.booleans()))
 
 
 @st.composite
@@ -454,7 +480,6 @@ def markets(draw: st.DrawFn) -> list[Any]:
     return rows + [Surplus(vc, draw(amounts)) for vc in range(1, draw(st.integers(0, 2)) + 1)]
 
 
-keys = st.builds(RunKey, big, natural)
 candidates = st.builds(CandidateScore, keys, big, vectors, vectors, reals, big, reals, natural, st.booleans(), st.booleans())
 decisions = st.builds(
     Decision, big, big, vectors, words, reals, natural, reals, big, natural, st.lists(candidates, max_size=2).map(tuple)

@@ -51,6 +51,7 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
             cluster=next(iter(of["cluster"].rows(rows.to_cluster)), None),
             jobs=tuple(of["job"].rows(rows.to_job, is_live)) if jobs else (),
             runs=_runs(memory, is_live),
+            share_groups=tuple(of["share_group"].rows(rows.to_share_group)),
             nodes=tuple(of["node"].rows(rows.to_node)),
             devices=tuple(of["device"].rows(rows.to_device)),
             earmarks=tuple(of["earmark"].rows(rows.to_earmark)),

@@ -4,12 +4,13 @@ from scheduler_service.core.allocation.bindings import entitled, left
 from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
-from scheduler_service.core.model import EventKind, Reason, Run, StopReason
+from scheduler_service.core.model import EventKind, Job, Reason, Run, StopReason
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import why_not
+from scheduler_service.core.state.holdings import group_of, runs_together, together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -19,18 +20,28 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     bounds this, and its grace period is the site's at most, also where it leaves already for another reason, which stays. Or a
     guaranteed one does for another of its own virtual cluster that is before it by priority, where that goes by priority."""
     job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
-    runs = state.runs_of(action.job_id)
+    runs = runs_together(state, action.job_id)
     require(job is not None and bool(runs), f"job {action.job_id} does not run")
     assert job is not None
+    if stopped_together(state, action.job_id, action.for_job, now):
+        return
     require(not all(leaves_in_time(state, run) for run in runs), f"job {job.id} is leaving already")
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
+    for job_id in together(state, action.job_id):
+        _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
+
+
+def _reclaim_job(state: State, job: Job, claimant: Job, now: Micros) -> None:
+    runs = state.runs_of(job.id)
     guaranteed = any(run.guaranteed for run in runs)
     yields = state.order_for(job).claim is Claim.PRIORITY and why_not(state, Claim.PRIORITY, claimant, job, runs) is None
     if not yields and (refusal := why_not(state, Claim.GUARANTEED, claimant, job, runs)) is not None:
         raise PlanRefused(refusal)
     opportunistic = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(not opportunistic or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
+    if all(leaves_in_time(state, run) for run in runs):
+        return  # a member of a share group whose others do not leave in time
     most = None if guaranteed else state.settings.reclaim_grace_us
     first, text = runs[0], ""
     if first.phase.exits_soon and most is not None:
@@ -38,8 +49,14 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
             shorten_grace(state, now, run, most)
         text = f"it was leaving already, and has {most / SECOND:g} s left for it"
     else:
-        stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
-    log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job, text=text)
+        stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, claimant.id, most_us=most)
+    log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
+
+
+def stopped_together(state: State, job_id: int, for_job: int, now: Micros) -> bool:
+    """Whether the job was stopped a moment ago with another of its share group, and for the same job."""
+    runs = state.runs_of(job_id) if group_of(state, job_id) is not None else []
+    return bool(runs) and all(run.stop_for == for_job and run.stop_us == now for run in runs)
 
 
 def leaves_in_time(state: State, run: Run) -> bool:
@@ -51,24 +68,38 @@ def leaves_in_time(state: State, run: Run) -> bool:
 
 
 def promote(state: State, job_id: int, now: Micros) -> None:
-    """It goes on where it is, as guaranteed."""
-    job, runs = state.jobs.rows.get(job_id), state.runs_of(job_id)
-    require(job is not None and bool(runs), f"job {job_id} does not run")
-    assert job is not None
-    for run in runs:
-        require(not run.phase.exits_soon, f"job {job_id} is leaving")
-        require(not run.guaranteed, f"job {job_id} is guaranteed already")
-        require(entitled(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
-        state.put(state.runs, run.key, changed(run, guaranteed=True))
-    log_event(state, now, job_id, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
+    """It goes on where it is, as guaranteed; so do all jobs of its share group."""
+    job = state.jobs.rows.get(job_id)
+    require(job is not None and bool(state.runs_of(job_id)), f"job {job_id} does not run")
+    for one in together(state, job_id):
+        job, runs = state.jobs.rows[one], state.runs_of(one)
+        for run in runs:
+            require(not run.phase.exits_soon, f"job {one} is leaving")
+            require(not run.guaranteed, f"job {one} is guaranteed already")
+            require(entitled(state, job, run.node, mask_of(run.devices)), f"job {one} holds devices of others")
+            state.put(state.runs, run.key, changed(run, guaranteed=True))
+        if runs[0].group:
+            wants = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
+            require(wants, f"job {one} shares devices with job {job_id}, and is not to be guaranteed")
+        log_event(state, now, one, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
+    _set_group(state, job_id, guaranteed=True)
 
 
 def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
-    """It goes on where it is, until somebody who has a right to its devices needs them."""
-    runs = state.runs_of(job_id)
-    require(bool(runs) and all(run.guaranteed for run in runs), f"job {job_id} is not guaranteed")
-    for run in runs:
+    """It goes on where it is, until somebody who has a right to its devices needs them; so do all jobs of its share group."""
+    everybody = runs_together(state, job_id)
+    require(bool(everybody) and all(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
+    for run in everybody:
         state.put(state.runs, run.key, changed(run, guaranteed=False))
-    for run in runs:
+    _set_group(state, job_id, guaranteed=False)
+    for run in everybody:
         left(state, run)
-    log_event(state, now, job_id, EventKind.OPPORTUNISTIC, run=runs[0].run, node=runs[0].node, cause_job=cause_job, text=text)
+    for one in together(state, job_id):
+        first = state.runs_of(one)[0]
+        log_event(state, now, one, EventKind.OPPORTUNISTIC, run=first.run, node=first.node, cause_job=cause_job, text=text)
+
+
+def _set_group(state: State, job_id: int, guaranteed: bool) -> None:
+    group = group_of(state, job_id)
+    if group is not None:
+        state.put(state.share_groups, group.id, changed(group, guaranteed=guaranteed))

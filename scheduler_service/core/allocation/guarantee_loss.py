@@ -15,6 +15,7 @@ from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
 from scheduler_service.core.model.values import Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.holdings import first_of_each, together
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -76,7 +77,7 @@ def strand(state: State, vc: str, why: str, now: Micros) -> None:
     runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
     jobs = state.jobs.rows
     stranded = (run for run in runs if not in_own_cells(state, jobs[run.job_id], run.node, mask_of(run.devices)))
-    for job_id in sorted({run.job_id for run in stranded}):
+    for job_id in first_of_each(state, sorted({run.job_id for run in stranded})):
         demote(state, job_id, now, text=why)
     kept = [row for row in state.earmarks.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
     for job_id in sorted({row.job_id for row in kept if not in_own_cells(state, kept_for(state, row), row.node, row.mask)}):
@@ -90,10 +91,12 @@ def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
 
 def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
     """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
-    for job_id in sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True):
+    by_rank = sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True)
+    for job_id in first_of_each(state, by_rank):
         demote(state, job_id, now, text=why)
-        if state.jobs.rows[job_id].launch_spec.cells.vacates:
-            _vacate(state, job_id, why, now)
+        for one in together(state, job_id):
+            if state.jobs.rows[one].launch_spec.cells.vacates:
+                _vacate(state, one, why, now)
     for job_id in sorted(coming_to(state, binding, kept_on(state))):
         drop_earmarks(state, now, job_id, why)
 

@@ -4,9 +4,10 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks
-from scheduler_service.core.errors import PlanRefused
-from scheduler_service.core.messages import Place, Spot
-from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunPhase
+from scheduler_service.core.allocation.share_groups import arrange, check_joining, number_for
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.messages import Place, Share, Spot
+from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import Micros, Vector, fits, mask_of
@@ -55,8 +56,11 @@ def place(state: State, action: Place, now: Micros) -> None:
         configuration=action.configuration,
     )
     state.put(state.jobs, job.id, placed)
-    for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-        _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+    if action.share is not None:
+        _start_sharing(state, now, placed, action, action.share)
+    else:
+        for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
+            _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
@@ -97,18 +101,47 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
         raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
     if guaranteed and not entitled(state, job, node, mask):
         raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
+    _put_run(state, now, job, rank, spot, demand, guaranteed)
+
+
+def _start_sharing(state: State, now: Micros, job: Job, action: Place, share: Share) -> None:
+    """The tasks become members of a share group, with all runs that hold their devices now."""
+    tasks = [RunKey(job.id, job.run, rank) for rank in range(len(action.spots))]
+    others = check_joining(state, share, tasks)
+    number = number_for(state, share)
+    for rank, (spot, demand) in enumerate(zip(action.spots, job.launch_spec.tasks(), strict=True)):
+        node, devices = spot
+        mask, name = mask_of(devices), state.nodes.rows[node].name
+        right = mask.bit_count() == len(devices) and suffices(state, node, demand, devices)
+        require(right, f"job {job.id}: wrong number of devices")
+        require(not mask & state.faulty_devices.get(node, 0), f"{name}: a device is faulty")
+        theirs = state.idle_devices.get(node, 0)
+        for run in others:
+            theirs |= mask_of(run.devices) if run.node == node else 0
+        require(not mask & ~theirs, f"{name}: a device is neither idle nor held by a run of the share group")
+        has_right = not action.guaranteed or entitled(state, job, node, mask)
+        require(has_right, f"{name}: job {job.id} has no right to a device")
+        _put_run(state, now, job, rank, spot, demand, action.guaranteed, number)
+    arrange(state, share, number)
+
+
+def _put_run(
+    state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool, group: int = 0
+) -> None:
     run = made(
         Run,
         job_id=job.id,
         run=job.run,
-        node=node,
-        devices=devices,
+        node=spot.node,
+        devices=spot.devices,
         demand=demand,
         phase=_STARTS,
         placed_us=now,
         task=rank,
         vc=job.spec.vc,
         guaranteed=guaranteed,
+        group=group,
+        shared=bool(group),
     )
     state.put(state.runs, run.key, run)
 

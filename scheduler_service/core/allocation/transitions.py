@@ -4,11 +4,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_service.core.allocation.bindings import left
+from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
+from scheduler_service.core.allocation.share_groups import leave
 from scheduler_service.core.model import Dependency, DependencyKind, EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import Micros, sub
+from scheduler_service.core.model.values import Micros, Vector, add, sub
+from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -206,13 +208,27 @@ def stop_job(
 def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
     ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
-    state.put(state.runs, run.key, ended)
-    if run.guaranteed:
-        left(state, run)
     released = run.demand
+    if run.group:
+        ended, released = _end_member(state, run, ended)
+    else:
+        state.put(state.runs, run.key, ended)
+        if run.guaranteed:
+            left(state, run)
     for earmark_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
         released = sub(released, fill_earmark(state, now, earmark_id, run, released))
     return ended
+
+
+def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
+    """The row of a member of a share group that has ended, and what is free now that nobody else of the group uses."""
+    mask = devices_released(state, [run])[run.node]
+    ended = changed(ended, group=0, parked_mib=0)
+    state.put(state.runs, run.key, ended)
+    leave(state, run)
+    if run.guaranteed and mask:
+        give_back(state, run.node, mask)
+    return ended, add(run.charged, Vector(devices=mask.bit_count()))
 
 
 def shown_state(state: State, job: Job) -> JobState:

@@ -216,7 +216,7 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
         if key in known:
             run = _ahead_of(state, job, run, known[key])
-        if (order := desired(job, run)) is not None:
+        if (order := desired(job, run, state.share_groups.rows.get(run.group))) is not None:
             orders.append(order)
     orders += [unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
     return tuple(orders)

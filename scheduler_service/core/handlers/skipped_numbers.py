@@ -7,7 +7,8 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 SKIPPED = 1_000_000
-"""How many: of jobs, which agents and checkpoints still know, and of postings and exchanges, which tenants may have noted."""
+"""How many: of jobs, which agents and checkpoints still know; of share groups, which agents know; and of postings and
+exchanges, which tenants may have noted."""
 
 
 def skipping(cluster: Cluster) -> Cluster:
@@ -17,6 +18,7 @@ def skipping(cluster: Cluster) -> Cluster:
         next_job=cluster.next_job + SKIPPED,
         next_posting=cluster.next_posting + SKIPPED,
         next_exchange=cluster.next_exchange + SKIPPED,
+        next_share_group=cluster.next_share_group + SKIPPED,
     )
 
 

@@ -1,10 +1,11 @@
-"""What is desired of a run on its node: a function of its row and its job's, and of nothing else.
+"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and of nothing else.
 
 The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 
     phase              desired                                               generation
     STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
-    RUNNING            none: the node has said that it runs                  the same
+    RUNNING            none: the node has said that it runs. Running, if it  the same; a change of the plan of its share group
+                       is or was in a share group                            raises it
     STOPPING           Stopped, within the grace period of the row           the same; `stop_run` and `shorten_grace` raise it
     ENDED              none: it is over                                      -
 
@@ -15,16 +16,22 @@ from collections import Counter
 from functools import lru_cache
 from typing import assert_never
 
-from scheduler_service.core.messages import GangPlace, KnownRun, Order, Prepared, Running, Stopped
+from scheduler_service.core.messages import GangPlace, KnownRun, Order, Prepared, Running, SharePlan, Stopped
 from scheduler_service.core.model import Job, Run, RunPhase, StopReason
+from scheduler_service.core.model.sharing import ShareGroup
 
 
-def desired(job: Job, run: Run) -> Order | None:
-    """What the run's node is to bring about; None where there is nothing that the node has to hear of."""
+def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None:
+    """What the run's node is to bring about; None where there is nothing that the node has to hear of. `group`: the share group
+    that the run is in."""
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
-            return Order(run.node, run.key, generation_of(job, run), state(job, run, gang_place(job, run)))
+            launch = state(job, run, gang_place(job, run), share_plan(run, group))
+            return Order(run.node, run.key, generation_of(job, run), launch)
+        case RunPhase.RUNNING if run.shared:
+            running = Running(job, run, gang_place(job, run), share_plan(run, group))
+            return Order(run.node, run.key, generation_of(job, run), running)
         case RunPhase.STOPPING:
             assert run.stop_reason is not None  # `stop_run` gives both
             stopped = Stopped(run.stop_grace_us, run.stop_reason, run.stop_for)
@@ -33,6 +40,14 @@ def desired(job: Job, run: Run) -> Order | None:
             return None
         case _:
             assert_never(run.phase)
+
+
+def share_plan(run: Run, group: ShareGroup | None) -> SharePlan | None:
+    if group is None:
+        return None
+    active = tuple(place for place, row in enumerate(group.rows) if run.key in row.runs)
+    mine = active, run.device_memory_mib, run.parked_mib
+    return SharePlan(group.id, group.generation, group.rows, group.period_us, *mine)
 
 
 def unclaimed(node: int, known: KnownRun) -> Order:

@@ -20,8 +20,10 @@ from scheduler_service.core.messages.actions import (
     Promote,
     Reclaim,
     Remember,
+    Share,
     Spot,
     Trade,
+    Unshare,
     Wait,
     Withdraw,
 )
@@ -69,6 +71,7 @@ from scheduler_service.core.messages.orders import (
     Order,
     Prepared,
     Running,
+    SharePlan,
     Stopped,
 )
 from scheduler_service.core.messages.replies import (
@@ -141,6 +144,8 @@ __all__ = [
     "RunReady",
     "RunStarted",
     "Running",
+    "Share",
+    "SharePlan",
     "Spot",
     "Step",
     "Stopped",
@@ -148,6 +153,7 @@ __all__ = [
     "SuspendRequested",
     "Trade",
     "UndrainRequested",
+    "Unshare",
     "UpdateRequested",
     "VcChanged",
     "VcDeleteRequested",

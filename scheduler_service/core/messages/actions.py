@@ -6,6 +6,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Decision, Reason, RunKey
 from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.sharing import PERIOD_US, Row
 from scheduler_service.core.model.values import Micros, Vector
 
 
@@ -14,6 +15,26 @@ class Spot(NamedTuple):
 
     node: int
     devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Have runs hold their devices as one share group, with these rows. Runs that are in groups already bring all of their
+    group with them. Where nothing is shared any more, each run holds its devices alone again."""
+
+    rows: tuple[Row, ...]
+    device_memory_mib: tuple[tuple[RunKey, int], ...] = ()
+    """What runs may use of each of their devices, if that changes."""
+    period_us: Micros = PERIOD_US
+    open: bool = False
+    """The group stays when nothing is shared, so that others may join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unshare:
+    """Have the job hold its devices alone, all of its tasks; refused if another member of its share group uses one of them."""
+
+    job_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +49,16 @@ class Place:
     """In which of the job's configurations, by its number."""
     why: str = ""
     """For people: why in this configuration."""
+    share: Share | None = None
+    """The share group that the run is in from its start: all others that hold its devices are in it, too. None: it has its
+    devices alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
     """Stop a best-effort job's run, all of its tasks, for a waiting job that may preempt it; refused if trials had it preempted
-    `cap` times already, where the claim of that job is capped."""
+    `cap` times already, where the claim of that job is capped. All jobs of its share group are stopped with it: to name two of
+    them is to name one."""
 
     job_id: int
     for_job: int
@@ -75,7 +100,8 @@ class Bind:
 @dataclass(frozen=True, slots=True)
 class Reclaim:
     """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices; or, where it is
-    leaving already, to do so within the site's grace period."""
+    leaving already, to do so within the site's grace period. All jobs of its share group are told the same: to name two of them
+    is to name one."""
 
     job_id: int
     for_job: int
@@ -83,14 +109,15 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """The job's devices are all in cells that are bound to its virtual cluster: it holds them as guaranteed from now on."""
+    """The job's devices are all in cells that are bound to its virtual cluster: it holds them as guaranteed from now on, with
+    all of its share group."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Demote:
-    """The job loses its guarantee, and runs on as opportunistic."""
+    """The job loses its guarantee, with all of its share group, and runs on as opportunistic."""
 
     job_id: int
     cause_job: int = 0
@@ -172,7 +199,11 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Delegate | Bind | Reclaim | Promote | Demote | Trade
+Sharing = Share | Unshare
+Guaranteeing = Reclaim | Promote | Demote
+
+
+Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Trade
 
 
 Plan = tuple[Action, ...]

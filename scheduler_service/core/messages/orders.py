@@ -5,6 +5,7 @@ A state is a class, with what goes with it. To park a run will be one more.
 
 from scheduler_service.core.model import Job, Run, RunKey, StopReason
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Micros
 
 
@@ -20,12 +21,31 @@ class GangPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class SharePlan:
+    """Which runs of a share group execute at the same time, and for how long. All members are told the same rows."""
+
+    group: int
+    generation: int
+    """Of the plan. An agent goes by the highest that it has heard from any member of the group."""
+    rows: tuple[Row, ...]
+    period_us: Micros
+    active: tuple[int, ...]
+    """The rows, by their places, in which this run executes. In the others it is parked."""
+    device_memory_mib: int
+    """What this run may use of each of its devices; 0: as much as runs may use."""
+    parked_mib: int
+    """What is kept of its node's memory for what it has on its devices while it is parked."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """What a task is started from. `gang` is None for a job of one task."""
 
     job: Job
     run: Run
     gang: GangPlace | None = None
+    share: SharePlan | None = None
+    """None: it holds its devices alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,6 +261,22 @@ class Run:
     """The file that was executed, once it runs; empty if its node did not say."""
     generation: int = 1
     """Grows with each change of what is desired of this task on its node; see `core.lifecycle.desired`."""
+    group: int = 0
+    """The share group that holds its devices; 0: it holds them alone."""
+    device_memory_mib: int = 0
+    """Of a member of a share group: the most memory that it may use on each of its devices. 0: as much as a run may use."""
+    parked_mib: int = 0
+    """Of a member of a share group that is not in all of its rows: the memory of the node that takes what it has on its devices
+    while it is parked."""
+    shared: bool = False
+    """It is or was a member of a share group: its node is told of the group's plan, and that there is none any more."""
+
+    @property
+    def charged(self) -> Vector:
+        """What it takes of its node itself. The devices of a member of a share group are taken by the group."""
+        if not self.group:
+            return self.demand
+        return Vector(self.demand.cpu_milli, self.demand.memory_mib + self.parked_mib)
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -100,3 +100,4 @@ class Cluster:
     """The time of the last step; time never goes back behind it."""
     next_posting: int = 1
     next_exchange: int = 1
+    next_share_group: int = 1

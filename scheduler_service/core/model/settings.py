@@ -31,6 +31,10 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    device_memory_limit_percent: int = 92
+    """The part of a device's memory that the members of a share group may use together."""
+    parked_residue_mib: int = 512
+    """What a parked run leaves on each of its devices, such as its context."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 

@@ -24,7 +24,10 @@ def size_of(demand: Vector, capacity: Vector) -> float:
 
 class Candidates:
     """Columns over slots: `demand` (3 rows), `size`, `grace` (microseconds), `node`, `count` (preemptions), `job`,
-    `priority`, `tasks` (of its job: each task of a gang has a slot of its own), `task` (its rank).
+    `priority`, `tasks` (of its job: each task of a gang has a slot of its own), `task` (its rank), `unit`.
+
+    Slots of the same unit are preempted together: those of a job, by its id, or those of a share group, by its negative id.
+    What a share group holds on a node is in the slot of its first member there; the `demand` of other members is zero.
 
     Beyond `used` slots nothing is live; within, a free slot has `job` 0.
     """
@@ -43,6 +46,7 @@ class Candidates:
         "size",
         "task",
         "tasks",
+        "unit",
         "used",
     )
 
@@ -51,7 +55,7 @@ class Candidates:
         self._free: list[int] = []
         self.used = 0
         self.gangs = 0
-        """How many slots are tasks of gangs."""
+        """How many slots are tasks of gangs, or in share groups."""
         self.keys: list[RunKey | None] = []
         self.demand: NDArray[np.int64] = np.zeros((3, 16), dtype=np.int64)
         self.size: NDArray[np.float64] = np.zeros(16)
@@ -62,28 +66,33 @@ class Candidates:
         self.priority: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.tasks: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.task: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.unit: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def put(self, key: RunKey, run: Run, job: Job, capacity: Vector) -> None:
-        """`capacity` is that of the run's node."""
+    def put(self, key: RunKey, run: Run, job: Job, capacity: Vector, holding: Vector | None = None) -> None:
+        """`capacity` is that of the run's node. `holding`: what counts for the run (see `holdings.holding`); None: its
+        demand."""
+        demand = run.demand if holding is None else holding
         slot = self._slots.get(key)
         if slot is None:
             slot = self._take_slot()
             self._slots[key] = slot
             self.keys[slot] = key
-        self.demand[0, slot], self.demand[1, slot], self.demand[2, slot] = run.demand
-        self.size[slot] = size_of(run.demand, capacity)
+        self.demand[0, slot], self.demand[1, slot], self.demand[2, slot] = demand
+        self.size[slot] = size_of(demand, capacity)
         self.grace[slot] = job.spec.grace_us
         self.node[slot] = run.node
         self.count[slot] = job.preempted_for_trial
         self.job[slot] = key.job_id
         self.priority[slot] = job.priority
         tasks = sum(group.size for group in job.launch_spec.gang) or 1
-        self.gangs += (tasks > 1) - bool(self.tasks[slot] > 1)
+        self.gangs -= self._is_part(slot)
         self.tasks[slot] = tasks
         self.task[slot] = key.task
+        self.unit[slot] = -run.group or key.job_id
+        self.gangs += self._is_part(slot)
 
     def drop(self, key: RunKey) -> None:
         """Forgets a run; one that is no candidate is left as it is."""
@@ -95,9 +104,14 @@ class Candidates:
         self.size[slot] = 0.0
         self.grace[slot] = 0
         self.node[slot] = 0
-        self.gangs -= bool(self.tasks[slot] > 1)
+        self.gangs -= self._is_part(slot)
         self.tasks[slot] = 0
+        self.unit[slot] = 0
         self._free.append(slot)
+
+    def _is_part(self, slot: int) -> bool:
+        """Whether others may be preempted with it."""
+        return bool(self.tasks[slot] > 1 or self.unit[slot] < 0)
 
     def slots_of(self, keys: Iterable[RunKey]) -> NDArray[np.intp]:
         """The slots of those of these runs that are candidates."""
@@ -111,7 +125,7 @@ class Candidates:
         self.keys.append(None)
         if slot == len(self.size):
             self.demand = np.concatenate([self.demand, np.zeros_like(self.demand)], axis=1)
-            for name in ("size", "grace", "node", "count", "job", "priority", "tasks", "task"):
+            for name in ("size", "grace", "node", "count", "job", "priority", "tasks", "task", "unit"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
         return slot
@@ -126,6 +140,7 @@ class Candidates:
                 int(self.count[i]),
                 int(self.priority[i]),
                 int(self.tasks[i]),
+                *([int(self.unit[i])] if self.unit[i] < 0 else ()),
             )
             for key, i in self._slots.items()
         }

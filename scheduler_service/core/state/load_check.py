@@ -10,6 +10,7 @@ from typing import Any
 
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeState, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.state.load_check_groups import contradictions_of_groups
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
@@ -21,6 +22,7 @@ def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
         tables[name][key] = row
     jobs, runs, nodes, kept = tables["job"], tables["run"], tables["node"], tables["earmark"]
     yield from _of_jobs(jobs, runs)
+    yield from contradictions_of_groups(tables["share_group"], runs, nodes)
     devices: dict[int, set[int]] = defaultdict(set)
     for node, index in tables["device"]:
         devices[node].add(index)
@@ -48,7 +50,8 @@ def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
 
 
 def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[int, set[int]]) -> Iterator[str]:
-    """A device is held by one run at most, and is one of its node; so are the CPUs that are in the place of devices."""
+    """A device is held by one run or share group at most, and is one of its node; so are the CPUs that are in the place of
+    devices."""
     holders: dict[tuple[int, int], RunKey] = {}
     for key, run in runs.items():
         node = nodes[run.node].name
@@ -56,7 +59,7 @@ def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[i
             yield f"run {key} asked for {run.demand.devices} devices of node {node} and holds {list(run.devices)}"
         for index in run.devices:
             other = holders.setdefault((run.node, index), key)
-            if other is not key:
+            if other is not key and not (run.group and run.group == runs[other].group):
                 what = "device" if run.demand.devices else "CPU"
                 yield f"{what} {index} of node {node} is held by run {other} and by run {key}"
 
@@ -64,8 +67,13 @@ def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[i
 def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Earmark]) -> Iterator[str]:
     """No node has given more than it has."""
     taken: dict[int, Vector] = defaultdict(lambda: ZERO)
+    shared: dict[int, set[int]] = defaultdict(set)
     for run in runs.values():
-        taken[run.node] = add(taken[run.node], run.demand)
+        taken[run.node] = add(taken[run.node], run.charged)
+        if run.group:
+            shared[run.node].update(run.devices)
+    for node_id, devices in shared.items():
+        taken[node_id] = add(taken[node_id], Vector(devices=len(devices)))
     for row in kept.values():
         taken[row.node] = add(taken[row.node], row.kept)
     for node_id, amount in taken.items():

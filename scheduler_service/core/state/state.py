@@ -18,12 +18,13 @@ from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
+from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
-    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "earmark"),
+    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
     *("exchange_posting", "exchange", "exchange_surplus", "idle_cells"),
 )
 """The order in which tables are loaded."""
@@ -33,6 +34,7 @@ _INDEX: dict[str, Reindex] = {
     "cluster": of_cluster,
     "job": of_job,
     "run": of_run,
+    "share_group": of_share_group,
     "node": of_node,
     "device": of_device,
     "earmark": of_earmark,
@@ -145,6 +147,7 @@ class State(Tables):
             "deleted_ids": dict(self.deleted_ids),
             "idle": dict(self.idle_devices),
             "held": dict(self.held_devices),
+            "groups_on": {node: set(ids) for node, ids in self.groups_on.items()},
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
             "kept_for_opportunistic": dict(self.kept_for_opportunistic),

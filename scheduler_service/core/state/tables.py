@@ -38,6 +38,7 @@ from scheduler_service.core.model.exchange import (
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.state.candidates import Candidates
@@ -59,8 +60,8 @@ Reindex = Callable[["Tables", Any, Any], None]
 
 
 class Tables:
-    """Tables: cluster, jobs, runs, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows only; of
-    the ledger, none)."""
+    """Tables: cluster, jobs, runs, share groups, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows
+    only; of the ledger, none)."""
 
     def __init__(self, cluster: Cluster, settings: Settings, order_of: OrderOf, reindex: Mapping[str, Reindex]) -> None:
         """`order_of` gives the order of queues by the policy of a virtual cluster; `reindex`, by table, what brings its indices
@@ -139,7 +140,9 @@ class Tables:
         """Node -> the healthy devices that no run holds and that are kept for none. Here and in what follows, where there are
         cells, the CPUs of a node that has no devices are in their place."""
         self.held_devices: dict[int, Mask] = {}
-        """Node -> the devices that runs hold."""
+        """Node -> the devices that share groups hold, and runs that are in none."""
+        self.groups_on: dict[int, set[int]] = {}
+        """Node -> the share groups that hold devices of it."""
         self.faulty_devices: dict[int, Mask] = {}
         """Node -> the devices that are faulty."""
         self.kept_devices: dict[int, Mask] = {}
@@ -147,7 +150,7 @@ class Tables:
         self.kept_for_opportunistic: dict[int, Mask] = {}
         """Node -> of these, those that are kept for opportunistic jobs: whoever has a right to them takes them."""
         self.guaranteed_devices: dict[int, Mask] = {}
-        """Node -> the devices that guaranteed runs hold."""
+        """Node -> the devices that are held as guaranteed."""
         self.opportunistic: dict[str, int] = {}
         """Virtual cluster -> how many devices its opportunistic runs hold."""
         self.opportunistic_cpus: dict[str, int] = {}
@@ -185,6 +188,7 @@ class Tables:
         self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(reindex["cluster"], self))
         self.jobs: Table[int, Job] = Table("job", MethodType(reindex["job"], self), lambda job: job.state in ENDED)
         self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase.over)
+        self.share_groups: Table[int, ShareGroup] = Table("share_group", MethodType(reindex["share_group"], self))
         self.nodes: Table[int, Node] = Table("node", MethodType(reindex["node"], self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(reindex["device"], self))
         self.earmarks: Table[int, Earmark] = Table("earmark", MethodType(reindex["earmark"], self))
@@ -204,8 +208,9 @@ class Tables:
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks, self.memos)
-        return (*tables, self.vcs, self.bindings, self.postings, self.exchanges, self.ledger, self.surpluses, self.idle)
+        jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
+        cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
+        return (*jobs, *cells, self.ledger, self.surpluses, self.idle)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import Suitable
 from scheduler_service.policies.allox.ways import Known
@@ -50,9 +51,9 @@ class Held(NamedTuple):
 def held(state: State, now: Micros, unknown_us: Micros) -> Held:
     """By the ends that are expected of runs (`remaining_time.expected_end`)."""
     rows = []
-    for job_id in state.active:
+    for job_id in first_of_each(state, state.active):
         until = expected_end(state, state.jobs.rows[job_id], now, unknown_us)
-        rows += [(run.node, until, *run.demand) for run in state.runs_of(job_id)]
+        rows += [(run.node, until, *holding(state, run)) for run in runs_together(state, job_id)]
     rows.sort()
     table = np.array(rows, np.int64).reshape(-1, 5).T
     return Held(table[0], table[2:], table[1])

@@ -19,6 +19,7 @@ from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmar
 from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.holdings import first_of_each
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.host_share import have_them_leave, overdrawn
 from scheduler_service.policies.cells.reclaim import LeastLost
@@ -92,7 +93,8 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
-    actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves_in_time(state, victim)]
+    late = first_of_each(state, (victim for victim in leaving if not _leaves_in_time(state, victim)))
+    actions += [Reclaim(victim, job.id) for victim in late]
     return (*actions, *keep(job, spots, in_the_way))
 
 

@@ -12,6 +12,7 @@ from scheduler_service.core.allocation.guarantee import leaves_in_time
 from scheduler_service.core.messages import Plan, Reclaim, Spot, Wait
 from scheduler_service.core.model import Job, Reason, Run, RunKey
 from scheduler_service.core.model.values import Vector, add, fits, mask_of, times
+from scheduler_service.core.state.holdings import first_of_each, holding, released
 from scheduler_service.core.state.state import State
 
 InTheWay = Mapping[int, Sequence[RunKey]]
@@ -50,8 +51,7 @@ def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable
     free, mask = state.free_resources.free(node), 0
     for spot in spots:
         mask |= mask_of(spot.devices) if spot.node == node else 0
-    for key in leaving:
-        free = add(free, state.runs.rows[key].demand)
+    free = add(free, released(state, [state.runs.rows[key] for key in leaving]))
     for row in state.earmarks.rows.values():
         if row.node == node and row.mask & mask:
             free = add(free, row.kept)
@@ -67,10 +67,11 @@ def have_them_leave(state: State, job: Job, lacking: Iterable[Lacking], in_the_w
                 break
             if run.key not in in_the_way.get(node, ()):
                 leave.add(run.job_id)
-                free = add(free, run.demand)
+                free = add(free, holding(state, run))
         if not fits(want, free):
             return None
     told = [one for one in sorted(leave) if not all(leaves_in_time(state, run) for run in state.runs_of(one))]
+    told = first_of_each(state, told)
     text = "CPUs or memory that go with its devices are held by runs from before the scheduler's settings were changed"
     return (*(Reclaim(one, job.id) for one in told), Wait(job.id, Reason.WAITING_FOR_VICTIMS, text))
 

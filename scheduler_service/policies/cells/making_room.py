@@ -13,6 +13,7 @@ from scheduler_service.core.model import Decision, Job, JobClass
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
+from scheduler_service.core.state.holdings import first_of_each, together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import holds_up
 from scheduler_service.policies.cells.victims import by_pool, first_enough, plan_without, running, waiting_for_others
@@ -43,7 +44,10 @@ def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | No
             chosen, plan = found
             if claim is Claim.PRIORITY:
                 return _sparing_the_lazy(state, vc, job, chosen, plan)
-            return plan if all(other.id in losing for other in chosen) else _preempting(plan, chosen, job, vc, ranked.decision)
+            if all(other.id in losing for other in chosen):
+                return plan
+            mine = {one for other in chosen for one in together(state, other.id)}
+            return _preempting(plan, mine, job, vc, ranked.decision)
     return None
 
 
@@ -57,9 +61,16 @@ def may_ask(state: State, vc: VirtualCluster, claim: Claim) -> bool:
 
 
 def reached(state: State, claim: Claim, job: Job, others: Iterable[Job]) -> list[Job]:
-    """Those whose runs the job may have preempted now, or that may lose what is kept for them."""
-    bounded = RULES[claim].bounded
-    return [other for other in others if (_may_go if bounded else _may_yield)(state, claim, job, other)]
+    """Those whose runs the job may have preempted now, or that may lose what is kept for them. Of those that share devices, the
+    first stands for all, if the job may have all of them preempted."""
+    may = _may_go if RULES[claim].bounded else _may_yield
+    able = {other.id: other for other in others if all(may(state, claim, job, one) for one in jobs_with(state, other))}
+    return [able[job_id] for job_id in first_of_each(state, able)]
+
+
+def jobs_with(state: State, job: Job) -> list[Job]:
+    """The job, and those that are preempted with it."""
+    return [state.jobs.rows[job_id] for job_id in together(state, job.id)]
 
 
 def _may_go(state: State, claim: Claim, job: Job, other: Job) -> bool:
@@ -83,7 +94,11 @@ def rank(state: State, job: Job, able: list[Job], victims: Victims, rng: Rng) ->
 def within_bounds(state: State, vc: VirtualCluster, claim: Claim, victims: Victims, jobs: Iterable[Job]) -> list[Job]:
     """Without those that were preempted as often as the cap P or the policy's own budget allows."""
     capped, cap = RULES[claim].capped, vc.policy.cap
-    return [job for job in jobs if not (capped and job.preempted_for_trial >= cap) and not victims.spares(state, job)]
+
+    def may_go(job: Job) -> bool:
+        return not (capped and job.preempted_for_trial >= cap) and not victims.spares(state, job)
+
+    return [job for job in jobs if all(may_go(one) for one in jobs_with(state, job))]
 
 
 def lowest_first(jobs: Iterable[Job]) -> list[Job]:
@@ -97,9 +112,8 @@ def _one(state: State, vc: VirtualCluster, job: Job, order: list[Job]) -> tuple[
     return next(((chosen, plan) for chosen, plan in plans if plan is not None), None)
 
 
-def _preempting(plan: Plan, victims: list[Job], job: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
+def _preempting(plan: Plan, mine: set[int], job: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
     """The plan, with the virtual cluster's own runs preempted where it would have them reclaimed."""
-    mine = {other.id for other in victims}
     shown = decision or decided(job, vc, len(mine))
     actions: list[Action] = []
     for action in plan:
@@ -121,13 +135,17 @@ def decided(job: Job, vc: VirtualCluster, considered: int) -> Decision:
 def _sparing_the_lazy(state: State, vc: VirtualCluster, job: Job, chosen: list[Job], plan: Plan) -> Plan:
     """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
     there are no other cells for the job than those that they are in."""
-    stay = [other for other in chosen if other.launch_spec.cells.lazy and other.id in state.active]
+    stay = [other for other in chosen if other.id in state.active and _is_lazy(state, other)]
     while stay:
         sparing = plan_without(state, vc, job, chosen, stay)
         if sparing is None:
             return plan
-        leave = {action.job_id for action in sparing if isinstance(action, Reclaim)}
+        leave = {one for action in sparing if isinstance(action, Reclaim) for one in together(state, action.job_id)}
         if not any(other.id in leave for other in stay):
             return sparing
         stay = [other for other in stay if other.id not in leave]
     return plan
+
+
+def _is_lazy(state: State, job: Job) -> bool:
+    return all(one.launch_spec.cells.lazy for one in jobs_with(state, job))

@@ -23,6 +23,7 @@ from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of
+from scheduler_service.core.state.holdings import runs_together, together
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
@@ -183,6 +184,9 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
     for job_id in sorted(jobs if unbound else inside):
         job = state.jobs.rows[job_id]
         job = job.configured(job.configuration)
+        if all(run.guaranteed for run in state.runs_of(job_id)):  # with another that shares its devices
+            promoted.add(job_id)
+            continue
         if job_id not in inside and job.spec.demand.devices > unbound:
             continue
         position = pools.positions.get(state.runs_of(job_id)[0].node)
@@ -219,9 +223,12 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     pools = state.pools
     assert pools is not None
     owner = Owner(vc.id, state.jobs.rows[job_id].launch_spec.cells.pin)
+    others = [state.jobs.rows[one] for one in together(state, job_id)]
+    if any(one.launch_spec.cells.pin != owner.pin or one.spec.guarantee is Guarantee.OPPORTUNISTIC for one in others):
+        return None  # what one of them may have, the others may not
     bound: list[Bind] = []
     with state.supposing():
-        for run in state.runs_of(job_id):
+        for run in runs_together(state, job_id):
             position = pools.positions.get(run.node)
             if position is None or run.phase.exits_soon:
                 return None

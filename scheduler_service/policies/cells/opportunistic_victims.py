@@ -16,9 +16,11 @@ from scheduler_service.core.cells.shape import pick_cell
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of
+from scheduler_service.core.state.holdings import group_of, runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
@@ -52,7 +54,7 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
 def _opportunistic_jobs(state: State, vc: VirtualCluster) -> list[Job]:
     """Jobs of the virtual cluster that run as opportunistic and hold leaves, none of whose tasks is leaving; by their ids."""
     ids = sorted({key.job_id for key in state.opportunistic_runs.get(vc.name, ())})
-    return [state.jobs.rows[job_id] for job_id in ids if all(not run.phase.exits_soon for run in state.runs_of(job_id))]
+    return [state.jobs.rows[job_id] for job_id in ids if all(not run.phase.exits_soon for run in runs_together(state, job_id))]
 
 
 class _Victim(NamedTuple):
@@ -60,6 +62,8 @@ class _Victim(NamedTuple):
     runs: Sequence[Run]
     leaves: Mapping[int, Mask]
     """The leaves of the pool that its runs hold, by slot."""
+    group: ShareGroup | None
+    """The share group of its runs, all members of which are among them."""
 
 
 class _Wanted(NamedTuple):
@@ -105,12 +109,12 @@ def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[lis
 
 
 def _victim(state: State, pools: Pools, pool: str, job: Job) -> _Victim:
-    runs, leaves = state.runs_of(job.id), dict[int, Mask]()
+    runs, leaves = runs_together(state, job.id), dict[int, Mask]()
     for run in runs:
         position = pools.positions.get(run.node)
         if position is not None and position.pool == pool:
             leaves[position.slot] = leaves.get(position.slot, 0) | positions(position, mask_of(run.devices))
-    return _Victim(job, runs, leaves)
+    return _Victim(job, runs, leaves, group_of(state, job.id))
 
 
 def _room_without_all(state: State, wanted: _Wanted, victims: Sequence[_Victim]) -> bool:
@@ -144,6 +148,8 @@ def _first_enough(state: State, wanted: _Wanted, victims: Sequence[_Victim]) -> 
             break
         for run in victim.runs:
             state.put(state.runs, run.key, run)
+        if victim.group is not None:
+            state.put(state.share_groups, victim.group.id, victim.group)
         fewer = _spots(state, wanted)
         if fewer is None:
             _end(state, victim)
@@ -155,6 +161,8 @@ def _first_enough(state: State, wanted: _Wanted, victims: Sequence[_Victim]) -> 
 def _end(state: State, victim: _Victim) -> None:
     for run in victim.runs:
         state.put(state.runs, run.key, None)
+    if victim.group is not None:
+        state.put(state.share_groups, victim.group.id, None)
 
 
 def _room_for_one(wanted: _Wanted, leaves: Mapping[int, Mask]) -> bool:

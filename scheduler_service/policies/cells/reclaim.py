@@ -15,6 +15,7 @@ from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.model import Run
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.state.candidates import size_of
+from scheduler_service.core.state.holdings import holding, runs_together, together
 from scheduler_service.core.state.state import State
 
 Worth = tuple[int, int, float]
@@ -45,31 +46,34 @@ class LeastLost:
 
     def runs_lost(self, places: Places) -> int:
         """How many runs have to leave that are not leaving yet, for all of these places."""
-        return sum(len(self.state.active[job_id]) for job_id in self._victims(places))
+        return sum(len(runs_together(self.state, job_id)) for job_id in self._victims(places))
 
     def _runs_lost(self, job_id: int, leaves: int) -> float:
         """The runs of the job, so many of whose leaves are taken."""
-        runs = self.state.runs_of(job_id)
+        runs = runs_together(self.state, job_id)
         return len(runs) * leaves / sum(len(run.devices) for run in runs) if self.shared else len(runs)
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
         anyhow, here = self._victims(taken), self._runs(slot)
-        worth = self._worth({run.job_id for run, _ in here if not run.phase.exits_soon} - anyhow.keys())
+        worth = self._worth({first_with(self.state, run) for run, _ in here if not run.phase.exits_soon} - anyhow.keys())
 
         def cost(candidate: tuple[Run, Mask]) -> tuple[Worth, Mask]:
             run, mask = candidate
-            stays = not run.phase.exits_soon and run.job_id not in anyhow
-            return worth([run.job_id] if stays else ()), mask
+            first = first_with(self.state, run)
+            stays = not run.phase.exits_soon and first not in anyhow
+            return worth([first] if stays else ()), mask
 
         return tuple(mask for _, mask in sorted(here, key=cost))
 
     def _victims(self, places: Places) -> dict[int, int]:
-        """Jobs with a run there that is not leaving yet, and how many of these leaves they hold."""
+        """Jobs with a run there that is not leaving yet, and how many of these leaves they hold. Of those that share devices,
+        the first stands for all."""
         found: dict[int, int] = {}
         for slot, mask in places:
             for run, held in self._runs(slot):
                 if held & mask and not run.phase.exits_soon:
-                    found[run.job_id] = found.get(run.job_id, 0) + (held & mask).bit_count()
+                    first = first_with(self.state, run)
+                    found[first] = found.get(first, 0) + (held & mask).bit_count()
         return found
 
     def _runs(self, slot: int) -> list[tuple[Run, Mask]]:
@@ -89,7 +93,7 @@ class LeastLost:
 
         def worth(jobs: Collection[int]) -> Worth:
             score = sum(sizes[job_id] / largest + self.s * graces[job_id] / longest for job_id in sorted(jobs))
-            priority = max((state.jobs.rows[job_id].priority for job_id in jobs), default=0)
+            priority = max((state.jobs.rows[one].priority for job_id in jobs for one in together(state, job_id)), default=0)
             return bool(jobs), priority, score
 
         return worth
@@ -100,10 +104,16 @@ def _without(jobs: dict[int, int], others: Collection[int]) -> dict[int, int]:
 
 
 def _size(state: State, job_id: int) -> float:
-    """Eqn 1, summed over a gang's tasks."""
-    return sum(size_of(run.demand, state.nodes.rows[run.node].capacity) for run in state.runs_of(job_id))
+    """Eqn 1, summed over the tasks of a gang, or over the nodes of a share group."""
+    return sum(size_of(holding(state, run), state.nodes.rows[run.node].capacity) for run in runs_together(state, job_id))
 
 
 def _grace(state: State, job_id: int) -> int:
-    """What it would get."""
-    return min(state.jobs.rows[job_id].spec.grace_us, state.settings.reclaim_grace_us)
+    """What it would get; the longest of those that share its devices."""
+    longest = max(state.jobs.rows[one].spec.grace_us for one in together(state, job_id))
+    return min(longest, state.settings.reclaim_grace_us)
+
+
+def first_with(state: State, run: Run) -> int:
+    """The first of the jobs that share the run's devices, which stands for all of them."""
+    return together(state, run.job_id)[0] if run.group else run.job_id

@@ -15,6 +15,7 @@ from scheduler_service.core.messages import Action, Demote, DropEarmark, Plan, W
 from scheduler_service.core.model import Job, Reason, RunKey
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Gone, plan_in_cells
 
@@ -25,7 +26,7 @@ def running(state: State, vc: VirtualCluster) -> list[Job]:
     assert pools is not None
     nodes = {node for _, binding in bindings_of(state, vc.id) for node, _ in nodes_in(pools, binding)}
     ids = {key.job_id for node in nodes for key in state.runs_on.get(node, ()) if _counts(state, vc, key)}
-    whole = (job_id for job_id in sorted(ids) if all(_counts(state, vc, run.key) for run in state.runs_of(job_id)))
+    whole = (job_id for job_id in sorted(ids) if all(_counts(state, vc, run.key) for run in runs_together(state, job_id)))
     return [state.jobs.rows[job_id] for job_id in whole]
 
 
@@ -63,9 +64,9 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def holdings(state: State, job: Job) -> list[tuple[int, Mask]]:
-    """What the job holds, or what is kept for it: nodes and devices."""
+    """What the job holds, with all that are preempted with it, or what is kept for it: nodes and devices."""
     kept = (state.earmarks.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
-    return [(run.node, mask_of(run.devices)) for run in state.runs_of(job.id)] or [
+    return [(run.node, mask_of(run.devices)) for run in runs_together(state, job.id)] or [
         (earmark.node, earmark.mask) for earmark in kept
     ]
 

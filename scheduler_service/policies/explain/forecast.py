@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from scheduler_service.core.model import Job, JobClass, JobState
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Estimate, number_of
 from scheduler_service.policies.placing.first_fit import take_promised
-from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.remaining_time import remaining_together
 from scheduler_service.policies.stages import Stages
 
 LOOKS = 300
@@ -110,12 +111,12 @@ def _at_their_limit(state: State) -> Iterator[Job]:
 def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
     """Of what runs, where its end makes room; of how many it is known, and of how many not."""
     ends, unknown = [], 0
-    for job_id in state.active:
-        running = state.jobs.rows[job_id]
-        freed = tuple((run.node, run.demand) for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
+    for job_id in first_of_each(state, state.active):
+        running, runs = state.jobs.rows[job_id], runs_together(state, job_id)
+        freed = tuple((run.node, holding(state, run)) for run in runs if state.free_resources.is_open(run.node))
         if not freed:
             continue
-        left = remaining(state, running, now)
+        left = remaining_together(state, running, now)
         if left is None:
             unknown += 1
         else:
@@ -151,12 +152,12 @@ def _fit(state: State, job: Job, offered: NDArray[np.int64]) -> tuple[Job, tuple
 def _empty(state: State) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node will have free when nothing runs and nothing is kept; what is faulty is not."""
     offered = state.free_resources.offered().copy()
-    for job_id in state.active:
-        for run in state.runs_of(job_id):
-            if state.free_resources.is_open(run.node):
-                faulty = state.faulty_devices.get(run.node, 0)
-                offered[:, run.node] += run.demand
-                offered[2, run.node] -= sum(faulty >> device & 1 for device in run.devices)
+    for run in state.runs.rows.values():
+        if state.free_resources.is_open(run.node):
+            offered[:, run.node] += holding(state, run)
+    for node, held in state.held_devices.items():
+        if state.free_resources.is_open(node):
+            offered[2, node] -= (held & state.faulty_devices.get(node, 0)).bit_count()
     for earmark in state.earmarks.rows.values():
         if state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept

@@ -19,6 +19,7 @@ from scheduler_service.core.messages import Place, Plan, Rng
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import Options
@@ -31,7 +32,7 @@ from scheduler_service.policies.placing.first_fit import (
     start_on_earmarks,
     take_promised,
 )
-from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.remaining_time import remaining_together
 from scheduler_service.policies.stages import Stages
 
 LOOKED_AT = 100
@@ -130,12 +131,12 @@ def reserve(state: State, head: Job) -> Reservation | None:
     take_promised(state, head, offered)
     ends = sorted(
         (now + left + (state.jobs.rows[job_id].spec.grace_us if left == 0 else 0), job_id)
-        for job_id in state.active
-        if (left := remaining(state, state.jobs.rows[job_id], now)) is not None
+        for job_id in first_of_each(state, state.active)
+        if (left := remaining_together(state, state.jobs.rows[job_id], now)) is not None
     )
-    leaving = [[run for run in state.runs_of(job_id) if state.is_usable(head.spec, run.node)] for _, job_id in ends]
+    leaving = [[run for run in runs_together(state, job_id) if state.is_usable(head.spec, run.node)] for _, job_id in ends]
     nodes = np.array([run.node for runs in leaving for run in runs], np.intp)
-    demands = np.array([run.demand for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
+    demands = np.array([holding(state, run) for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
     counts = list(accumulate(map(len, leaving)))
 
     def after(end: int) -> NDArray[np.int64]:

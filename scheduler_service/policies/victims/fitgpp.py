@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Decision, Job
+from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Ranked
@@ -62,7 +63,7 @@ def score(field: Field, s: float) -> Scores:
 
 def by_score(state: State, trial: Job, able: Sequence[Job], settings: FitGppSettings, _rng: Rng) -> Ranked:
     """By the score of Eqn 3, the least first; of equals, the job that was submitted last."""
-    slots = state.candidates.slots_of([run.key for job in able for run in state.runs_of(job.id)])
+    slots = state.candidates.slots_of([run.key for job in able for run in runs_together(state, job.id)])
     if not len(slots):
         return Ranked([])
     field = Field(state, trial, slots, settings.cap)
@@ -77,7 +78,7 @@ def by_score(state: State, trial: Job, able: Sequence[Job], settings: FitGppSett
         cap=settings.cap,
         max_size=scores.max_size,
         max_grace_us=scores.max_grace_us,
-        considered=len(best),
+        considered=len(np.unique(field.unit)),
         candidates=(),
     )
     return Ranked(sorted((job for job in able if job.id in best), key=lambda job: (best[job.id], -job.id)), decision)

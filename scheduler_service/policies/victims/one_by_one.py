@@ -14,6 +14,7 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
 from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.holdings import holding, runs_together, together
 from scheduler_service.core.state.queue import NOBODY
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Ranked, Victims, in_any_configuration
@@ -26,7 +27,8 @@ def from_behind(rule: str, spares: Callable[[State, Job], bool] = lambda _state,
     own budget spares."""
 
     def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
-        return make_room(state, job, (other for other in behind(state, job) if not spares(state, other)), rule)
+        others = (other for other in behind(state, job) if not any(spares(state, one) for one in _jobs_with(state, other)))
+        return make_room(state, job, others, rule)
 
     return Victims(in_any_configuration(choose), last_first, spares=spares)
 
@@ -50,8 +52,17 @@ def behind(state: State, job: Job) -> Iterator[Job]:
             yield other
 
 
+def _jobs_with(state: State, job: Job) -> list[Job]:
+    """The job, and those that are preempted with it."""
+    return [state.jobs.rows[job_id] for job_id in together(state, job.id)]
+
+
 def may_preempt(state: State, job: Job, other: Job) -> bool:
-    """Whether all of the other's runs may be preempted for the job now."""
+    """Whether all runs of the other, and of those that are preempted with it, may be preempted for the job now."""
+    return all(_may_preempt(state, job, one) for one in _jobs_with(state, other))
+
+
+def _may_preempt(state: State, job: Job, other: Job) -> bool:
     claim, runs = claim_of(state, job), state.runs_of(other.id)
     return (
         claim is not None
@@ -67,7 +78,11 @@ def make_room(state: State, job: Job, order: Iterable[Job], rule: str) -> Plan |
     tasks = job.spec.tasks()
     offered = state.free_resources.offered(state.among(job.spec)).copy()
     chosen: list[Job] = []
+    going: set[int] = set()
     for other in order:
+        if other.id in going:  # it shares devices with one that was chosen
+            continue
+        going.update(together(state, other.id))
         nodes = _change(state, offered, job, other, 1)
         chosen.append(other)
         if (len(tasks) > 1 or any(fits(tasks[0], _at(offered, node)) for node in nodes)) and _fit(tasks, offered):
@@ -92,11 +107,12 @@ def _at(offered: NDArray[np.int64], node: int) -> Vector:
 
 
 def _change(state: State, offered: NDArray[np.int64], job: Job, other: Job, sign: int) -> list[int]:
-    """Adds what the other's runs hold on nodes on which the job may run, or takes it away; returns these nodes."""
+    """Adds what the other's runs, and those that are preempted with them, hold on nodes on which the job may run, or takes it
+    away; returns these nodes."""
     nodes = []
-    for run in state.runs_of(other.id):
+    for run in runs_together(state, other.id):
         if state.is_usable(job.spec, run.node):
-            offered[:, run.node] += np.array(run.demand) * sign
+            offered[:, run.node] += np.array(holding(state, run)) * sign
             nodes.append(run.node)
     return nodes
 
@@ -111,6 +127,6 @@ def _plan(state: State, job: Job, tasks: tuple[Vector, ...], offered: NDArray[np
         want = ZERO
         for rank in ranks:
             want = add(want, tasks[rank])
-        leaving = tuple(run.key for other in victims for run in state.runs_of(other.id) if run.node == node)
+        leaving = tuple(run.key for other in victims for run in runs_together(state, other.id) if run.node == node)
         actions.append(AddEarmark(job.id, node, want, leaving, decision, ranks, configuration=job.configuration))
     return tuple(actions)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import CandidateScore, Decision
 from scheduler_service.core.model.values import ZERO, Vector, add
+from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.victims.search import Field, Mask
 
@@ -36,7 +37,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
         cap=settings.cap,
         max_size=scores.max_size,
         max_grace_us=scores.max_grace_us,
-        considered=len(np.unique(field.job)) if field.gangs.any() else len(field.job),
+        considered=len(np.unique(field.unit)) if field.gangs.any() else len(field.job),
         candidates=_shown(field, scores),
     )
     preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
@@ -46,7 +47,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
         want = ZERO
         for rank in ranks:
             want = add(want, field.need(rank))
-        leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
+        leaving = tuple(run.key for job in field.victims for run in runs_together(state, job) if run.node == node)
         earmarks.append(AddEarmark(trial.id, node, want, leaving, decision, ranks, configuration=trial.configuration))
     return (*preemptions, *earmarks)
 
@@ -54,7 +55,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
 def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
     """The chosen runs and those of lowest score, lowest first."""
     c, state = field.state.candidates, field.state
-    chosen = np.isin(field.job, field.victims)
+    chosen = np.isin(field.unit, field.chosen)
     alone = _alone(field)
     shown = np.nonzero(_lowest(scores.score, -field.job) | chosen)[0]
     rows = []

@@ -15,6 +15,7 @@ from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Vector, add, fits, sub
 from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.free_resources import largest_first
+from scheduler_service.core.state.holdings import holding, runs_together
 from scheduler_service.core.state.state import State
 
 Mask = NDArray[np.bool_]
@@ -23,37 +24,47 @@ Mask = NDArray[np.bool_]
 class Field:
     """J, the runs that one trial may preempt, as columns; and what is free, as victims go and tasks of the trial come.
 
-    A place of the columns is a task; those of one gang share its size, and go together.
+    A place of the columns is a task. Those of one unit, a gang or a share group with all jobs in it, share its size, and go
+    together.
     """
 
     def __init__(self, state: State, trial: Job, slots: NDArray[np.intp], cap: int) -> None:
         c = state.candidates
         self.state, self.trial, self.slots = state, trial, slots
         self.job, self.node = c.job.take(slots), c.node.take(slots)
+        self.unit = c.unit.take(slots) if c.gangs else self.job
         self.size, self.grace = c.size.take(slots), c.grace.take(slots)
         self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
         self.under_cap: Mask = c.count.take(slots) < cap
         self.offered: NDArray[np.int64] = state.free_resources.offered(state.among(trial.spec))
         self.victims: list[int] = []
-        """Jobs, in the order in which they were chosen."""
+        """Jobs, in the order in which they were chosen; with each go the others of its share group."""
+        self.chosen: list[int] = []
+        """The units of the victims."""
         self.task_nodes: dict[int, int] = {}
         """Rank -> node."""
         self._tasks = trial.spec.tasks()
         self._last_node = 0
         """Where the victim that was chosen last makes room."""
-        self.gangs: Mask = c.tasks.take(slots) > 1
+        self.gangs: Mask = (c.tasks.take(slots) > 1) | (self.unit < 0) if c.gangs else np.zeros(len(slots), np.bool_)
+        """Places of which others may be of the same unit."""
         if c.gangs and self.gangs.any():
             self._gather()
         if len(self._tasks) > 1:
             self.offered = self.offered.copy()
 
     def _gather(self) -> None:
-        """Gives every task of a gang the size of the whole, and what the gang holds on its node."""
+        """Gives every task of a unit the size and the grace period of the whole, and what the unit holds on its node. A share
+        group is under the cap if all of its jobs are."""
         places = np.nonzero(self.gangs)[0]
-        _, gang = np.unique(self.job[places], return_inverse=True)
-        self.size = self.size.copy()
-        self.size[places] = np.bincount(gang, weights=self.size[places])[gang]
-        _, here = np.unique(np.stack([self.job[places], self.node[places]]), axis=1, return_inverse=True)
+        units, unit = np.unique(self.unit[places], return_inverse=True)
+        self.size, self.grace, self.under_cap = self.size.copy(), self.grace.copy(), self.under_cap.copy()
+        self.size[places] = np.bincount(unit, weights=self.size[places])[unit]
+        longest, spared = np.zeros(len(units), np.int64), np.zeros(len(units), np.bool_)
+        np.maximum.at(longest, unit, self.grace[places])
+        np.logical_or.at(spared, unit, ~self.under_cap[places])
+        self.grace[places], self.under_cap[places] = longest[unit], ~spared[unit]
+        _, here = np.unique(np.stack([self.unit[places], self.node[places]]), axis=1, return_inverse=True)
         here = here.reshape(-1)
         self.demand = self.demand.copy()
         for resource in range(3):
@@ -95,19 +106,20 @@ class Field:
         """Under the cap, and not chosen already."""
         if not self.victims:
             return self.under_cap
-        return self.under_cap & ~np.isin(self.job, self.victims)
+        return self.under_cap & ~np.isin(self.unit, self.chosen)
 
     def release(self, place: int) -> None:
-        """Chooses the job at this place: all of its tasks go, on whatever nodes."""
-        job = int(self.job[place])
+        """Chooses the unit at this place: all of its tasks go, on whatever nodes."""
+        job, unit = int(self.job[place]), int(self.unit[place])
         self._last_node = int(self.node[place])
-        if job in self.victims:  # it was chosen at another place, for what it holds there
+        if unit in self.chosen:  # it was chosen at another place, for what it holds there
             return
         self.victims.append(job)
+        self.chosen.append(unit)
         if len(self._tasks) > 1:
-            for run in self.state.runs_of(job):
+            for run in runs_together(self.state, job):
                 if self.state.is_usable(self.trial.spec, run.node):
-                    self.offered[:, run.node] += run.demand
+                    self.offered[:, run.node] += holding(self.state, run)
 
 
 def field_for(state: State, trial: Job, cap: int) -> Field | None:
@@ -125,15 +137,16 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
 
 
 def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Without tasks of gangs of which another task cannot be told to leave now, as on a silent node. In order of jobs and
-    ranks: a gang's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
+    """Without tasks of units of which another task cannot be told to leave now, as on a silent node. In order of jobs and
+    ranks: a unit's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
     c = state.candidates
     slots = slots[np.lexsort((c.task[slots], c.job[slots]))]
-    gang = np.nonzero(c.tasks[slots] > 1)[0]
-    job, count = np.unique(c.job[slots[gang]], return_counts=True)
-    whole = np.array([count[i] == len(state.active[int(job[i])]) for i in range(len(job))], dtype=np.bool_)
+    parts = np.nonzero((c.tasks[slots] > 1) | (c.unit[slots] < 0))[0]
+    unit, first, count = np.unique(c.unit[slots[parts]], return_index=True, return_counts=True)
+    jobs = c.job[slots[parts[first]]].tolist()
+    whole = np.array([count[i] == len(runs_together(state, job)) for i, job in enumerate(jobs)], dtype=np.bool_)
     keep = np.ones(len(slots), dtype=np.bool_)
-    keep[gang] = np.isin(c.job[slots[gang]], job[whole])
+    keep[parts] = np.isin(c.unit[slots[parts]], unit[whole])
     return slots[keep]
 
 
@@ -165,18 +178,16 @@ def random_order(field: Field, rank: int, rng: Rng, sparing: bool = True) -> Ite
 
 
 def pool_for(field: Field, rank: int, sparing: bool = True) -> list[int]:
-    """Places of runs that may be drawn, in order of their jobs: those under the cap; of tasks of one gang on one node, one.
+    """Places of runs that may be drawn, in order of their jobs: those under the cap; of tasks of one unit on one node, one.
 
     Sparing: those on nodes where they make room for the task all together. Runs on several nodes would not add up, so that
     drawing others is of no use, and as those are spared, of no harm.
     """
     places = np.nonzero(field.free_to_go())[0]
     places = places[np.lexsort((field.node[places], field.job[places]))]
-    if len(places):
-        first = np.ones(len(places), dtype=np.bool_)
-        job, node = field.job[places], field.node[places]
-        first[1:] = (job[1:] != job[:-1]) | (node[1:] != node[:-1])
-        places = places[first]
+    if len(places) and field.gangs[places].any():
+        _, first = np.unique(np.stack([field.unit[places], field.node[places]]), axis=1, return_index=True)
+        places = places[np.sort(first)]
     if sparing:
         places = places[_promising(field, rank, places)]
     pool: list[int] = places.tolist()

@@ -54,13 +54,16 @@ def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None
 
 def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
     """On nodes on which the trial may run. Without those that should long have been gone: nobody knows when they will be, and
-    being overdue they would be first."""
+    being overdue they would be first. Without members of share groups: what each leaves depends on who else is left."""
     late = state.cluster.clock_us - TOO_LATE
     told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
     return [
         run
         for run in told
-        if run.key not in state.promised_by and state.is_usable(trial.spec, run.node) and not state.holds_faulty(run)
+        if not run.group
+        and run.key not in state.promised_by
+        and state.is_usable(trial.spec, run.node)
+        and not state.holds_faulty(run)
     ]
 
 

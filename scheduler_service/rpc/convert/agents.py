@@ -18,6 +18,7 @@ from scheduler_service.core.messages import (
     Running,
     RunReady,
     RunStarted,
+    SharePlan,
     Stopped,
 )
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
@@ -105,6 +106,24 @@ def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
         out.gang.CopyFrom(_gang(job, run, place, nodes))
     if job.array_job:
         out.array_index = job.array_index
+    if launch.share is not None:
+        out.share.CopyFrom(_share_plan(launch.share))
+    return out
+
+
+def _share_plan(plan: SharePlan) -> pb.SharePlan:
+    out = pb.SharePlan(
+        group=plan.group,
+        generation=plan.generation,
+        period=duration_out(plan.period_us),
+        active=plan.active,
+        device_memory_mib=plan.device_memory_mib,
+        parked_mib=plan.parked_mib,
+    )
+    for row in plan.rows:
+        out.rows.add(
+            runs=[pb.ShareMember(job_id=key.job_id, run=key.run, task=key.task) for key in row.runs], weight=row.weight
+        )
     return out
 
 

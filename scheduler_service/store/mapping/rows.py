@@ -22,6 +22,7 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
@@ -42,7 +43,14 @@ JOB: dict[str, Source] = {
     "more": sparse_fields.of_job,
     "spec_more": lambda job: sparse_fields.of_spec(job.spec),
 }
-RUN: dict[str, Source] = {**vector("demand", "demand"), "program": lambda run: run.program or None, "generation": _generation}
+RUN: dict[str, Source] = {
+    **vector("demand", "demand"),
+    "program": lambda run: run.program or None,
+    "generation": _generation,
+    "share_group": lambda run: run.group if run.shared else None,
+    "device_memory_mib": lambda run: run.device_memory_mib or None,
+    "parked_mib": lambda run: run.parked_mib or None,
+}
 NODE: dict[str, Source] = {**vector("capacity", "capacity"), "labels": lambda node: dict(node.labels) or None}
 EARMARK: dict[str, Source] = {
     **vector("want", "want"),
@@ -62,7 +70,7 @@ def number(x: float) -> float | str:
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
-    return Cluster(*v[:9])
+    return Cluster(*(*v[:9], v[9] or 1))
 
 
 def to_job(v: Sequence[Any]) -> Job:
@@ -75,10 +83,17 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, vc = v[23:28]
+    guaranteed, done, program, generation, group, memory, parked, vc = v[23:31]
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
+    later = (*later, group or 0, memory or 0, parked or 0, group is not None)
     return Run(v[0], v[1], v[2], tuple(v[3]), Vector(v[4], v[5], v[6]), RunPhase(v[7]), *later)
+
+
+def to_share_group(v: Sequence[Any]) -> ShareGroup:
+    devices = tuple((node, tuple(indices)) for node, indices in v[1])
+    members = tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in v[2])
+    return ShareGroup(v[0], devices, members, *v[3:8])
 
 
 def to_node(v: Sequence[Any]) -> Node:

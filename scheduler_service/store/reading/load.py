@@ -23,6 +23,7 @@ from scheduler_service.core.model import (
     RunKey,
 )
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.store.connect import reading
 from scheduler_service.store.mapping import rows
@@ -39,6 +40,7 @@ class Loaded:
     """None before the first commit of all."""
     jobs: tuple[Job, ...]
     runs: tuple[Run, ...]
+    share_groups: tuple[ShareGroup, ...]
     nodes: tuple[Node, ...]
     devices: tuple[NodeDevice, ...]
     earmarks: tuple[Earmark, ...]
@@ -62,6 +64,7 @@ _JOBS = select(_job).where(_job.c.ended_us.is_(None)).order_by(_job.c.id)
 _OF_JOB = _run.c.job_id == _job.c.id
 _A_RUN = select(_run, _job.c.vc).join(_job, _OF_JOB)
 _RUNS = _A_RUN.where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run, _run.c.task)
+_SHARE_GROUPS = select(tables.share_group).order_by(tables.share_group.c.id)
 _LAST_RUNS = (
     select(_run, _job.c.vc)
     .join(_job, and_(_OF_JOB, _run.c.run == _job.c.run))
@@ -93,6 +96,7 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             cluster=None if found is None else rows.to_cluster(found),
             jobs=tuple(map(rows.to_job, conn.execute(_JOBS))) if jobs else (),
             runs=tuple(map(rows.to_run, conn.execute(_RUNS))),
+            share_groups=tuple(map(rows.to_share_group, conn.execute(_SHARE_GROUPS))),
             nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
             devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
             earmarks=tuple(map(rows.to_earmark, conn.execute(_EARMARKS))),

@@ -99,16 +99,38 @@ run = table(
     flag("done", "It exited with 0, and that means that its work is done"),
     string("program", "The file that was executed, on its node; null: not yet, or unknown", null=True),
     big("generation", "Grows with each change of what is desired of it on its node; null: 1, the first", null=True),
+    big("share_group", "The share group that holds its devices; 0: none any more; null: it never was in one", null=True),
+    big("device_memory_mib", "In a share group: the most memory that it may use of each device; null: no limit", null=True),
+    big("parked_mib", "In a share group: host memory for what is on its devices while it is parked; null: none", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
     rule("run_counts_from_one", "run > 0 AND task >= 0"),
     rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
+    rule("run_sharing_not_negative", "share_group >= 0 AND device_memory_mib >= 0 AND parked_mib >= 0"),
     rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
     comment="Launches of jobs: a row for each task",
 )
 # On ended_us and not on phase, so that a change of phase leaves the index alone.
 Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
+
+share_group = table(
+    "share_group",
+    big("id"),
+    json("devices", "What the group holds: array of [node, array of device indices]"),
+    json("plan", "Its rows: which runs execute at the same time: array of [array of [job, run, task], weight]"),
+    big("period_us", "Microseconds that a cycle through all rows takes"),
+    string("vc", "The virtual cluster of all members; empty where the site has none"),
+    flag("guaranteed", "All members are guaranteed; false: none is"),
+    big("generation", "Grows with each change of what agents are told of the group"),
+    flag("open", "It stays a group when nothing is shared, so that others may join"),
+    PrimaryKeyConstraint("id", name="share_group_pkey"),
+    rule("share_group_numbers_positive", "id > 0 AND period_us > 0 AND generation > 0"),
+    rule("share_group_devices_given", "jsonb_typeof(devices) = 'array' AND jsonb_array_length(devices) > 0"),
+    rule("share_group_rows_given", "jsonb_typeof(plan) = 'array' AND jsonb_array_length(plan) > 0"),
+    rule("share_group_weights_positive", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 1)')"),
+    comment="Devices that several runs hold together; a run that holds its devices alone is in no group",
+)
 
 earmark = table(
     "earmark",

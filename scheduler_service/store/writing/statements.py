@@ -100,6 +100,7 @@ WRITES = {
         _writes(tables.idle_cells, ("vc", "pool", "level")),
         _writes(tables.job, ("id",), rows.JOB, _JOB_CONSTANT),
         _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT),
+        _writes(tables.share_group, ("id",), {"plan": "rows"}, "vc"),
         _writes(tables.memo, ("policy", "subject"), rows.MEMO),
         _writes(tables.device, ("node", "index")),
         _writes(tables.earmark, ("id",), rows.EARMARK),

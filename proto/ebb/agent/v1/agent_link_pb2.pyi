@@ -269,20 +269,58 @@ class DesiredRun(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration")
+    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     user: str
     devices: _containers.RepeatedScalarFieldContainer[int]
     gang: Gang
     array_index: int
     configuration: int
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ...) -> None: ...
+    share: SharePlan
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ..., share: _Optional[_Union[SharePlan, _Mapping]] = ...) -> None: ...
+
+class SharePlan(_message.Message):
+    __slots__ = ("group", "generation", "rows", "period", "active", "device_memory_mib", "parked_mib")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    PARKED_MIB_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    generation: int
+    rows: _containers.RepeatedCompositeFieldContainer[ShareRow]
+    period: _duration_pb2.Duration
+    active: _containers.RepeatedScalarFieldContainer[int]
+    device_memory_mib: int
+    parked_mib: int
+    def __init__(self, group: _Optional[int] = ..., generation: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[ShareRow, _Mapping]]] = ..., period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., active: _Optional[_Iterable[int]] = ..., device_memory_mib: _Optional[int] = ..., parked_mib: _Optional[int] = ...) -> None: ...
+
+class ShareRow(_message.Message):
+    __slots__ = ("runs", "weight")
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[ShareMember]
+    weight: int
+    def __init__(self, runs: _Optional[_Iterable[_Union[ShareMember, _Mapping]]] = ..., weight: _Optional[int] = ...) -> None: ...
+
+class ShareMember(_message.Message):
+    __slots__ = ("job_id", "run", "task")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ...) -> None: ...
 
 class Gang(_message.Message):
     __slots__ = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "nodes", "master_address", "master_port")

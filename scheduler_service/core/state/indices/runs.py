@@ -1,9 +1,10 @@
 """What follows from runs: what they hold, as what, and which of them a trial may preempt."""
 
 from scheduler_service.core.model import Run, RunKey
-from scheduler_service.core.model.values import Vector, mask_of, sub
+from scheduler_service.core.model.values import Mask, Vector, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import spared
+from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
@@ -50,7 +51,9 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
-    if old.guaranteed != new.guaranteed:
+    if old.group != new.group or old.parked_mib != new.parked_mib:
+        _change_holder(state, old, new)
+    elif old.guaranteed != new.guaranteed:
         _stand(state, old, new)
         state.unsettled = True
     if old.generation != new.generation:
@@ -65,26 +68,42 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     refresh_candidate(state, key)
 
 
+def _change_holder(state: Tables, old: Run, new: Run) -> None:
+    """Its devices are held by a group that it joins, or by the run itself that leaves one; or it charges its node with more or
+    less."""
+    _hold(state, old, False)
+    _hold(state, new, True)
+    _stand(state, old, None)
+    _stand(state, None, new)
+    refresh_candidate(state, new.key)
+    state.unsettled = True
+
+
 def _hold(state: Tables, run: Run, holds: bool) -> None:
-    """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
-    node, demand = run.node, run.demand
-    if (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):  # CPUs are leaves where there are cells
-        faulty = state.faulty_devices.get(node, 0)
-        if faulty & mask:
-            demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
-        held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
-        if holds:
-            held, idle = held | mask, idle & ~mask
-        else:
-            held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
-        set_or_drop(state.held_devices, node, held or None)
-        set_or_drop(state.idle_devices, node, idle or None)
-    elif state.host is not None:
+    """It takes what it demands, or leaves it. The devices of a member of a share group are held by the group."""
+    node, demand = run.node, run.charged if run.group else run.demand
+    if not run.group and (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):
+        if faulty := hold_devices(state, node, mask, holds):  # where there are cells, CPUs are held as devices
+            demand = sub(demand, Vector(devices=faulty.bit_count()))
+    elif state.host is not None and not run.group:
         (state.host.take if holds else state.host.give)(node, demand)
     if holds:
         state.free_resources.take(node, demand)
     else:
         state.free_resources.give(node, demand)
+
+
+def hold_devices(state: Tables, node: int, mask: Mask, holds: bool) -> Mask:
+    """They are held, or idle again. Returns the faulty ones: such that nobody holds are taken already, and stay so."""
+    faulty = state.faulty_devices.get(node, 0)
+    held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
+    if holds:
+        held, idle = held | mask, idle & ~mask
+    else:
+        held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
+    set_or_drop(state.held_devices, node, held or None)
+    set_or_drop(state.idle_devices, node, idle or None)
+    return faulty & mask
 
 
 def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
@@ -98,20 +117,21 @@ def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
         _count(state, old, -1)
     if new is not None:
         _count(state, new, 1)
-    if not row.devices:
-        return
-    mask, node = mask_of(row.devices), row.node
-    guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
-    if new is not None and new.guaranteed:
-        guaranteed |= mask
-    set_or_drop(state.guaranteed_devices, node, guaranteed or None)
+    if row.devices and not row.group:
+        stand_devices(state, row.node, mask_of(row.devices), new is not None and new.guaranteed)
+
+
+def stand_devices(state: Tables, node: int, mask: Mask, guaranteed: bool) -> None:
+    """Where there are cells: whether devices are held as guaranteed."""
+    before = state.guaranteed_devices.get(node, 0) & ~mask
+    set_or_drop(state.guaranteed_devices, node, (before | mask if guaranteed else before) or None)
     hold_cells(state, node)
 
 
 def _count(state: Tables, run: Run, sign: int) -> None:
-    """A run (+1) as what it is, or one that is it no more (-1)."""
+    """A run (+1) as what it is, or one that is it no more (-1). Of a member of a share group, the group counts the devices."""
     vc, guaranteed = run.vc, run.guaranteed
-    if not guaranteed:
+    if not guaranteed and not run.group:
         if run.demand.devices:
             count(state.opportunistic, vc, sign * run.demand.devices)
         else:
@@ -144,6 +164,6 @@ def refresh_candidate(state: Tables, key: RunKey) -> None:
 def update_candidate(state: Tables, key: RunKey) -> None:
     run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
     if job is not None and spared(state, run, job) is None:
-        state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node))
+        state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node), holding(state, run))
     else:
         state.kept_candidates.drop(key)

@@ -1,0 +1,39 @@
+"""What must hold of share groups after every step."""
+
+from scheduler_service.core.errors import claim
+from scheduler_service.core.model.settings import DEFAULTS
+from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.sharing.equations import excess, is_exclusive
+from scheduler_service.core.state.state import State
+
+_PHYSICAL = DEFAULTS._replace(device_memory_limit_percent=100, parked_residue_mib=0)
+"""Settings may be stricter now than when the group was made. No device has more memory than this."""
+
+
+def check_share_group(state: State, group: ShareGroup) -> None:
+    """Raises Broken, naming the first invariant that does not hold."""
+    what, keys = f"share group {group.id}", group.members()
+    absent = [key for key in keys if key not in state.runs.rows]
+    claim(not absent, f"{what} has members that have ended: {absent}")
+    members = [state.runs.rows[key] for key in keys]
+    claim(bool(members) and all(row.runs and row.weight > 0 for row in group.rows), f"{what} has an empty row")
+    claim(all(len(set(row.runs)) == len(row.runs) for row in group.rows), f"{what} has a run twice in a row")
+    claim(group.id < state.cluster.next_share_group, f"{what} has a number that was not given yet")
+    held: dict[int, set[int]] = {}
+    for run in members:
+        held.setdefault(run.node, set()).update(run.devices)
+        claim(run.group == group.id and run.shared, f"run {run.key} is in {what} and says that it is in {run.group}")
+        claim(run.vc == group.vc, f"{what} is of {group.vc!r}, and run {run.key} of {run.vc!r}")
+        claim(run.guaranteed == group.guaranteed, f"{what} is guaranteed in part")
+        for task in state.runs_of(run.job_id):
+            together = [(task.key in row.runs) == (run.key in row.runs) for row in group.rows]
+            claim(all(together), f"a gang is in {what} in part: {run.key} and {task.key} are in other rows")
+    devices = tuple((node, tuple(sorted(held[node]))) for node in sorted(held))
+    claim(devices == group.devices, f"{what} holds {group.devices}, and its members use {devices}")
+    claim(group.open or not is_exclusive(group.rows, members), f"{what} shares nothing")
+    rows = state.devices.rows
+    memory = {(run.node, index): rows[run.node, index].memory_mib for run in members for index in run.devices}
+    over = excess(group.rows, members, memory, _PHYSICAL)
+    claim(over is None, f"{what} uses more memory than a device has: {over}")
+    for node in held:
+        claim(group.id in state.groups_on.get(node, ()), f"{what} is not known on node {node}")

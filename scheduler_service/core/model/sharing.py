@@ -1,0 +1,52 @@
+"""Share groups: who holds a set of devices, and which runs execute on them at the same time (Gandiva, section 3).
+
+A run that holds its devices alone is in no group, and nothing is stored for it.
+"""
+
+from typing import NamedTuple
+
+from scheduler_service.core.model.jobs import RunKey
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import SECOND, Micros
+
+PERIOD_US: Micros = 60 * SECOND
+"""The usual time slice of one cycle: Gandiva slices by the minute."""
+
+
+class Row(NamedTuple):
+    """Runs that execute at the same time. Their devices may be the same (packed) or others (as in an Ousterhout matrix)."""
+
+    runs: tuple[RunKey, ...]
+    """In order, each once."""
+    weight: int = 1
+    """The row's part of each cycle, relative to the weights of the other rows."""
+
+
+@dataclass(frozen=True)
+class ShareGroup:
+    """The holder of some devices. Its rows take turns: one is active at a time, on all nodes of the group together."""
+
+    id: int
+    devices: tuple[tuple[int, tuple[int, ...]], ...]
+    """(node, device indices), in order. Each of the devices is used by a member, and no other group or run holds it."""
+    rows: tuple[Row, ...]
+    """In the order in which they take turns. None is empty; a run may be in several."""
+    period_us: Micros = PERIOD_US
+    """How long a cycle through all rows takes."""
+    vc: str = ""
+    """The virtual cluster of all members."""
+    guaranteed: bool = False
+    """All members are guaranteed, or none is."""
+    generation: int = 1
+    """Grows with each change of what agents are told: devices, rows and period."""
+    open: bool = False
+    """It stays a group when nothing is shared, so that other runs may join."""
+
+    def members(self) -> tuple[RunKey, ...]:
+        """The runs of all rows, in order."""
+        if len(self.rows) == 1:
+            return self.rows[0].runs
+        return tuple(sorted({key for row in self.rows for key in row.runs}))
+
+    def devices_on(self, node: int) -> tuple[int, ...]:
+        return next((devices for at, devices in self.devices if at == node), ())

@@ -1,0 +1,32 @@
+"""The rows of a share group after a change. Policies propose rows; these functions make them from those that there are."""
+
+from collections.abc import Collection, Sequence
+
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.sharing import Row
+
+
+def packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row, ...]:
+    """With these runs in the row of this number, beside those that it has.
+
+    >>> packed((Row((RunKey(1, 1),)),), 0, [RunKey(2, 1)])[0].runs
+    (RunKey(job_id=1, run=1, task=0), RunKey(job_id=2, run=1, task=0))
+    """
+    joined = rows[row]._replace(runs=tuple(sorted({*rows[row].runs, *keys})))
+    return (*rows[:row], joined, *rows[row + 1 :])
+
+
+def sliced(rows: Sequence[Row], keys: Collection[RunKey], weight: int = 1) -> tuple[Row, ...]:
+    """With these runs in a row of their own, which comes last in a cycle."""
+    return (*rows, Row(tuple(sorted(keys)), weight))
+
+
+def weighted(rows: Sequence[Row], weights: Sequence[int]) -> tuple[Row, ...]:
+    """With these weights, one for each row."""
+    return tuple(row._replace(weight=weight) for row, weight in zip(rows, weights, strict=True))
+
+
+def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
+    """Without these runs, and without rows that have no others."""
+    left = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
+    return tuple(row for row in left if row.runs)

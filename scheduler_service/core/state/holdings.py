@@ -1,0 +1,89 @@
+"""Who is preempted together, and what comes free then.
+
+A run that holds its devices alone, or a gang, is preempted as one. So is a share group with all jobs in it: what its members
+leave one by one is of no use before the last of them has left.
+"""
+
+from collections.abc import Iterable
+
+from scheduler_service.core.model import Run
+from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.values import ZERO, Mask, Vector, add, mask_of
+from scheduler_service.core.state.tables import Tables
+
+
+def group_of(state: Tables, job_id: int) -> ShareGroup | None:
+    """The share group of the job's runs; None: they hold their devices alone, or there are none."""
+    if not state.share_groups.rows:
+        return None
+    key = next(iter(state.active.get(job_id, ())), None)
+    return None if key is None else state.share_groups.rows.get(state.runs.rows[key].group)
+
+
+def together(state: Tables, job_id: int) -> tuple[int, ...]:
+    """The jobs that are preempted or reclaimed with this one, which is one of them; in order."""
+    group = group_of(state, job_id)
+    return (job_id,) if group is None else tuple(sorted({key.job_id for key in group.members()}))
+
+
+def runs_together(state: Tables, job_id: int) -> list[Run]:
+    """The runs that are preempted or reclaimed with the job: its own, and those of all members of its share group."""
+    group = group_of(state, job_id)
+    return state.runs_of(job_id) if group is None else [state.runs.rows[key] for key in group.members()]
+
+
+def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
+    """These jobs, in order, without those that are preempted with one before them."""
+    if not state.share_groups.rows:
+        return list(job_ids)
+    first: list[int] = []
+    seen: set[int] = set()
+    for job_id in job_ids:
+        if job_id not in seen:
+            first.append(job_id)
+            seen.update(together(state, job_id))
+    return first
+
+
+def members_on(state: Tables, group: ShareGroup, node: int) -> list[Run]:
+    """In order."""
+    return [run for key in group.members() if (run := state.runs.rows[key]).node == node]
+
+
+def holding(state: Tables, run: Run) -> Vector:
+    """What comes free on the node when the run goes with all that are preempted with it. The first member of a share group on a
+    node counts for the group and for all of its members there, and the others for nothing, so that sums over them are right."""
+    if not run.group:
+        return run.demand
+    group = state.share_groups.rows[run.group]
+    here = members_on(state, group, run.node)
+    if here[0].key != run.key:
+        return ZERO
+    total = Vector(devices=len(group.devices_on(run.node)))
+    for member in here:
+        total = add(total, member.charged)
+    return total
+
+
+def devices_released(state: Tables, runs: Iterable[Run]) -> dict[int, Mask]:
+    """By node, the devices that are held by nobody once these runs have ended: those of a share group that no other member
+    uses."""
+    ending = {run.key: run for run in runs}
+    found: dict[int, Mask] = {}
+    for run in ending.values():
+        mask = mask_of(run.devices)
+        if run.group:
+            for other in members_on(state, state.share_groups.rows[run.group], run.node):
+                if other.key not in ending:
+                    mask &= ~mask_of(other.devices)
+        found[run.node] = found.get(run.node, 0) | mask
+    return found
+
+
+def released(state: Tables, runs: list[Run]) -> Vector:
+    """What comes free, in all, once these runs have ended, and no others."""
+    total, shared = ZERO, [run for run in runs if run.group]
+    for run in runs:
+        total = add(total, run.charged)
+    masks = devices_released(state, shared) if shared else {}
+    return add(total, Vector(devices=sum(mask.bit_count() for mask in masks.values())))
