@@ -218,6 +218,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("run", row.key, row) for row in loaded.runs),
         *(("earmark", row.id, row) for row in loaded.earmarks),
         *(("memo", (row.policy, row.subject), row) for row in loaded.memos),
+        *(("history", (row.user, row.script), row) for row in loaded.history),
     ]
 
 

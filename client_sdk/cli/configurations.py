@@ -1,6 +1,8 @@
 """How the configurations of a job are shown."""
 
+from client_sdk.cli import output
 from client_sdk.models import Configuration, Job
+from client_sdk.units import format_memory
 
 
 def launched(job: Job) -> Configuration:
@@ -19,6 +21,21 @@ def chosen(job: Job) -> str:
     return f"{job.configuration}: {launched(job)}"
 
 
+def _expected(job: Job, number: int) -> list[str]:
+    """Such as "(118 s, standard error 13 s, by sample)"."""
+    of = next((one for one in job.estimates if one.configuration == number), None)
+    if of is None:
+        return []
+    if of.impossible:
+        return [f"(impossible: {of.detail})"]
+    if of.time is None:
+        return [f"(time unknown: {of.detail})" if of.detail else "(time unknown)"]
+    error = "" if of.error is None else f", standard error {output.duration(of.error)}"
+    by = " and ".join(source.name.lower() for source in of.sources)
+    memory = f", memory {format_memory(of.memory_mib)}" if of.memory_mib else ""
+    return [f"({output.duration(of.time)}{error}, by {by}{memory})"]
+
+
 def lines(job: Job) -> dict[str, str]:
     """Each configuration, of a job that has several; that of the current or last run is marked."""
     if not job.spec.alternatives:
@@ -27,7 +44,7 @@ def lines(job: Job) -> dict[str, str]:
         f"configuration {number}": " ".join(
             [
                 str(one),
-                *([f"({one.estimate} estimated)"] if one.estimate is not None else []),
+                *_expected(job, number),
                 *(["<- its run"] if job.run and number == job.configuration else []),
             ]
         )

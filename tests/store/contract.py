@@ -103,7 +103,7 @@ class Postgres(Db):
 
     def empty(self) -> None:
         exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells"
-        rest = "cluster, node, job, run, device, earmark, memo, virtual_cluster, cell_binding, job_event"
+        rest = "cluster, node, job, run, device, earmark, memo, history, virtual_cluster, cell_binding, job_event"
         self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:

@@ -91,6 +91,8 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("memo_value_is_array", make.new(make.memo("a", value={}))),
     ("memo_due_once", make.new(make.memo("a", due_us=5, due=True))),
     ("memo_pkey", make.new(make.memo("a"), make.memo("a", value=()))),
+    ("history_runs_is_array", make.new(make.history("a", runs={}))),
+    ("history_pkey", make.new(make.history("a"), make.history("a", used_us=5))),
     ("virtual_cluster_name_once", make.new(make.VC, replace(make.VC, id=2))),
     ("virtual_cluster_name_given", make.new(replace(make.VC, name=""))),
     ("virtual_cluster_weight_positive", make.new(replace(make.VC, weight=0))),

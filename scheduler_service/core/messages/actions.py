@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from scheduler_service.core.model import Decision, Reason, RunKey
+from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Micros, Vector
@@ -28,6 +29,8 @@ class Place:
     """In which of the job's configurations, by its number."""
     why: str = ""
     """For people: why in this configuration."""
+    sample: Sampling | None = None
+    """The launch is a sample of this configuration; None: it is to do the job's work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,6 +262,26 @@ class PlanReady:
 
 
 @dataclass(frozen=True, slots=True)
+class RunMeasured:
+    """A node has read the step count of a run that is a sample. Only what is newer than before is told."""
+
+    node: str
+    key: RunKey
+    steps: int
+    """Those that the process of the run has done."""
+    first_us: Micros
+    """From the start of the process to the end of its first step."""
+    elapsed_us: Micros
+    """From the start of the process to the end of its last step."""
+    total: int = 0
+    """Steps of the whole job; 0: the program has not given it."""
+    spread_ppm: int = 0
+    """The standard error of the step time, in millionths of it."""
+    memory_mib: int = 0
+    """The most host memory that the run has used; 0: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class NumbersLost:
     """The database is older than what was done under it, as an agent has shown: numbers may have been given that it does not
     know of."""
@@ -288,4 +308,4 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited
 
 
-Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady | RunMeasured

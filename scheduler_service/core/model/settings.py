@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    history_rows: int = 0
+    """Of how many scripts past runs are kept, for estimates of later ones; 0: of none."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 

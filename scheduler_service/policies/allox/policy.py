@@ -12,7 +12,6 @@ what is left.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
@@ -25,11 +24,12 @@ from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.free_resources import pack
-from scheduler_service.core.state.queue_keys import OWN_LANES, stands
+from scheduler_service.core.state.queue_keys import OWN_LANES, stands, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.progress import progress
 from scheduler_service.policies.allox.question import Question
+from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
 from scheduler_service.policies.allox.slots import Ints, Kinds, held, left
 from scheduler_service.policies.allox.ways import Known, Ways
 from scheduler_service.policies.matching.problem import NEVER
@@ -51,6 +51,7 @@ def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKe
 
 
 ORDER = QueueOrder(by_level)
+"""Where no samples are taken; else see `sampling.FIRST`."""
 
 
 class Settings(NamedTuple):
@@ -66,9 +67,17 @@ class Settings(NamedTuple):
     """With more queued jobs than this, another process makes the plan, once a period; 0: always."""
     period: float = 1
     """Seconds between two plans for a long queue."""
+    sample_percent: float = 3
+    """Which part of a job's steps is done in each configuration without an estimate, to measure how long the job would run
+    there; 0: nothing is measured."""
+    sample_share: float = 0.25
+    """Which part of the cluster all samples together may hold; one sample may always run."""
+    sample_most: float = 300
+    """Seconds after which a sample is stopped, whatever it has done."""
 
 
 LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "long": (0, 1e9), "period": (0.01, 3600)}
+LIMITS |= {"sample_percent": (0, 50), "sample_share": (0, 1), "sample_most": (1, 1e6)}
 
 
 def stages(options: Options) -> Stages:
@@ -76,18 +85,24 @@ def stages(options: Options) -> Stages:
     for name, (least, most) in LIMITS.items():
         if not least <= (value := getattr(settings, name)) <= most:
             raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
-    return Stages(allox(settings), ORDER, about=lambda _state, job: times_compared(job, settings))
+    samples = Samples(round(settings.sample_percent * 10_000), round(settings.sample_most * SECOND), settings.sample_share)
+    order = FIRST if samples.share_ppm else ORDER
+    return Stages(allox(settings, samples), order, about=lambda _state, job: times_compared(job, settings), learns=True)
 
 
 def times_compared(job: Job, settings: Settings) -> str:
-    """For people: how long the job would run in each configuration."""
+    """For people: how long the job would run in each configuration, and how that is known."""
     if not job.spec.alternatives:
         return ""
-    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job))
+    known = "" if not job.estimates and not unsampled(job) else f"; in all: {', '.join(times_known(job))}"
+    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job)) + known
 
 
 def _times(of: Ways) -> str:
-    return ", ".join(f"configuration {number} {time / SECOND:.0f} s" for number, time in enumerate(of.times_us))
+    return ", ".join(
+        f"configuration {number} " + ("never" if time >= NEVER else f"{time / SECOND:.0f} s")
+        for number, time in enumerate(of.times_us)
+    )
 
 
 class Look(NamedTuple):
@@ -100,9 +115,10 @@ class Look(NamedTuple):
     """The kind of slot of each need, by their numbers."""
 
 
-def allox(settings: Settings) -> Policy:
+def allox(settings: Settings, samples: Samples) -> Policy:
     """The loop of a site without virtual clusters."""
     known = Known(round(settings.unknown * SECOND))
+    queued = not_to_be_sampled if samples.share_ppm else _queued
 
     def kinds_of(state: State) -> Kinds:
         return Kinds(state, known, round(settings.reserved_cpus * 1000))
@@ -136,14 +152,14 @@ def allox(settings: Settings) -> Policy:
     def by_and_by(state: State) -> Proposals:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
         those whose priority is higher than that of the many."""
-        yield from at_once(state, partial(_highest_levels, most=int(settings.long)))
+        yield from at_once(state, lambda state: _highest_levels(queued(state), most=int(settings.long)))
         now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
             yield from _start(state, known, kinds_of(state), [int(number) for number in memo.value[1:]])
             yield (Remember(*AT, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, _queued(state))
+            seen = look(state, queued(state))
             yield from _tell(state, seen)
             question = ask(state, seen)
             if question is None:
@@ -156,12 +172,15 @@ def allox(settings: Settings) -> Policy:
 
     def policy(state: State, _rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
+        if samples.share_ppm:
+            kinds = kinds_of(state)
+            yield from start_samples(state, samples, lambda state, one: _place(state, one, kinds.of(one.spec).reserved))
         if is_long(state):
             yield from by_and_by(state)
         if not is_long(state):
             if AT in state.memos.rows:
                 yield (Remember(*AT, None),)
-            yield from at_once(state, _queued)
+            yield from at_once(state, queued)
 
     return policy
 
@@ -171,10 +190,10 @@ def _queued(state: State) -> Iterator[Job]:
     return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting("", lane))
 
 
-def _highest_levels(state: State, most: int) -> list[Job]:
-    """The jobs of the highest levels, all of each; `most` of them together at most."""
+def _highest_levels(queued: Iterable[Job], most: int) -> list[Job]:
+    """The jobs of the highest levels, all of each; `most` of them together at most. `queued`: by level."""
     found: list[Job] = []
-    for _, level in groupby(_queued(state), key=_level):
+    for _, level in groupby(queued, key=_level):
         jobs = list(islice(level, most - len(found) + 1))
         if len(found) + len(jobs) > most:
             break

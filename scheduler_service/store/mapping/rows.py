@@ -21,6 +21,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
@@ -50,6 +51,7 @@ EARMARK: dict[str, Source] = {
     "configuration": lambda earmark: earmark.configuration or None,
 }
 MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
+HISTORY: dict[str, Source] = {"user_name": "user"}
 VC: dict[str, Source] = {"policy": lambda vc: {**vc.policy._asdict(), "s": number(vc.policy.s)}}
 
 
@@ -109,6 +111,11 @@ def _to_vc_policy(given: Mapping[str, Any]) -> VcPolicy:
 
 def to_binding(v: Sequence[Any]) -> Binding:
     return Binding(*v[:5])
+
+
+def to_history(v: Sequence[Any]) -> History:
+    runs = (PastRun(*run[:4], sizes=tuple(map(float, run[4])), time_us=run[5]) for run in v[2])
+    return History(v[0], v[1], tuple(runs), v[3])
 
 
 def to_memo(v: Sequence[Any]) -> Memo:
