@@ -291,6 +291,7 @@ def test_a_node_that_is_lost_costs_a_sample_and_rules_nothing_out() -> None:
     d = driver(1, 1)
     (job,) = submit(d, unknown())
     d.start(job)
+    d.silence("gpu-0")
     d.step(FenceRequested("gpu-0", "operator"))
     assert (d.job(job).estimates, d.job(job).run) == ((), 2)
     assert d.job(job).sampling is not None

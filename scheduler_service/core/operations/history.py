@@ -53,20 +53,34 @@ def _number(text: str) -> float | None:
 
 
 def keep(state: State, now: Micros, job: Job, last: Run) -> None:
-    """Keeps how long a job took that has succeeded; `last` is the task that ended last."""
+    """Keeps how long a job took that has succeeded, and how long samples say that it takes in its other configurations. `last`
+    is the task that ended last."""
     most = state.settings.history_rows
-    if not most or (time_us := _whole_time(job)) is None:
+    if not most:
         return
-    spec = job.launch_spec
-    script, sizes = script_of(spec)
-    device = state.devices.rows.get((last.node, last.devices[0])) if spec.demand.devices and last.devices else None
-    run = PastRun(device.model if device else "", spec.demand.devices, spec.demand.cpu_milli, len(spec.tasks()), sizes, time_us)
-    key = job.user, script
-    known = state.history.rows.get(key)
-    runs = (*(known.runs if known else ()), run)[-MOST_RUNS:]
-    state.put(state.history, key, History(*key, runs, now))
+    device = state.devices.rows.get((last.node, last.devices[0])) if last.given else None
+    for number, spec in enumerate(job.spec.in_each_configuration()):
+        if number == job.configuration:
+            _add(state, now, job.user, spec, device.model if device else "", _whole_time(job))
+        else:
+            sampled = (part.time_us for part in job.estimates if (part.configuration, part.source) == (number, Source.SAMPLE))
+            _add(state, now, job.user, spec, spec.cells.model, max(sampled, default=0))
     if len(state.history.rows) > most:
         _forget_oldest(state, most)
+
+
+def _add(state: State, now: Micros, user: str, spec: JobSpec, model: str, time_us: Micros) -> None:
+    if not time_us:
+        return
+    script, sizes = script_of(spec)
+    run = PastRun(model, *_shape(spec), sizes, time_us)
+    known = state.history.rows.get((user, script))
+    runs = (*(known.runs if known else ()), run)[-MOST_RUNS:]
+    state.put(state.history, (user, script), History(user, script, runs, now))
+
+
+def _shape(spec: JobSpec) -> tuple[int, int, int]:
+    return spec.demand.devices, spec.demand.cpu_milli, len(spec.tasks())
 
 
 def _forget_oldest(state: State, most: int) -> None:
@@ -76,19 +90,19 @@ def _forget_oldest(state: State, most: int) -> None:
         state.put(state.history, key, None)
 
 
-def _whole_time(job: Job) -> Micros | None:
-    """How long the job would have run in all in its last configuration; None if it did too much elsewhere to say."""
+def _whole_time(job: Job) -> Micros:
+    """How long the job would have run in all in its last configuration; 0 if it did too much elsewhere to say."""
     if not job.spec.alternatives or not job.ran_in:
-        return job.ran_us or None
+        return job.ran_us
     here = job.ran_in[job.configuration]
     elsewhere = 0.0
     for number, ran in enumerate(job.ran_in):
         if ran and number != job.configuration:
             whole = expected_us(job, number)
             if not whole:
-                return None
+                return 0
             elsewhere += ran / whole
-    return round(here / (1 - elsewhere)) or None if elsewhere <= _MOST_ELSEWHERE else None
+    return round(here / (1 - elsewhere)) if elsewhere <= _MOST_ELSEWHERE else 0
 
 
 # ---- what follows from it ----------------------------------------------------------------------------------------------
@@ -111,7 +125,7 @@ def _past(state: State, user: str, spec: JobSpec) -> Guess | None:
     known = state.history.rows.get((user, script))
     if known is None:
         return None
-    shape, model = (spec.demand.devices, spec.demand.cpu_milli, len(spec.tasks())), spec.cells.model
+    shape, model = _shape(spec), spec.cells.model
     runs = [
         run
         for run in known.runs
