@@ -89,6 +89,8 @@ class Case(Model):
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
             del content["workload"]["durations"]  # so did this
+        if not content["workload"].get("samples"):
+            content["workload"].pop("samples", None)  # and this
         told = json.dumps([FORMAT, content, self.files()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 

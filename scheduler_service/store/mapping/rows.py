@@ -114,7 +114,7 @@ def to_binding(v: Sequence[Any]) -> Binding:
 
 
 def to_history(v: Sequence[Any]) -> History:
-    runs = (PastRun(*run[:4], sizes=tuple(map(float, run[4])), time_us=run[5]) for run in v[2])
+    runs = (PastRun(*run)._replace(sizes=tuple(map(float, run[4]))) for run in v[2])
     return History(v[0], v[1], tuple(runs), v[3])
 
 
