@@ -106,7 +106,7 @@ class Job:
     """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
     answers."""
     estimates: tuple[ConfigurationEstimate, ...] = ()
-    """How long the job takes in each of its configurations, as far as anybody knows. Empty if nobody has estimated anything."""
+    """How long the job takes in each of its configurations, as far as it is known. Empty if only the user has said it."""
     sampling: bool = False
     """The current run is a sample: it is stopped when its configuration has been measured."""
 

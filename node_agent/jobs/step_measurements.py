@@ -67,8 +67,8 @@ def memory_peak(leader: int) -> int:
     while waiting and len(seen) < MOST_PROCESSES:
         pid = waiting.pop()
         with suppress(OSError, ValueError):
-            status = read(f"/proc/{pid}/status")
-            kib += int(status.partition(b"\nVmHWM:")[2].split(maxsplit=1)[0])
+            _, _, peak = read(f"/proc/{pid}/status").partition(b"\nVmHWM:")
+            kib += int(peak.partition(b"kB")[0])  # a ValueError if it is gone
             for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (in a hurry)
                 children = {int(child) for child in read(f"/proc/{pid}/task/{task}/children").split()}
                 waiting += children - seen

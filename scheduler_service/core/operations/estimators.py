@@ -98,6 +98,8 @@ def expected(parts: Iterable[Estimate]) -> Expected:
     known = [part for part in parts if part.time_us]
     if not known:
         return Expected(0, 0, ())
+    if len(known) == 1:  # nearly always, and it is asked of each job at each look at the queue
+        return Expected(known[0].time_us, known[0].error_us, (known[0].source,))
     guess = combined([Guess(part.time_us, part.error_us) for part in known])
     return Expected(max(round(guess.time), 1), round(guess.error), tuple(sorted(dict.fromkeys(part.source for part in known))))
 

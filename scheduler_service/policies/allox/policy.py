@@ -174,7 +174,7 @@ def allox(settings: Settings, samples: Samples) -> Policy:
         yield from start_on_earmarks(state, place_on_earmarks)
         if samples.share_ppm:
             kinds = kinds_of(state)
-            yield from start_samples(state, samples, lambda state, one: _place(state, one, kinds.of(one.spec).reserved))
+            yield from start_samples(state, samples, known, lambda state, one: _place(state, one, kinds.of(one.spec).reserved))
         if is_long(state):
             yield from by_and_by(state)
         if not is_long(state):

@@ -6,14 +6,13 @@ What is measured is noted in the job's row (`core.operations.samples`); then the
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, dropwhile, takewhile
+from itertools import chain, dropwhile, islice, takewhile
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place
-from scheduler_service.core.model import Job, StopReason
+from scheduler_service.core.model import Job, Reason, StopReason
 from scheduler_service.core.model.estimates import Sampling
-from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector, add
@@ -21,10 +20,13 @@ from scheduler_service.core.operations.estimators import expected, is_impossible
 from scheduler_service.core.state.queue_keys import OWN_LANES, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.placing.first_fit import no_room
 
 MOST_LOOKED_AT = 200
 """Jobs to be sampled that one look at the queue considers."""
+_TOLD = (Reason.NO_ROOM, Reason.SAMPLED)
+"""Reasons that say already that a job waits for its next sample."""
 
 
 class Samples(NamedTuple):
@@ -61,26 +63,26 @@ def _lanes(state: State) -> Iterator[Iterator[Job]]:
     return ((rows[key[-1]] for key in state.waiting("", lane)) for lane in OWN_LANES)
 
 
-def start_samples(state: State, samples: Samples, place: Callable[[State, Job], Place | None]) -> Proposals:
+def start_samples(state: State, samples: Samples, known: Known, place: Callable[[State, Job], Place | None]) -> Proposals:
     """Starts a sample of each job that has room for one. `place` finds the place of a job in one configuration."""
-    jobs = [job for job, _ in zip(to_be_sampled(state), range(MOST_LOOKED_AT), strict=False) if job.id not in state.earmarks_of]
+    jobs = [job for job in islice(to_be_sampled(state), MOST_LOOKED_AT) if job.id not in state.earmarks_of]
     if not jobs:
         return
     capacity = Vector(*state.free_resources.capacities(None).sum(axis=1).tolist())
-    taken, full = held_by_samples(state), set[Needs]()
+    taken, full = held_by_samples(state), set[int]()
     for job in jobs:
-        started = False
-        for one in (job.configured(number) for number in unsampled(job)):
-            needs = one.spec.needs()
-            if needs in full:
+        needs, started = known.of(job).needs, False
+        for number in unsampled(job):
+            if (need := needs[number]) in full:
                 continue
-            if within(taken, one.spec.demand, capacity, samples.cluster_share) and (start := place(state, one)) is not None:
-                sample = replace(start, sample=Sampling(samples.share_ppm, samples.most_us))
-                if (yield (sample,)) is None:
-                    taken, started = add(taken, one.spec.demand), True
-                    break
-            full.add(needs)
-        if not started and (wait := no_room(state, job)).reason is not job.reason:
+            demand = known.specs[need].demand
+            start = place(state, job.configured(number)) if within(taken, demand, capacity, samples.cluster_share) else None
+            if start is None:
+                full.add(need)
+            elif (yield (replace(start, sample=Sampling(samples.share_ppm, samples.most_us)),)) is None:
+                taken, started = add(taken, demand), True
+                break
+        if not started and job.reason not in _TOLD and (wait := no_room(state, job)).reason is not job.reason:
             yield (wait,)
 
 

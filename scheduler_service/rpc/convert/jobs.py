@@ -45,7 +45,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         configuration=job.configuration,
         sampling=job.sampling is not None,
     )
-    if job.estimates or job.spec.alternatives or job.spec.estimate_us:
+    if job.estimates:
         out.estimates.extend(estimates_out(job))
     if runs:
         out.node = name_of(nodes, runs[0].node)
@@ -62,7 +62,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
 
 
 def estimates_out(job: Job) -> Iterator[pb.ConfigurationEstimate]:
-    """For each configuration of which there is something to say."""
+    """Of a job about which something is noted: each configuration of which there is something to say."""
     for number, spec in enumerate(job.spec.in_each_configuration()):
         parts = [part for part in job.estimates if part.configuration == number]
         of, impossible = expected(parts), any(part.impossible for part in parts)
