@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHES = (
-    *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "hook", "agent_cost"),
+    *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "hook", "agent_cost", "estimates"),
     *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "long_queue"),
     *("failover", "failover_under_load"),
 )

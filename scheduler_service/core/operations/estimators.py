@@ -37,6 +37,16 @@ def extrapolated(first: Reading, second: Reading, total: int, spread: float = 0.
     return Guess(time, time * sqrt(SAMPLE_ERROR**2 + spread**2))
 
 
+def from_readings(readings: Sequence[Reading], total: int, spread: float = 0.0) -> Guess | None:
+    """From the last reading of a run, and the last one before it that has at most half of its steps: two samples, one of them
+    at least twice as long as the other. The first reading is that of the first step. None: see `extrapolated`."""
+    if len(readings) < 2:
+        return None
+    *before, last = readings
+    first = next((one for one in reversed(before) if 2 * one.steps <= last.steps), before[0])
+    return extrapolated(first, last, total, spread)
+
+
 def combined(guesses: Sequence[Guess]) -> Guess:
     """The mean of one or more guesses, weighted by the inverse of their variances; its error is that of such a mean. Guesses
     without an error are exact and decide alone."""

@@ -18,7 +18,7 @@ from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, 
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.operations.estimators import extrapolated
+from scheduler_service.core.operations.estimators import from_readings
 from scheduler_service.core.state.queue_keys import unsampled
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -31,6 +31,12 @@ _PPM = 1_000_000
 def is_enough(sampling: Sampling, steps: int, total: int) -> bool:
     """Whether a sample is complete that has done so many steps of so many."""
     return total > 0 and steps >= max(FEWEST, -(-total * sampling.share_ppm // _PPM))
+
+
+def is_news(sampling: Sampling, told: int, steps: int, total: int) -> bool:
+    """Whether the engine is to hear of so many steps, after it has heard of `told`: of twice as many, so that it hears seldom,
+    and of the end of the sample."""
+    return steps > max(told, 1) and (steps >= 2 * told or is_enough(sampling, steps, total))
 
 
 def begun(sampling: Sampling, now: Micros) -> Sampling:
@@ -88,13 +94,8 @@ def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> 
 
 
 def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
-    """From the last reading, and the last one before it that has at most half of its steps: two samples, of which one is twice
-    as long as the other. Empty: there is no such estimate."""
-    if not (sampling.readings and sampling.total):
-        return ()
-    last = sampling.readings[-1]
-    first = next((one for one in reversed(sampling.readings[:-1]) if 2 * one.steps <= last.steps), sampling.readings[0])
-    guess = extrapolated(first, last, sampling.total, sampling.spread_ppm / _PPM)
+    """Empty: the readings give no estimate."""
+    guess = from_readings(sampling.readings, sampling.total, sampling.spread_ppm / _PPM)
     if guess is None:
         return ()
     return (Estimate(job.configuration, Source.SAMPLE, round(guess.time), round(guess.error), sampling.memory_mib),)

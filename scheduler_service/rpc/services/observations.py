@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import Run, RunKey
-from scheduler_service.core.operations.samples import is_enough
+from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.agents import measured_in
 from scheduler_service.rpc.convert.values import duration_in
@@ -68,9 +68,8 @@ class Observer:
         self._telling.add_done_callback(self._told)
 
     def _tell_measured(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what was measured of the runs that are samples, each at most as often as it has done twice as many
-        steps as it was told of last, and once when the sample is complete. What cannot be committed is told by a later
-        observation or, at the latest, when the sample's time is over."""
+        """Tells the engine what was measured of the runs that are samples. What cannot be committed is told by a later
+        observation."""
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         before, self._measured = self._measured, {}
         for one in seen.measurements:
@@ -79,7 +78,7 @@ class Observer:
             if job is None or job.sampling is None or job.run != key.run or key not in runs or key.task:
                 continue
             told = self._measured[key] = before.get(key, 0)
-            if one.steps > max(told, 1) and (one.steps >= 2 * told or is_enough(job.sampling, one.steps, one.total)):
+            if is_news(job.sampling, told, one.steps, one.total):
                 self._measured[key] = one.steps
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
 
