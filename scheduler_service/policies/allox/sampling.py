@@ -1,4 +1,4 @@
-"""Which jobs are sampled, and when: before all other jobs, within a part of the cluster (AlloX, sections 4.1 and 4.6).
+"""Which jobs are sampled, and when: before all other jobs, within a part of the cluster (AlloX, sections 4.1 and 4.4).
 
 A job that can run in several configurations, of which some have no estimate, is started in each of these for a short time.
 What is measured is noted in the job's row (`core.operations.samples`); then the job takes part in the matching.
