@@ -149,10 +149,12 @@ def allox(settings: Settings, samples: Samples) -> Policy:
                 yield from _tell(state, seen)
                 return
 
-    def by_and_by(state: State) -> Proposals:
-        """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
-        those whose priority is higher than that of the many."""
+    def few_at_once(state: State) -> Proposals:
+        """Trials, and jobs whose priority is higher than that of the many."""
         yield from at_once(state, lambda state: _highest_levels(queued(state), most=int(settings.long)))
+
+    def by_and_by(state: State) -> Proposals:
+        """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at."""
         now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
@@ -167,17 +169,21 @@ def allox(settings: Settings, samples: Samples) -> Policy:
             else:
                 yield Delegate(*AT, question), Remember(*AT, (ASKED,), due_us=now + PATIENCE * period)
 
-    def is_long(state: State) -> bool:
-        return sum(len(state.site_queues[lane]) for lane in OWN_LANES) > settings.long
+    def length(state: State) -> int:
+        return sum(len(state.site_queues[lane]) for lane in OWN_LANES)
 
     def policy(state: State, _rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
         if samples.share_ppm:
             kinds = kinds_of(state)
             yield from start_samples(state, samples, known, lambda state, one: _place(state, one, kinds.of(one.spec).reserved))
-        if is_long(state):
+        if length(state) > settings.long:
+            yield from few_at_once(state)
+            before = length(state)
             yield from by_and_by(state)
-        if not is_long(state):
+            if length(state) < before:  # those of the next level may be few now
+                yield from few_at_once(state)
+        if length(state) <= settings.long:
             if AT in state.memos.rows:
                 yield (Remember(*AT, None),)
             yield from at_once(state, queued)
