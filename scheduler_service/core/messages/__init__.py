@@ -51,7 +51,6 @@ from scheduler_service.core.messages.events import (
     ResumeRequested,
     ReturnRequested,
     RunExited,
-    RunMeasured,
     RunReady,
     RunStarted,
     Submitted,
@@ -63,6 +62,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
+from scheduler_service.core.messages.measurements import RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,

@@ -1,5 +1,6 @@
 """Events: what people ask for, and what agents report."""
 
+from scheduler_service.core.messages.measurements import RunMeasured
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
@@ -259,26 +260,6 @@ class PlanReady:
     policy: str
     subject: str
     plan: tuple[int | str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RunMeasured:
-    """A node has read the step count of a run that is a sample. Only what is newer than before is told."""
-
-    node: str
-    key: RunKey
-    steps: int
-    """Those that the process of the run has done."""
-    first_us: Micros
-    """From the start of the process to the end of its first step."""
-    elapsed_us: Micros
-    """From the start of the process to the end of its last step."""
-    total: int = 0
-    """Steps of the whole job; 0: the program has not given it."""
-    spread_ppm: int = 0
-    """The standard error of the step time, in millionths of it."""
-    memory_mib: int = 0
-    """The most host memory that the run has used; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

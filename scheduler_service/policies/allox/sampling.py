@@ -41,8 +41,9 @@ class Samples(NamedTuple):
 
 
 def sampled_first(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """Jobs to be sampled are before all others, so that they are found without a look at those."""
-    return not unsampled(job), -job.priority, job.id
+    """Jobs to be sampled are before all others, so that they are found without a look at those. Virtual clusters take no
+    samples."""
+    return bool(job.spec.vc) or not unsampled(job), -job.priority, job.id
 
 
 FIRST = QueueOrder(sampled_first)
