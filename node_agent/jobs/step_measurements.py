@@ -62,15 +62,15 @@ def _spread(record: Record) -> float:
 
 
 def memory_peak(leader: int) -> int:
-    """MiB: the most that each process of the run has used so far, added up; 0: unknown. The kernel keeps count."""
+    """MiB: the most that each process of the run has used so far, added up; 0: unknown. The kernel keeps count. Only processes
+    that main threads have started are found: to ask each thread for its children would take too long."""
     waiting, seen, kib = [leader], {leader}, 0
     while waiting and len(seen) < MOST_PROCESSES:
         pid = waiting.pop()
         with suppress(OSError, ValueError):
             _, _, peak = read(f"/proc/{pid}/status").partition(b"\nVmHWM:")
             kib += int(peak.partition(b"kB")[0])  # a ValueError if it is gone
-            for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (in a hurry)
-                children = {int(child) for child in read(f"/proc/{pid}/task/{task}/children").split()}
-                waiting += children - seen
-                seen |= children
+            children = {int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()}
+            waiting += children - seen
+            seen |= children
     return kib >> 10
