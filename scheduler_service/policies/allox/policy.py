@@ -70,7 +70,7 @@ class Settings(NamedTuple):
     sample_percent: float = 3
     """Which part of a job's steps is done in each configuration without an estimate, to measure how long the job would run
     there; 0: nothing is measured."""
-    sample_share: float = 0.25
+    sample_share: float = 0.5
     """Which part of the cluster all samples together may hold; one sample may always run."""
     sample_most: float = 300
     """Seconds after which a sample is stopped, whatever it has done."""
