@@ -7,11 +7,13 @@ import pytest
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
+    DrainRequested,
     FenceRequested,
     RunMeasured,
     Stopped,
     Submitted,
     SuspendRequested,
+    UndrainRequested,
 )
 from scheduler_service.core.model import (
     Array,
@@ -322,6 +324,28 @@ def test_samples_run_before_other_jobs_and_within_their_part_of_the_cluster() ->
     d.step(CancelRequested(sampled[0]))
     d.exit(sampled[0], exit_signal=15)
     assert (d.states(sampled[2], known[3]), d.job(sampled[2]).sampling is not None) == ([STARTING, QUEUED], True)
+
+
+def test_a_configuration_that_no_open_node_could_take_is_not_waited_for() -> None:
+    """The CPU node is drained: the job goes on with the GPU, of which it knows how long it takes there."""
+    d = driver(1, 1)
+    d.step(DrainRequested("cpu-0", "new fans", "operator"))
+    (job,) = submit(d, unknown(on_gpu=100))
+    assert (d.job(job).state, d.job(job).configuration, d.job(job).sampling) == (STARTING, 0, None)
+    (part,) = d.job(job).estimates
+    assert (part.configuration, part.detail) == (1, "no node that is open could run a sample")
+
+
+def test_a_job_that_no_open_node_could_take_waits_for_its_samples() -> None:
+    d = driver(1, 1)
+    for name in ("gpu-0", "cpu-0"):
+        d.step(DrainRequested(name, "new fans", "operator"))
+    (job,) = submit(d, unknown())
+    assert (d.job(job).state, d.job(job).reason, d.job(job).estimates) == (QUEUED, Reason.NO_ROOM, ())
+    d.step(UndrainRequested("cpu-0"))
+    assert (d.job(job).configuration, d.job(job).sampling is not None) == (1, True)
+    sample(d, job, each=1)
+    assert (d.job(job).configuration, d.job(job).sampling) == (1, None)
 
 
 def test_one_sample_may_always_run() -> None:

@@ -34,6 +34,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipSamples:
+    """Note that nothing is known of these configurations of a queued job, so that it need not be sampled in them."""
+
+    job_id: int
+    configurations: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Preempt:
     """Stop a best-effort job's run, all of its tasks, for a waiting job that may preempt it; refused if trials had it preempted
     `cap` times already, where the claim of that job is capped."""
@@ -173,7 +182,21 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Delegate | Bind | Reclaim | Promote | Demote | Trade
+Action = (
+    Place
+    | SkipSamples
+    | Preempt
+    | AddEarmark
+    | DropEarmark
+    | Wait
+    | Remember
+    | Delegate
+    | Bind
+    | Reclaim
+    | Promote
+    | Demote
+    | Trade
+)
 
 
 Plan = tuple[Action, ...]

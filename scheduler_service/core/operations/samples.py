@@ -13,8 +13,9 @@ another one.
 """
 
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.messages import RunMeasured
-from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.messages import RunMeasured, SkipSamples
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
@@ -109,6 +110,15 @@ def _unknown(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
         why = "the program does not say how many steps the job has"
     numbers = dict.fromkeys((job.configuration, *unsampled(job)))
     return tuple(Estimate(number, Source.SAMPLE, detail=why) for number in numbers)
+
+
+def skip_samples(state: State, action: SkipSamples, _now: Micros) -> None:
+    job = state.jobs.rows.get(action.job_id)
+    if job is None or job.state is not JobState.QUEUED:
+        raise PlanRefused(f"job {action.job_id} is not queued")
+    require(set(action.configurations) <= set(unsampled(job)), f"job {job.id} has been sampled in {action.configurations}")
+    parts = tuple(Estimate(number, Source.SAMPLE, detail=action.why) for number in action.configurations)
+    state.put(state.jobs, job.id, changed(job, estimates=(*job.estimates, *parts)))
 
 
 def failed(job: Job, how: str) -> Job | None:

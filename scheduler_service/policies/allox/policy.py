@@ -176,7 +176,9 @@ def allox(settings: Settings, samples: Samples) -> Policy:
         yield from start_on_earmarks(state, place_on_earmarks)
         if samples.share_ppm:
             kinds = kinds_of(state)
-            yield from start_samples(state, samples, known, lambda state, one: _place(state, one, kinds.of(one.spec).reserved))
+            yield from start_samples(
+                state, samples, known, kinds, lambda state, one: _place(state, one, kinds.of(one.spec).reserved)
+            )
         if length(state) > settings.long:
             yield from few_at_once(state)
             before = length(state)

@@ -6,11 +6,12 @@ What is measured is noted in the job's row (`core.operations.samples`); then the
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain, dropwhile, islice, takewhile
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Place
+from scheduler_service.core.messages import Place, SkipSamples
 from scheduler_service.core.model import Job, Reason, StopReason
 from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.memo import Memo
@@ -20,6 +21,7 @@ from scheduler_service.core.operations.estimators import expected, is_impossible
 from scheduler_service.core.state.queue_keys import OWN_LANES, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.placing.first_fit import no_room
 
@@ -64,16 +66,18 @@ def _lanes(state: State) -> Iterator[Iterator[Job]]:
     return ((rows[key[-1]] for key in state.waiting("", lane)) for lane in OWN_LANES)
 
 
-def start_samples(state: State, samples: Samples, known: Known, place: Callable[[State, Job], Place | None]) -> Proposals:
+def start_samples(
+    state: State, samples: Samples, known: Known, kinds: Kinds, place: Callable[[State, Job], Place | None]
+) -> Proposals:
     """Starts a sample of each job that has room for one. `place` finds the place of a job in one configuration."""
     jobs = [job for job in islice(to_be_sampled(state), MOST_LOOKED_AT) if job.id not in state.earmarks_of]
     if not jobs:
         return
     capacity = Vector(*state.free_resources.capacities(None).sum(axis=1).tolist())
-    taken, full = held_by_samples(state), set[int]()
+    taken, full, has_slots = held_by_samples(state), set[int](), cache(kinds.has_slots)
     for job in jobs:
-        needs, started = known.of(job).needs, False
-        for number in unsampled(job):
+        needs, missing, started = known.of(job).needs, unsampled(job), False
+        for number in missing:
             if (need := needs[number]) in full:
                 continue
             demand = known.specs[need].demand
@@ -83,7 +87,11 @@ def start_samples(state: State, samples: Samples, known: Known, place: Callable[
             elif (yield (replace(start, sample=Sampling(samples.share_ppm, samples.most_us)),)) is None:
                 taken, started = add(taken, demand), True
                 break
-        if not started and job.reason not in _TOLD and (wait := no_room(state, job)).reason is not job.reason:
+        if started:
+            continue
+        if any(map(has_slots, needs)) and not any(has_slots(needs[number]) for number in missing):
+            yield (SkipSamples(job.id, missing, "no node that is open could run a sample"),)
+        elif job.reason not in _TOLD and (wait := no_room(state, job)).reason is not job.reason:
             yield (wait,)
 
 
