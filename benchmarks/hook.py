@@ -4,7 +4,8 @@ All times are processor time, so that other programs count little. A step is one
 caches are warm. The hook for PyTorch's optimizers is measured as the difference that it makes to a step of an optimizer that
 does nothing, in a process that finds the hook as a job does and looks for requests to park. The import is measured in
 processes of its own, which import nothing else first. The agent reads the files as it does on a node: from a spool with 64 live
-runs, each of which has published a step since the last reading.
+runs of
+one process each, which have published a step since the last reading.
 """
 
 import os
@@ -24,6 +25,7 @@ from client_sdk.training import Steps
 from ebb_inject.ebb_hook.step_file import read
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.step_watch import StepWatch
 
@@ -152,7 +154,8 @@ def _reading(folder: Path) -> float:
     try:
         paths = Paths(folder, folder / "checkpoints", spool.short_id)
         keys = [RunKey(job_id, 1) for job_id in range(1, RUNS + 1)]
-        spool.remember([RunRecord(key, RunPhase.RUNNING) for key in keys])
+        began = start_ticks(os.getpid())  # this process is that of every run
+        spool.remember([RunRecord(key, RunPhase.RUNNING, pid=os.getpid(), start_ticks=began) for key in keys])
         counters = []
         for key in keys:
             Path(paths.steps(key)).parent.mkdir(parents=True)
@@ -164,7 +167,7 @@ def _reading(folder: Path) -> float:
             begin = time.thread_time()
             watch.look()
             times.append(time.thread_time() - begin)
-        if len(watch.latest) != RUNS or any(seen.step != READINGS for seen in watch.latest):
+        if len(watch.measurements) != RUNS or any(seen.step != READINGS for seen in watch.latest):
             raise RuntimeError(f"{len(watch.latest)} of {RUNS} runs were read, at steps {[seen.step for seen in watch.latest]}")
         return statistics.median(times)
     finally:

@@ -5,6 +5,7 @@ absent is None. Enum members have the numbers of `ebb.v1`; a number that this SD
 UNSPECIFIED.
 """
 
+from client_sdk._values.estimates import ConfigurationEstimate, EstimateSource
 from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Posting, Surplus
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
@@ -75,6 +76,7 @@ __all__ = [
     "CellRequest",
     "CellUse",
     "Configuration",
+    "ConfigurationEstimate",
     "Decision",
     "Dependency",
     "DependencyKind",
@@ -82,6 +84,7 @@ __all__ = [
     "DeviceCell",
     "DeviceObservation",
     "DeviceUse",
+    "EstimateSource",
     "ExchangeState",
     "ExchangedCells",
     "Exit0AfterStop",

@@ -66,8 +66,10 @@ class LocalNode:
 
     def observations(self) -> Observations | None:
         seen = None if self.observing is None else self.observing.latest
-        steps = () if self.step_watch is None else self.step_watch.latest
-        return replace(seen or Observations((), ()), steps=steps) if steps else seen
+        watch = self.step_watch
+        if watch is None or not watch.latest:
+            return seen
+        return replace(seen or Observations((), ()), steps=watch.latest, measurements=watch.measurements)
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)

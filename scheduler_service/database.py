@@ -246,6 +246,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("share_group", row.id, row) for row in loaded.share_groups),
         *(("earmark", row.id, row) for row in loaded.earmarks),
         *(("memo", (row.policy, row.subject), row) for row in loaded.memos),
+        *(("history", (row.user, row.script), row) for row in loaded.history),
     ]
 
 

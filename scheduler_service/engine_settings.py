@@ -7,6 +7,9 @@ from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, stages
 
+HISTORY_ROWS = 5_000
+"""Scripts whose past runs are kept, for policies that learn from them."""
+
 
 def stages_of(config: Config) -> Stages:
     """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
@@ -30,6 +33,7 @@ def settings_of(config: Config) -> Settings:
         bad_node_strikes=config.bad_node_strikes,
         reclaim_grace_us=micros(config.reclaim_grace),
         host_percent=config.host_percent,
+        history_rows=HISTORY_ROWS if stages_of(config).learns else 0,
         pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
 from client_sdk._values.steps import RunSteps
@@ -104,6 +105,10 @@ class Job:
     steps: tuple[RunSteps, ...] = ()
     """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
     answers."""
+    estimates: tuple[ConfigurationEstimate, ...] = ()
+    """How long the job takes in each of its configurations, as far as it is known. Empty if only the user has said it."""
+    sampling: bool = False
+    """The current run is a sample: it is stopped when its configuration has been measured."""
 
     @property
     def ended(self) -> bool:

@@ -125,6 +125,8 @@ class JobReason(Word):
     """STOPPING or QUEUED: it held devices as opportunistic, to which the job in `cause_job_id` has a right."""
     NEVER_IN_QUOTA = 34
     """QUEUED: its virtual cluster owns nothing that it could ever run in."""
+    SAMPLED = 40
+    """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
 
 
 class JobEventKind(Word):
@@ -170,6 +172,8 @@ class JobEventKind(Word):
     """It runs on where it is, in cells of its virtual cluster from now on."""
     OPPORTUNISTIC = 26
     """It runs on where it is, and lost its guarantee."""
+    SAMPLED = 40
+    """What a sample has shown of one of the job's configurations; `text` says what."""
 
 
 class Guarantee(Word):

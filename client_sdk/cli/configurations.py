@@ -1,6 +1,8 @@
 """How the configurations of a job are shown."""
 
+from client_sdk.cli import output
 from client_sdk.models import Configuration, Job
+from client_sdk.units import format_memory
 
 
 def launched(job: Job) -> Configuration:
@@ -19,6 +21,25 @@ def chosen(job: Job) -> str:
     return f"{job.configuration}: {launched(job)}"
 
 
+def expected(job: Job, number: int) -> str:
+    """Such as "118 s, standard error 13 s, by sample"; empty if nothing is known beside what the user has said."""
+    of = next((one for one in job.estimates if one.configuration == number), None)
+    if of is None:
+        return ""
+    if of.time is None:
+        return ("impossible: " if of.impossible else "time unknown: ") + of.detail
+    error = "" if of.error is None else f", standard error {output.duration(of.error)}"
+    by = " and ".join(source.name.lower() for source in of.sources)
+    memory = f", memory {format_memory(of.memory_mib)}" if of.memory_mib else ""
+    return f"{output.duration(of.time)}{error}, by {by}{memory}"
+
+
+def _time(job: Job, number: int, one: Configuration) -> list[str]:
+    if known := expected(job, number):
+        return [f"({known})"]
+    return [f"({one.estimate} estimated)"] if one.estimate is not None else []
+
+
 def lines(job: Job) -> dict[str, str]:
     """Each configuration, of a job that has several; that of the current or last run is marked."""
     if not job.spec.alternatives:
@@ -27,8 +48,8 @@ def lines(job: Job) -> dict[str, str]:
         f"configuration {number}": " ".join(
             [
                 str(one),
-                *([f"({one.estimate} estimated)"] if one.estimate is not None else []),
-                *(["<- its run"] if job.run and number == job.configuration else []),
+                *_time(job, number, one),
+                *(["<- its run" + (", a sample" if job.sampling else "")] if job.run and number == job.configuration else []),
             ]
         )
         for number, one in enumerate(job.spec.configurations)

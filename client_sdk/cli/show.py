@@ -76,6 +76,8 @@ def _lines(job: Job) -> dict[str, str]:
         )
     if spec.estimate is not None:
         lines["estimate"] = output.duration(spec.estimate)
+    if not spec.alternatives and (known := configurations.expected(job, 0)):
+        lines["expected"] = known
     if spec.retry.limit:
         lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:

@@ -53,6 +53,7 @@ class StopReason(IntEnum):
     GANG = 7
     DRAINED = 8
     RECLAIMED = 9
+    SAMPLED = 40
 
 
 SAVES = frozenset(

@@ -18,6 +18,7 @@ from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_measurements import RunMeasurement
 from node_agent.jobs.step_rates import RunSteps
 from node_agent.jobs.stray_processes import run_of
 
@@ -55,6 +56,8 @@ class Observations:
     """Of every run that is seen on a device."""
     steps: tuple[RunSteps, ...] = ()
     """Every run that counts its steps."""
+    measurements: tuple[RunMeasurement, ...] = ()
+    """The same runs, if it is known when their processes began."""
 
     @property
     def faults(self) -> tuple[tuple[int, str], ...]:

@@ -7,6 +7,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
+from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
 from node_agent.jobs.step_rates import Advance, RunSteps
 
 EVERY = 1.0
@@ -22,6 +23,8 @@ class StepWatch:
     def __init__(self, spool: Spool, paths: Paths) -> None:
         self.latest: tuple[RunSteps, ...] = ()
         """Every run that counts its steps, in the order of the keys."""
+        self.measurements: tuple[RunMeasurement, ...] = ()
+        """The same runs, if it is known when their processes began."""
         self._spool = spool
         self._paths = paths
         self._advances: dict[RunKey, Advance] = {}
@@ -34,15 +37,20 @@ class StepWatch:
     def look(self) -> None:
         """Reads the files once: some microseconds for each run."""
         now = time.monotonic_ns()
-        at_work = [record.key for record in self._spool.live() if record.phase in _AT_WORK]
+        at_work = [record for record in self._spool.live() if record.phase in _AT_WORK]
         advances: dict[RunKey, Advance] = {}
-        for key in at_work:
+        measurements: list[RunMeasurement] = []
+        for run in at_work:
+            key = run.key
             found = self._advances.get(key)
             if (record := read_record(self._paths.steps(key), now)) is not None:
                 found = found or Advance(key)
                 found.add(record)
+                if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
+                    measurements.append(measured)
             if found is not None:
                 advances[key] = found
         self._advances = advances
+        self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].now(now) for key in sorted(advances)[:MOST])
         self.latest = tuple(steps for steps in reported if steps is not None)

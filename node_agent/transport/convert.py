@@ -27,6 +27,7 @@ from node_agent.jobs.model import (
     StopReason,
 )
 from node_agent.jobs.observations import Observations, RunCycle
+from node_agent.jobs.step_measurements import RunMeasurement
 from node_agent.jobs.step_rates import RunSteps
 from node_agent.transport.messages import (
     Acknowledgement,
@@ -57,8 +58,9 @@ def encode(message: Upward) -> bytes:
             request = pb.ConnectRequest(reports=pb.Reports(reports=map(_report, reports)))
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
-        case Observations(devices, cycles, steps):
+        case Observations(devices, cycles, steps, measurements):
             seen = pb.Observations(devices=map(_observation, devices), cycles=map(_cycle, cycles), steps=map(_steps, steps))
+            seen.measurements.extend(map(_measurement, measurements))
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
 
@@ -180,6 +182,21 @@ def _steps(steps: RunSteps) -> job_pb2.RunSteps:
         mini_batch_spread=None if steps.spread is None else _duration(steps.spread),
         measured=steps.measured,
         remaining=None if steps.remaining is None else _duration(steps.remaining),
+    )
+
+
+def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
+    job_id, run, task = seen.key
+    return pb.RunMeasurement(
+        job_id=job_id,
+        run=run,
+        task=task,
+        steps=seen.steps,
+        total=seen.total,
+        first_step=_duration(seen.first),
+        last_step=_duration(seen.last),
+        spread=seen.spread,
+        memory_mib=seen.memory_mib,
     )
 
 

@@ -29,6 +29,7 @@ from scheduler_service.core.messages import (
     Reclaim,
     Remember,
     Share,
+    SkipSamples,
     Unshare,
     Wait,
     Withdraw,
@@ -50,6 +51,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.operations.samples import skip_samples
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
 from scheduler_service.core.state.holdings import devices_released, released, together
 from scheduler_service.core.state.state import State
@@ -226,6 +228,7 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
 
 _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: place,
+    SkipSamples: skip_samples,
     Preempt: _preempt,
     AddEarmark: _earmark,
     DropEarmark: _drop,

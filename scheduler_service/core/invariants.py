@@ -81,6 +81,8 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
     claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
     claim(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
+    claim(job.sampling is None or not inactive, f"job {job.id} does not run and is being sampled")
+    claim(job.sampling is None or bool(job.spec.alternatives), f"job {job.id} is sampled and has no choice")
     claim(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
     claim(job.state is not JobState.SUSPENDED or job.suspend_requested, f"nobody suspended job {job.id}")
     _check_array(state, job)

@@ -54,6 +54,7 @@ from scheduler_service.core.messages import (
     ResumeRequested,
     ReturnRequested,
     RunExited,
+    RunMeasured,
     RunReady,
     RunStarted,
     Submitted,
@@ -67,6 +68,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -106,6 +108,8 @@ def overdue(state: State, now: Micros) -> None:
                 stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
             case Deadline.GANG_START:
                 gang_late(state, now, state.jobs.rows[key[0]])
+            case Deadline.SAMPLE:
+                cut_off(state, now, state.jobs.rows[key[0]])
             case Deadline.MEMO:
                 memo = state.memos.rows[key]
                 state.put(state.memos, key, changed(memo, due_us=None, due=True))
@@ -158,6 +162,8 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     shown = shown_state(state, job)
     limited = job.time_limit_us and job.limit_us is None and running
     first = job.started_us is None
+    if job.sampling is not None and job.sampling.until_us is None and running:
+        job = changed(job, sampling=begun(job.sampling, now))
     if first or limited or shown is not job.state or job is not before:  # else a wide gang's row would be written for each task
         job = changed(
             job,
@@ -204,6 +210,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     FaultsSeen: faults_seen,
     NumbersLost: numbers_lost,
     PlanReady: plan_ready,
+    RunMeasured: run_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

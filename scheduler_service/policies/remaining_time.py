@@ -2,6 +2,7 @@
 
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
 
@@ -17,6 +18,9 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     if job.time_limit_us:
         until_limit = job.time_limit_us - job.ran_us
         left = until_limit if left is None else min(left, until_limit)
+    if job.sampling is not None:
+        until_end = (job.sampling.until_us or now + job.sampling.most_us) - now
+        return max(until_end if left is None else min(left, until_end), 0)
     if left is None:
         return None
     began = [run.started_us for run in runs if run.started_us is not None]
@@ -47,8 +51,9 @@ def work_left(job: Job, configuration: int) -> Micros | None:
     where there is none. What it did in another configuration counts as a share of what it would take there in all. Negative
     where it has run for longer than expected."""
     if not job.spec.alternatives:
-        return job.spec.estimate_us - job.ran_us if job.spec.estimate_us else None
-    estimates = [job.spec.estimate_us, *(other.estimate_us for other in job.spec.alternatives)]
+        whole = expected_us(job, 0)
+        return whole - job.ran_us if whole else None
+    estimates = [expected_us(job, number) for number in range(len(job.spec.alternatives) + 1)]
     whole = estimates[configuration]
     if not whole:
         return None

@@ -79,6 +79,8 @@ class Stages(NamedTuple):
     shares: Callable[[State, str, Micros], Shares] | None = None
     """For people: who has used how much of its share, on the site (empty) or in a virtual cluster. None: the policy does not go
     by usage."""
+    learns: bool = False
+    """The policy goes by how long jobs run: past runs are kept for that."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 

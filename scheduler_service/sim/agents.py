@@ -16,6 +16,7 @@ from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
+from scheduler_service.sim.samples import is_under_way, measured_at
 
 Delay = Callable[[Random], Micros]
 
@@ -106,10 +107,10 @@ class Agents:
         """A task is there, to begin by itself or, of a gang, to be prepared."""
         alone = not job.launch_spec.gang
         if alone:
-            party = self._party(life, (run.node,), now, run.guaranteed, job.configuration)
+            party = self._party(life, (run.node,), now, run.guaranteed, job)
         else:
             party = self._gangs.get(job.id) or self._gangs.setdefault(
-                job.id, self._party(life, job.task_nodes, now, run.guaranteed, job.configuration)
+                job.id, self._party(life, job.task_nodes, now, run.guaranteed, job)
             )
         task = Task(run.key, self._nodes[run.node - 1], party)
         party.tasks.append(task)
@@ -121,10 +122,10 @@ class Agents:
         else:
             self._gathers(task, now + self._delays.start(self._rng), READY)
 
-    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool, configuration: int) -> Party:
-        launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None, configuration=configuration)
+    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool, job: Job) -> Party:
+        launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None, configuration=job.configuration)
         life.launches.append(launch)
-        return Party(life, launch, len(nodes), len(nodes))
+        return Party(life, launch, len(nodes), len(nodes), sampling=job.sampling)
 
     def knows(self, key: RunKey) -> bool:
         """Whether it was ordered to start the run, which is not over."""
@@ -187,7 +188,9 @@ class Agents:
             if isinstance(subject, Task):
                 if subject.due == number:
                     self._goes_on(subject, what, at)
-                    heard.append((what, subject))
+                elif what is not What.MEASURED or not is_under_way(subject.party.launch):
+                    continue
+                heard.append((what, subject))
             elif isinstance(subject, Failure):
                 self._dies(subject, at)
             else:
@@ -225,6 +228,8 @@ class Agents:
         done = launch.works_us + left + self._delays.end(self._rng)
         for task in party.tasks:
             self._then(task, done, FINISHED)
+        if (measured := measured_at(life, launch, party.sampling)) is not None:
+            self._push(measured, What.MEASURED, party.tasks[0])
 
     def _gone(self, task: Task, at: Micros) -> None:
         """With the last task the launch is over."""
@@ -247,7 +252,7 @@ class Agents:
             raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
         self._push(failure.at_us, What.DIES, failure)
 
-    def _push(self, at: Micros, what: What, subject: Node | Failure) -> None:
+    def _push(self, at: Micros, what: What, subject: Task | Node | Failure) -> None:
         self._number += 1
         heappush(self._heap, (at, self._number, what, subject))
 

@@ -91,6 +91,8 @@ class Case(Model):
             del content["workload"]["durations"]  # so did this
         if content["workload"].get("rate") == 1:
             del content["workload"]["rate"]  # and this
+        if not content["workload"].get("samples"):
+            content["workload"].pop("samples", None)  # and this
         told = json.dumps([FORMAT, content, self.files()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 

@@ -3,11 +3,21 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from scheduler_service.core.messages import Event, FenceRequested, NodeSeen, NodeSilent, RunExited, RunReady, RunStarted
+from scheduler_service.core.messages import (
+    Event,
+    FenceRequested,
+    NodeSeen,
+    NodeSilent,
+    RunExited,
+    RunReady,
+    RunStarted,
+)
 from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.samples import measurement
 
 
 class What(IntEnum):
@@ -28,6 +38,8 @@ class What(IntEnum):
     SILENT = 8
     FENCED = 9
     BACK = 10
+    MEASURED = 11
+    """A sample has done as many steps as it is to do."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
@@ -62,6 +74,8 @@ class Party:
     saved: bool = True
     """What it did is not lost when it has left."""
     tasks: "list[Task]" = field(default_factory=list)
+    sampling: Sampling | None = None
+    """If the launch is a sample."""
 
 
 @dataclass(slots=True)
@@ -80,6 +94,11 @@ def report(what: What, subject: Task | Node) -> Event:
     """The next report of the node, or what somebody else says of it."""
     if isinstance(subject, Node):
         return _report_of_node(what, subject)
+    if what is What.MEASURED:
+        party = subject.party
+        assert party.sampling is not None
+        whole_us = party.life.job.samples_us[party.launch.configuration]
+        return measurement(subject.node.name, subject.key, whole_us, party.sampling)
     node, key = subject.node, subject.key
     node.sequence += 1
     if what is FINISHED:  # before any stop reached it: one that is told to leave works no more

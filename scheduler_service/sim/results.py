@@ -157,7 +157,9 @@ def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any], de
         del columns["guaranteed_us"]  # nobody guarantees anything, or nothing: without virtual clusters there is no such thing
     if len(before):
         columns["guaranteed_before_us"] = _lists(rows["before"], before, order)
-    columns["why"] = _named(rows["why"][order], ["", *(reason.name.lower() for reason in StopReason)])
+    reasons = sorted(StopReason)  # their numbers have gaps
+    codes = np.searchsorted([0, *reasons], rows["why"][order])
+    columns["why"] = _named(codes, ["", *(reason.name.lower() for reason in reasons)])
     if rows["configuration"].any():
         columns["configuration"] = _column(rows["configuration"][order])
         amounts = np.array(demands, np.int64)[rows["demand"][order]]

@@ -15,11 +15,12 @@ from scheduler_service.core.messages import (
     NodeSilent,
     PlanReady,
     RunExited,
+    RunMeasured,
     RunStarted,
     Step,
 )
 from scheduler_service.core.model import JobSpec, NodeState, RunKey, RunPhase
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from tests.core.agents import LIVE, Agent, Launches, Report
 from tests.core.driver import Driver
@@ -236,6 +237,15 @@ class Acting(Base):
     def run_ends(self, data: st.DataObject, outcome: dict[str, object]) -> None:
         agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
         agent.end(data.draw(st.sampled_from(agent.in_phase(*LIVE))), outcome)
+
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
+    @rule(data=st.data(), steps=st.sampled_from((2, 5, 30, 1000)), total=st.sampled_from((0, 10, 1000)))
+    def run_is_measured(self, data: st.DataObject, steps: int, total: int) -> None:
+        """Whether or not it is a sample, and also one that nobody knows any more."""
+        agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
+        key = data.draw(st.sampled_from(agent.in_phase(*LIVE)))
+        each = data.draw(st.sampled_from((1, SECOND)))
+        self.take(RunMeasured(agent.name, key, steps, each, each * steps, total, 10_000, 64))
 
     @precondition(lambda self: any(agent.spool for agent in self.agents.values()))
     @rule(data=st.data())

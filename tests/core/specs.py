@@ -119,6 +119,8 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
     made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
     matched = ({"alpha": 0}, {"alpha": 0.5}, {"alpha": 1}, {"alpha": 0.5, "long": 0, "period": 3}, {"long": 2, "period": 1})
+    sampled = ({"sample_most": 3}, {"sample_most": 60, "sample_share": 1, "long": 2, "period": 1}, {"sample_percent": 0})
+    matched += tuple({"alpha": 1} | own for own in sampled)
     made += [(stages("allox", FitGppSettings(), own=own), 0, False) for own in matched for _ in range(2)]
     priced = ({}, {"limit": 1, "patience": 1}, {"long": 2, "period": 1})
     made += [(stages("allox-priced", FitGppSettings(), own=own), 0, False) for own in priced for _ in range(2)]
@@ -137,6 +139,7 @@ SETTINGS: st.SearchStrategy[Settings] = st.builds(
     blame_nodes=st.sampled_from((3, 2, 0)),
     fault_retries=st.sampled_from((0, 2)),
     bad_node_strikes=st.sampled_from((0, 3, 1)),
+    history_rows=st.sampled_from((0, 0, 2)),
 )
 EXITS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
     (

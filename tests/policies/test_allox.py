@@ -20,6 +20,7 @@ from scheduler_service.core.messages import (
     Submitted,
 )
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
 from scheduler_service.policies.allox.site import Site
@@ -382,3 +383,16 @@ def test_explain_of_a_job_that_waits_although_there_is_room() -> None:
     assert blocker.reason is Reason.NO_ROOM
     assert blocker.detail.startswith("there is room, but the policy keeps the job waiting")
     assert found.estimate is None
+
+
+def test_a_plan_that_leaves_few_jobs_of_the_highest_level_lets_these_start_at_once() -> None:
+    """While the plan was made for one GPU, another one has joined: the second trial need not wait for the next plan."""
+    d = driver(1, 0, long=2, period=1)
+    one_gpu = JobSpec(("true",), ON_GPU, estimate_us=SECOND)
+    trial = changed(one_gpu, job_class=JobClass.TRIAL)
+    replies = d.step(*(Submitted("ann", "", spec) for spec in (trial, trial, trial, one_gpu, one_gpu)))
+    (asked,) = replies.delegated
+    d.join("gpu-1", GPU_NODE)
+    assert not d.state.active
+    d.step(PlanReady(asked.policy, asked.subject, asked.question()))
+    assert d.states(1, 2, 3) == [STARTING, STARTING, QUEUED]

@@ -107,10 +107,8 @@ class Postgres(Db):
         self._execute(f"UPDATE leader SET expires_at = expires_at + interval '{seconds} seconds'")
 
     def empty(self) -> None:
-        exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells"
-        rest = (
-            "cluster, node, job, run, device, earmark, memo, share_group, virtual_cluster, cell_binding, job_event, user_file"
-        )
+        exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells, virtual_cluster, cell_binding"
+        rest = "cluster, node, job, run, device, earmark, memo, share_group, history, job_event, user_file"
         self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:

@@ -37,6 +37,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
+from scheduler_service.core.model.estimates import Estimate, History, PastRun, Reading, Sampling, Source
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
@@ -87,6 +88,7 @@ TABLES = {
     Binding: "cell_binding",
     Memo: "memo",
     ShareGroup: "share_group",
+    History: "history",
     Posting: "exchange_posting",
     Exchange: "exchange",
     LedgerEntry: "exchange_ledger",
@@ -116,6 +118,10 @@ def memo(subject: str, **fields: Any) -> Memo:
 def share_group(number: int, **fields: Any) -> ShareGroup:
     given = {"devices": ((1, (0,)),), "rows": (Row((RunKey(1, 1),)), Row((RunKey(2, 1),), 3))}
     return ShareGroup(number, **{**given, **fields})
+
+
+def history(script: str, **fields: Any) -> History:
+    return History(**{"user": "ada", "script": script, "runs": (PastRun("sim", 1, 2, 1, (0.5,), 9),), "used_us": T, **fields})
 
 
 def submitted(job_id: int) -> JobEvent:
@@ -152,6 +158,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
         bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
         memos=tuple(sorted(kinds[Memo], key=lambda r: (r.policy, r.subject))),
+        history=tuple(sorted(kinds[History], key=lambda r: (r.user, r.script))),
         market=Market(
             tuple(sorted((r for r in kinds[Posting] if r.state is PostingState.OPEN), key=lambda r: r.id)),
             tuple(sorted((r for r in kinds[Exchange] if r.state is not ExchangeState.RETURNED), key=lambda r: r.id)),
@@ -251,6 +258,12 @@ specs = st.builds(
 )
 
 
+estimates = st.builds(Estimate, natural, st.sampled_from(Source), big, big, natural, words, st.booleans())
+readings = st.lists(st.builds(Reading, natural, big), max_size=2).map(tuple)
+samplings = st.builds(Sampling, natural, big, maybe(times), readings, natural, natural, natural)
+past_runs = st.builds(PastRun, words, natural, natural, natural, st.lists(st.floats(-1e300, 1e300), max_size=2).map(tuple), big)
+
+
 @st.composite
 def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
     state, spec = draw(st.sampled_from(JobState)), spec or draw(specs)
@@ -293,6 +306,8 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
         job_id % 5,
         draw(st.integers(0, len(spec.alternatives))),
         draw(nodes_of),
+        draw(st.lists(estimates, max_size=2).map(tuple)),
+        draw(maybe(samplings)),
     )
 
 
@@ -395,6 +410,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
         rows += [row, *(Binding(f"{v} {pool}", level, index, v, draw(words)) for pool, level, index in cells)]
         kinds = draw(st.lists(st.tuples(words, words), max_size=2, unique=True))
         rows += [IdleCells(v, pool, level, draw(histories), draw(maybe(times))) for pool, level in kinds]
+    for script in draw(st.lists(words, max_size=2, unique=True)):
+        rows.append(history(script, runs=draw(st.lists(past_runs, max_size=2).map(tuple)), used_us=draw(times)))
     return rows + draw(markets())
 
 

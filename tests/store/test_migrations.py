@@ -14,7 +14,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from scheduler_service import store
-from scheduler_service.core.model import Configuration, RunPhase
+from scheduler_service.core.model import Configuration, EventKind, Reason, RunPhase, StopReason
 from scheduler_service.core.model.values import Vector
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
@@ -125,6 +125,19 @@ def test_a_run_that_is_being_stopped_is_in_its_second_generation(engine: Engine,
         command.downgrade(configuration(conn), "0008")
         command.upgrade(configuration(conn), "heads")
         assert conn.execute(kept).scalars().all() == [None, 2]
+
+
+def test_what_was_sampled_is_what_was_requeued_to_an_older_version(engine: Engine, writer: Any, epoch: int) -> None:
+    job, run = make.job(1, reason=Reason.SAMPLED), make.run(1, phase=RunPhase.STOPPING, stop_reason=StopReason.SAMPLED)
+    told = replace(make.submitted(1), kind=EventKind.SAMPLED, reason=Reason.SAMPLED)
+    store.commit(writer, epoch, make.new(make.CLUSTER, make.NODE, job, run, make.history("a")), [told])
+    with engine.begin() as conn:
+        command.downgrade(configuration(conn), "0011")
+        assert conn.execute(text("SELECT reason FROM job")).scalar_one() == Reason.REQUEUED
+        assert conn.execute(text("SELECT stop_reason FROM run")).scalar_one() == StopReason.REQUEUED
+        assert conn.execute(text("SELECT kind, reason FROM job_event")).one() == (EventKind.UPDATED, Reason.REQUEUED)
+    store.migrate(engine)
+    assert store.load(writer).history == ()
 
 
 def test_jobs_nodes_and_earmarks_of_before_configurations_are_read_as_they_were(

@@ -58,6 +58,7 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
             vcs=tuple(of["virtual_cluster"].rows(rows.to_vc)),
             bindings=tuple(of["cell_binding"].rows(rows.to_binding)),
             memos=tuple(of["memo"].rows(rows.to_memo)) if jobs else (),
+            history=tuple(of["history"].rows(rows.to_history)) if jobs else (),
             market=live_market(memory),
             last_runs=_runs(memory, is_last) if jobs else (),
             commit_no=memory.commit_no,

@@ -69,6 +69,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_CELLS_FAULTY: _ClassVar[JobReason]
     JOB_REASON_RECLAIMED: _ClassVar[JobReason]
     JOB_REASON_NEVER_IN_QUOTA: _ClassVar[JobReason]
+    JOB_REASON_SAMPLED: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -89,6 +90,13 @@ class Exit0AfterStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXIT0_AFTER_STOP_UNSPECIFIED: _ClassVar[Exit0AfterStop]
     EXIT0_AFTER_STOP_STOPPED: _ClassVar[Exit0AfterStop]
     EXIT0_AFTER_STOP_DONE: _ClassVar[Exit0AfterStop]
+
+class EstimateSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ESTIMATE_SOURCE_UNSPECIFIED: _ClassVar[EstimateSource]
+    ESTIMATE_SOURCE_USER: _ClassVar[EstimateSource]
+    ESTIMATE_SOURCE_HISTORY: _ClassVar[EstimateSource]
+    ESTIMATE_SOURCE_SAMPLE: _ClassVar[EstimateSource]
 
 class StepState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -127,6 +135,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_RECLAIMED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_GUARANTEED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_OPPORTUNISTIC: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_SAMPLED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -176,6 +185,7 @@ JOB_REASON_BEYOND_QUOTA: JobReason
 JOB_REASON_CELLS_FAULTY: JobReason
 JOB_REASON_RECLAIMED: JobReason
 JOB_REASON_NEVER_IN_QUOTA: JobReason
+JOB_REASON_SAMPLED: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee
@@ -187,6 +197,10 @@ DEPENDENCY_KIND_AFTER_FAILED: DependencyKind
 EXIT0_AFTER_STOP_UNSPECIFIED: Exit0AfterStop
 EXIT0_AFTER_STOP_STOPPED: Exit0AfterStop
 EXIT0_AFTER_STOP_DONE: Exit0AfterStop
+ESTIMATE_SOURCE_UNSPECIFIED: EstimateSource
+ESTIMATE_SOURCE_USER: EstimateSource
+ESTIMATE_SOURCE_HISTORY: EstimateSource
+ESTIMATE_SOURCE_SAMPLE: EstimateSource
 STEP_STATE_UNSPECIFIED: StepState
 STEP_STATE_RUNNING: StepState
 STEP_STATE_EVALUATING: StepState
@@ -219,6 +233,7 @@ JOB_EVENT_KIND_DEVICE_FAULT: JobEventKind
 JOB_EVENT_KIND_RECLAIMED: JobEventKind
 JOB_EVENT_KIND_GUARANTEED: JobEventKind
 JOB_EVENT_KIND_OPPORTUNISTIC: JobEventKind
+JOB_EVENT_KIND_SAMPLED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -445,7 +460,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "estimates", "sampling")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +493,8 @@ class Job(_message.Message):
     GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -510,7 +527,27 @@ class Job(_message.Message):
     guaranteed: bool
     configuration: int
     steps: _containers.RepeatedCompositeFieldContainer[RunSteps]
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ...) -> None: ...
+    estimates: _containers.RepeatedCompositeFieldContainer[ConfigurationEstimate]
+    sampling: bool
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ...) -> None: ...
+
+class ConfigurationEstimate(_message.Message):
+    __slots__ = ("configuration", "time", "error", "sources", "memory_mib", "detail", "impossible")
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    IMPOSSIBLE_FIELD_NUMBER: _ClassVar[int]
+    configuration: int
+    time: _duration_pb2.Duration
+    error: _duration_pb2.Duration
+    sources: _containers.RepeatedScalarFieldContainer[EstimateSource]
+    memory_mib: int
+    detail: str
+    impossible: bool
+    def __init__(self, configuration: _Optional[int] = ..., time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., error: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[EstimateSource, str]]] = ..., memory_mib: _Optional[int] = ..., detail: _Optional[str] = ..., impossible: bool = ...) -> None: ...
 
 class RunSteps(_message.Message):
     __slots__ = ("job_id", "run", "task", "step", "total", "state", "since_step", "step_rate", "step_rate_error", "step_rate_since_start", "mini_batch_time", "mini_batch_spread", "measured", "remaining")

@@ -54,6 +54,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         rendezvous="",
         task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
         configuration=action.configuration,
+        sampling=action.sample,
     )
     state.put(state.jobs, job.id, placed)
     if action.share is not None:
@@ -70,7 +71,8 @@ def place(state: State, action: Place, now: Micros) -> None:
 
 def _told(state: State, job: Job, action: Place) -> str:
     """What the story says of the launch of a gang, or of a job that has several configurations."""
-    parts = [chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
+    sample = "sample of " if action.sample else ""
+    parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
     return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
 
 
@@ -172,6 +174,7 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
         time_limit_us=array.time_limit_us,
         array_job=array.id,
         array_index=elements.begun,
+        estimates=array.estimates,
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"

@@ -254,6 +254,7 @@ _TOLD = {
     StopReason.GANG: Reason.TASK_FAILED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
     StopReason.RECLAIMED: Reason.RECLAIMED,
+    StopReason.SAMPLED: Reason.SAMPLED,
 }
 
 

@@ -10,6 +10,7 @@ from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.operations.history import known_from_history
 from scheduler_service.core.state import suitable_nodes
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -44,6 +45,8 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     )
     if waiting:
         job = changed(job, **waits(waiting))
+    if state.settings.history_rows:
+        job = known_from_history(state, job)
     state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
     log_event(state, now, job.id, _SUBMITTED)

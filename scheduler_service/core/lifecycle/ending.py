@@ -13,6 +13,7 @@ from scheduler_service.core.lifecycle.node_health import praise, strike
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.operations import history, samples
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -27,6 +28,7 @@ _LEFT = {
     StopReason.REQUEUED: Reason.REQUEUED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
     StopReason.RECLAIMED: Reason.RECLAIMED,
+    StopReason.SAMPLED: Reason.SAMPLED,
 }
 """Why a job queues again whose run left because it was told to."""
 
@@ -87,6 +89,10 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
 
 def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, checkpoint: str) -> None:
     """Its last task is over; `detail` and `checkpoint` are sentences about that."""
+    if job.sampling is not None:
+        sampled, job = job, changed(job, sampling=None)
+        if job.verdict in _FAILURES and not job.cancel_requested and _sample_failed(state, now, sampled, last):
+            return
     if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
         _succeeded(state, now, job, last, detail)
     elif job.cancel_requested:
@@ -112,6 +118,22 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         requeue(
             state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
         )
+
+
+def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
+    """A sample has failed: the job queues for its other configurations. False: it has none, or nobody knows how the run ended,
+    so that the failure is the job's."""
+    if job.verdict is Reason.EXIT_UNKNOWN:
+        return False
+    text = describe(last, job.verdict) + (f"; {job.detail}" if job.detail else "")
+    without = samples.failed(job, text)
+    if without is None:
+        return False
+    log_event(state, now, job.id, EventKind.SAMPLED, run=last.run, node=last.node, text=samples.describe(without.estimates[-1]))
+    # No node is to blame for a configuration that cannot work.
+    failed_on = tuple(node for node in job.failed_on if node not in job.avoid)
+    _again(state, now, changed(without, sampling=None, failed_on=failed_on, avoid=()), last, Reason.SAMPLED, detail=text)
+    return True
 
 
 def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
@@ -170,6 +192,7 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> N
         if node_id != last.node:
             strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
     praise(state, last.node)
+    history.keep(state, now, job, last)
     end_job(state, now, job, _SUCCEEDED, _EXITED, detail, node=last.node)
 
 

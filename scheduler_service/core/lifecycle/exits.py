@@ -3,7 +3,16 @@
 from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model import Exit0AfterStop, JobSpec, Reason, Run, StopReason
 
-GOES_ON = frozenset({StopReason.PREEMPTED, StopReason.SUSPENDED, StopReason.REQUEUED, StopReason.DRAINED, StopReason.RECLAIMED})
+GOES_ON = frozenset(
+    {
+        StopReason.PREEMPTED,
+        StopReason.SUSPENDED,
+        StopReason.REQUEUED,
+        StopReason.DRAINED,
+        StopReason.RECLAIMED,
+        StopReason.SAMPLED,
+    }
+)
 """Reasons to stop a run whose job is to go on later. After a cancel, a time limit, or the failure of another task of its gang,
 the job has another end, which no exit with 0 replaces."""
 

@@ -21,6 +21,7 @@ from scheduler_service.core.messages.actions import (
     Reclaim,
     Remember,
     Share,
+    SkipSamples,
     Spot,
     Trade,
     Unshare,
@@ -64,6 +65,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
+from scheduler_service.core.messages.measurements import RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -141,11 +143,13 @@ __all__ = [
     "ReturnRequested",
     "Rng",
     "RunExited",
+    "RunMeasured",
     "RunReady",
     "RunStarted",
     "Running",
     "Share",
     "SharePlan",
+    "SkipSamples",
     "Spot",
     "Step",
     "Stopped",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from scheduler_service.core.model import Decision, Reason, RunKey
+from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.sharing import PERIOD_US, Row
@@ -52,6 +53,17 @@ class Place:
     share: Share | None = None
     """The share group that the run is in from its start: all others that hold its devices are in it, too. None: it has its
     devices alone."""
+    sample: Sampling | None = None
+    """The launch is a sample of this configuration; None: it is to do the job's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipSamples:
+    """Note that nothing is known of these configurations of a queued job, so that it need not be sampled in them."""
+
+    job_id: int
+    configurations: tuple[int, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +213,11 @@ Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 Sharing = Share | Unshare
 Guaranteeing = Reclaim | Promote | Demote
+Starting = Place | SkipSamples
+Earmarking = AddEarmark | DropEarmark
 
 
-Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Trade
+Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Trade
 
 
 Plan = tuple[Action, ...]

@@ -66,6 +66,7 @@ class Reason(IntEnum):
     CELLS_FAULTY = 32
     RECLAIMED = 33
     NEVER_IN_QUOTA = 34
+    SAMPLED = 40
 
 
 class StopReason(IntEnum):
@@ -80,6 +81,7 @@ class StopReason(IntEnum):
     GANG = 7
     DRAINED = 8
     RECLAIMED = 9
+    SAMPLED = 40
 
 
 class Exit0AfterStop(IntEnum):
@@ -142,3 +144,4 @@ class EventKind(IntEnum):
     RECLAIMED = 24
     GUARANTEED = 25
     OPPORTUNISTIC = 26
+    SAMPLED = 40

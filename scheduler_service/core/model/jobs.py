@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
 from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
+from scheduler_service.core.model.estimates import Estimate, Sampling
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.values import Micros, Vector
@@ -201,6 +202,10 @@ class Job:
     """That of the current or last launch, by its number (see `JobSpec.alternatives`)."""
     ran_in: tuple[Micros, ...] = ()
     """Of a job with alternatives: how much of `ran_us` it ran in each configuration; empty before the first launch is over."""
+    estimates: tuple[Estimate, ...] = ()
+    """What a policy has noted of how long the job takes in its configurations, the user's word included; empty: nothing."""
+    sampling: Sampling | None = None
+    """Of a job whose current launch is a sample."""
 
     @property
     def launch_spec(self) -> JobSpec:

@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    history_rows: int = 0
+    """Of how many scripts past runs are kept, for estimates of later ones; 0: of none."""
     device_memory_limit_percent: int = 92
     """The part of a device's memory that the members of a share group may use together."""
     parked_residue_mib: int = 512

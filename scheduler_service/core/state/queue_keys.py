@@ -68,21 +68,23 @@ class Deadline(IntEnum):
     """idle_cells.due_us"""
     MEMO = 10
     """memo.due_us"""
+    SAMPLE = 40
+    """job.sampling.until_us"""
 
 
 ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.POSTING_EXPIRES, Deadline.POSTING_BEGINS, Deadline.IDLE]
 """Those of cell exchange."""
-DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
+DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START, Deadline.SAMPLE)
 """Those of a job."""
-Due = tuple[Micros | None, Micros | None, Micros | None]
-NOT_DUE: Due = (None, None, None)
+Due = tuple[Micros | None, Micros | None, Micros | None, Micros | None]
+NOT_DUE: Due = (None, None, None, None)
 PAUSES = "the pause after its last run is not over"
 """Why a job is not eligible, where nothing better is known."""
 
 
 def due(job: Job) -> Due:
     """When each of DUE comes."""
-    return job.eligible_us, job.limit_us, job.start_by_us
+    return job.eligible_us, job.limit_us, job.start_by_us, job.sampling.until_us if job.sampling else None
 
 
 def stands(job: Job) -> bool:
@@ -98,6 +100,17 @@ def startable(job: Job) -> bool:
     if array is None or elements is None:
         return False
     return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)
+
+
+def unsampled(job: Job) -> tuple[int, ...]:
+    """The configurations of which nobody has said how long the job would take, and which were not tried. None of an array and
+    its elements, nor of a job that has no choice."""
+    spec = job.spec
+    if not spec.alternatives or job.elements is not None or job.array_job:
+        return ()
+    known = {part.configuration for part in job.estimates}
+    each = (spec.estimate_us, *(other.estimate_us for other in spec.alternatives))
+    return tuple(number for number, estimate in enumerate(each) if not estimate and number not in known)
 
 
 _TRIAL, _BEST_EFFORT, _TRIAL_OR_IDLE, _BEST_EFFORT_OR_IDLE = (

@@ -25,6 +25,7 @@ from scheduler_service.core.model import (
     present,
 )
 from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.estimates import History
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
@@ -205,12 +206,14 @@ class Tables:
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
         self.idle: Table[Kind, IdleCells] = Table("idle_cells", MethodType(reindex["idle_cells"], self))
         self.memos: Table[tuple[str, str], Memo] = Table("memo", MethodType(reindex["memo"], self))
+        self.history: Table[tuple[str, str], History] = Table("history", _no_index)
+        """By user and script."""
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
         cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
-        return (*jobs, *cells, self.ledger, self.surpluses, self.idle)
+        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""

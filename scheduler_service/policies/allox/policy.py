@@ -24,11 +24,12 @@ from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared, vc_of
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.state.queue_keys import OWN_LANES, stands
+from scheduler_service.core.state.queue_keys import OWN_LANES, stands, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.progress import progress
 from scheduler_service.policies.allox.question import Question, Start, decoded
+from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
 from scheduler_service.policies.allox.site import Site
 from scheduler_service.policies.allox.ways import Known, Ways
 from scheduler_service.policies.matching.problem import NEVER
@@ -59,6 +60,7 @@ def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKe
 
 
 ORDER = QueueOrder(by_level)
+"""Where no samples are taken; else see `sampling.FIRST`."""
 
 
 class Settings(NamedTuple):
@@ -74,24 +76,39 @@ class Settings(NamedTuple):
     """With more queued jobs than this, another process makes the plan, once a period; 0: always."""
     period: float = 1
     """Seconds between two plans for a long queue."""
+    sample_percent: float = 3
+    """Which part of a job's steps is done in each configuration without an estimate, to measure how long the job would run
+    there; 0: nothing is measured."""
+    sample_share: float = 0.5
+    """Which part of the cluster all samples together may hold; one sample may always run."""
+    sample_most: float = 300
+    """Seconds after which a sample is stopped, whatever it has done."""
 
 
 LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "long": (0, 1e9), "period": (0.01, 3600)}
+LIMITS |= {"sample_percent": (0, 50), "sample_share": (0, 1), "sample_most": (1, 1e6)}
+NO_SAMPLES = Samples(0, 0, 0)
 
 
 def stages(options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
     check(settings, LIMITS)
     known = Known(round(settings.unknown * SECOND))
-    starts = allox(settings, known)
+    samples = Samples(round(settings.sample_percent * 10_000), round(settings.sample_most * SECOND), settings.sample_share)
+    starts = allox(settings, known, samples)
 
     def account(state: State, subject: str) -> Iterator[Remember]:
         """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that nobody looks at it."""
         if not _is_longer(state, vc_of(subject), settings.long):
             yield Remember(NAME, subject, None)
 
-    policy = of_site(settings, known, starts)
-    return Stages(policy, ORDER, starts=starts, account=account, about=lambda _state, job: times_compared(job, settings))
+    policy, order = of_site(settings, known, starts, samples), FIRST if samples.share_ppm else ORDER
+    about = partial(_about, settings=settings)
+    return Stages(policy, order, starts=starts, account=account, about=about, learns=True)
+
+
+def _about(_state: State, job: Job, settings: Settings) -> str:
+    return times_compared(job, settings)
 
 
 def check(settings: tuple[float, ...], limits: Mapping[str, tuple[float, float]]) -> None:
@@ -102,27 +119,32 @@ def check(settings: tuple[float, ...], limits: Mapping[str, tuple[float, float]]
             raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
 
 
-def of_site(settings: Settings, known: Known, starts: Starts) -> Policy:
+def of_site(settings: Settings, known: Known, starts: Starts, samples: Samples = NO_SAMPLES) -> Policy:
     """The loop of a site without virtual clusters."""
 
     def policy(state: State, _rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
-        yield from starts(state, Site(state, known, round(settings.reserved_cpus * 1000)))
+        site = Site(state, known, round(settings.reserved_cpus * 1000))
+        if samples.share_ppm:
+            yield from start_samples(state, samples, known, site)
+        yield from starts(state, site)
 
     return policy
 
 
 def times_compared(job: Job, settings: Settings) -> str:
-    """For people: how long the job would run in each configuration."""
+    """For people: how long the job would run in each configuration, and how that is known."""
     if not job.spec.alternatives:
         return ""
-    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job))
+    known = "" if not job.estimates and not unsampled(job) else f"; in all: {', '.join(times_known(job))}"
+    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job)) + known
 
 
 def _times(of: Ways, waits: Mapping[int, Micros] = MappingProxyType({})) -> str:
     """How long each configuration runs, and how long it would have waited for a slot, if not at once."""
     return ", ".join(
-        f"configuration {number} {time / SECOND:.0f} s" + (f" after a wait of {-(-wait // SECOND)} s" if wait else "")
+        f"configuration {number} {'never' if time >= NEVER else f'{time / SECOND:.0f} s'}"
+        + (f" after a wait of {-(-wait // SECOND)} s" if wait else "")
         for number, time in enumerate(of.times_us)
         for wait in (waits.get(number, 0),)
     )
@@ -139,9 +161,18 @@ class Look(NamedTuple):
 
 
 def allox(
-    settings: Settings, known: Known, name: str = NAME, answer: Callable[[Question], Answer] = lambda question: question
+    settings: Settings,
+    known: Known,
+    samples: Samples = NO_SAMPLES,
+    name: str = NAME,
+    answer: Callable[[Question], Answer] = lambda question: question,
 ) -> Starts:
     """`name` is that of the policy; `answer` says what the answer to a question is worked out by, which can be pickled."""
+
+    def waiting(state: State, vc: str) -> Iterator[Job]:
+        """Jobs that are to be matched, by level. Virtual clusters take no samples."""
+        return queued(state, vc) if vc or not samples.share_ppm else not_to_be_sampled(state)
+
     unknown_us = round(settings.unknown * SECOND)
 
     def look(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
@@ -186,10 +217,12 @@ def allox(
             if not (yield from start(state, scope, starts)):
                 in_vain.update(one.job for one in starts)
 
+    def few_at_once(state: State, scope: Scope) -> Proposals:
+        """Trials, and jobs whose priority is higher than that of the many."""
+        yield from at_once(state, scope, lambda state: _highest_levels(waiting(state, scope.vc), most=int(settings.long)))
+
     def by_and_by(state: State, scope: Scope) -> Proposals:
-        """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
-        those whose priority is higher than that of the many."""
-        yield from at_once(state, scope, partial(_highest_levels, vc=scope.vc, most=int(settings.long)))
+        """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at."""
         at = plan_of(scope.vc, name)
         now, memo = state.cluster.clock_us, state.memos.rows.get(at)
         period = round(settings.period * SECOND)
@@ -197,7 +230,7 @@ def allox(
             yield from start(state, scope, decoded(memo.value[1:]))
             yield (Remember(*at, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, scope, queued(state, scope.vc))
+            seen = look(state, scope, waiting(state, scope.vc))
             yield from scope.tell(seen.jobs)
             question = ask(state, scope, seen)
             if question is None:
@@ -208,12 +241,16 @@ def allox(
     def starts(state: State, scope: Scope) -> Proposals:
         known.forget(len(state.jobs.rows))
         if _is_longer(state, scope.vc, settings.long):
+            yield from few_at_once(state, scope)
+            before = _length(state, scope.vc)
             yield from by_and_by(state, scope)
+            if _length(state, scope.vc) < before:  # those of the next level may be few now
+                yield from few_at_once(state, scope)
         if not _is_longer(state, scope.vc, settings.long):
             at = plan_of(scope.vc, name)
             if at in state.memos.rows:
                 yield (Remember(*at, None),)
-            yield from at_once(state, scope, partial(queued, vc=scope.vc))
+            yield from at_once(state, scope, partial(waiting, vc=scope.vc))
 
     return starts
 
@@ -223,16 +260,20 @@ def queued(state: State, vc: str) -> Iterator[Job]:
     return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting(vc, lane))
 
 
+def _length(state: State, vc: str) -> int:
+    """Of all queues together; a job may be in several of them."""
+    return sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
+
+
 def _is_longer(state: State, vc: str, most: float) -> bool:
     """Whether more jobs are queued."""
-    places = sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
-    return places > most and (not vc or sum(1 for _ in queued(state, vc)) > most)  # a job may be in several queues
+    return _length(state, vc) > most and (not vc or sum(1 for _ in queued(state, vc)) > most)
 
 
-def _highest_levels(state: State, vc: str, most: int) -> list[Job]:
-    """The jobs of the highest levels, all of each; `most` of them together at most."""
+def _highest_levels(waiting: Iterable[Job], most: int) -> list[Job]:
+    """The jobs of the highest levels, all of each; `most` of them together at most. `waiting`: by level."""
     found: list[Job] = []
-    for _, level in groupby(queued(state, vc), key=_level):
+    for _, level in groupby(waiting, key=_level):
         jobs = list(islice(level, most - len(found) + 1))
         if len(found) + len(jobs) > most:
             break

@@ -67,7 +67,7 @@ def stages(options: Options) -> Stages:
     matched = allox.Settings(0, *settings[2:])
     answer = partial(partial, starts, limit=settings.limit, patience=settings.patience)
     known = Known(round(settings.unknown * SECOND))
-    loop = allox.of_site(matched, known, allox.allox(matched, known, NAME, answer))
+    loop = allox.of_site(matched, known, allox.allox(matched, known, name=NAME, answer=answer))
 
     def policy(state: State, rng: Rng) -> Proposals:
         yield from loop(state, rng)

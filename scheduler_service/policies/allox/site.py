@@ -67,8 +67,12 @@ class Site:
         jobs = (self._state.jobs.rows[job_id] for job_id in sorted(self._state.active))
         return ((job, job.configuration) for job in jobs)
 
+    def place(self, one: Job) -> Place | None:
+        """Where a job that has one configuration alone has room; None: nowhere."""
+        return _place(self._state, one, self._kinds.of(one.spec).reserved)
+
     def start(self, one: Job, _where: str, why: str) -> Generator[Plan, str | None, bool]:
-        action = _place(self._state, one, self._kinds.of(one.spec).reserved)
+        action = self.place(one)
         return action is not None and (yield (replace(action, why=why),)) is None
 
     def tell(self, jobs: Sequence[Job]) -> Proposals:
@@ -76,13 +80,18 @@ class Site:
         for job in jobs:
             needs = self._known.of(job).needs
             if needs not in possible:
-                possible[needs] = any(map(self._has_slots, needs))
+                possible[needs] = any(map(self._may_have_slots, needs))
             if job.reason is not Reason.NO_ROOM or not possible[needs]:
                 wait = no_room(self._state, job)
                 if wait.reason is not job.reason:
                     yield (wait,)
 
-    def _has_slots(self, need: int) -> bool:
+    def has_slots(self, need: int) -> bool:
+        """Whether the nodes that are open would have a slot for this need if they were empty."""
+        return self._kinds.has_slots(need)
+
+    def _may_have_slots(self, need: int) -> bool:
+        """The same, with the nodes that are not open now."""
         kind = self._kinds.kinds[self._kinds.number(need)]
         return bool(kind.seats.sum() >= kind.tasks)
 

@@ -85,6 +85,12 @@ class Kinds:
                 self.kinds[number] = self.kinds[number]._replace(need=kind.need)
         return number
 
+    def has_slots(self, need: int) -> bool:
+        """Whether the nodes that are open would have a slot of this kind if they were empty."""
+        kind = self.kinds[self.number(need)]
+        is_open = self._state.free_resources.offered(kind.among)[0] >= 0
+        return bool(np.where(is_open, kind.seats, 0).sum() >= kind.tasks)
+
     def of(self, spec: JobSpec) -> Kind:
         """The kind of slot that a spec without alternatives runs on."""
         return self.kinds[self.number(self._known.need(spec))]

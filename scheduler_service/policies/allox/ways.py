@@ -8,7 +8,9 @@ from typing import NamedTuple
 from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
+from scheduler_service.core.operations.estimators import is_impossible
 from scheduler_service.core.state.suitable_nodes import Asked, asked
+from scheduler_service.policies.matching.problem import NEVER
 from scheduler_service.policies.remaining_time import work_left
 
 _KEPT = 20_000
@@ -30,11 +32,13 @@ def ways(job: Job, unknown_us: Micros) -> list[Way]:
 
 
 def times(job: Job, unknown_us: Micros) -> list[Micros]:
-    """How long each of these ways takes."""
+    """How long each of these ways takes; NEVER in one that is impossible."""
     return [_time(job, number, unknown_us) for number in range(len(job.spec.alternatives) + 1)]
 
 
 def _time(job: Job, configuration: int, unknown_us: Micros) -> Micros:
+    if is_impossible(job, configuration):
+        return NEVER
     left = work_left(job, configuration)
     return max(unknown_us - job.ran_us if left is None else left, SECOND)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import Job, JobClass, JobState
 from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
 from scheduler_service.core.state.queue_order import QueueKey
@@ -82,7 +83,7 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
         for node, demand in freed:
             offered[:, node] -= demand
         elements = arrays.get(head.id)
-        takes = one.spec.estimate_us or head.time_limit_us
+        takes = expected_us(one, one.configuration) or head.time_limit_us
         if takes:
             heappush(ends, _End(at + takes, head.id, look, head.id if elements is not None else 0, freed))
         else:

@@ -15,6 +15,7 @@ from scheduler_service.core.messages import (
     Prepared,
     Report,
     RunExited,
+    RunMeasured,
     Running,
     RunReady,
     RunStarted,
@@ -25,7 +26,7 @@ from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.specs import spec_out
-from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, vector_in, vector_out
+from scheduler_service.rpc.convert.values import Nodes, duration_in, duration_out, message_of, name_of, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest, NodeConfiguration
 
 _PHASES: Mapping[int, RunPhase] = {
@@ -64,6 +65,12 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
             return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint))
+
+
+def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
+    key = RunKey(seen.job_id, seen.run, seen.task)
+    times = duration_in(seen.first_step), duration_in(seen.last_step)
+    return RunMeasured(node, key, seen.steps, *times, seen.total, round(seen.spread * 1_000_000), seen.memory_mib)
 
 
 def _device_in(d: cluster_pb2.Device) -> Device:

@@ -1,8 +1,11 @@
 """Jobs, their tasks and their stories, from what readers see to ebb.v1."""
 
+from collections.abc import Iterator
+
 from ebb.v1 import job_pb2 as pb
 
-from scheduler_service.core.model import CandidateScore, Decision, JobEvent, Run
+from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
+from scheduler_service.core.operations.estimators import expected
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight
@@ -40,7 +43,10 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         array_job_id=job.array_job,
         array_index=job.array_index,
         configuration=job.configuration,
+        sampling=job.sampling is not None,
     )
+    if job.estimates:
+        out.estimates.extend(estimates_out(job))
     if runs:
         out.node = name_of(nodes, runs[0].node)
         out.devices.extend(runs[0].given)
@@ -53,6 +59,27 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         status = pb.ArrayStatus(size=size, pending=pending, live=e.live, succeeded=e.succeeded, failed=e.failed)
         out.array.CopyFrom(status)
     return out
+
+
+def estimates_out(job: Job) -> Iterator[pb.ConfigurationEstimate]:
+    """Of a job about which something is noted: each configuration of which there is something to say."""
+    for number, spec in enumerate(job.spec.in_each_configuration()):
+        parts = [part for part in job.estimates if part.configuration == number]
+        of, impossible = expected(parts), any(part.impossible for part in parts)
+        out = pb.ConfigurationEstimate(configuration=number, impossible=impossible)
+        if of.time_us:
+            out.time.CopyFrom(duration_out(of.time_us))
+            out.error.CopyFrom(duration_out(of.error_us))
+            out.sources.extend(source.value for source in of.sources)  # type: ignore[misc]  # the same numbers
+            out.memory_mib = max(part.memory_mib for part in parts)
+        elif spec.estimate_us and not impossible:
+            out.time.CopyFrom(duration_out(spec.estimate_us))
+            out.sources.append(pb.ESTIMATE_SOURCE_USER)
+        elif parts:
+            out.detail = parts[-1].detail
+        else:
+            continue
+        yield out
 
 
 def task_out(run: Run, nodes: Nodes) -> pb.Task:

@@ -9,7 +9,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
+from scheduler_service.rpc.convert.agents import measured_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
@@ -28,6 +30,8 @@ class Observer:
         self._link = link
         self._node = node
         self._telling: asyncio.Future[Reply] | None = None
+        self._measured: dict[RunKey, int] = {}
+        """Of samples: how many steps the engine was told of last."""
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
@@ -46,6 +50,7 @@ class Observer:
         at = Timestamp()
         at.GetCurrentTime()
         self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps)
+        self._tell_measured(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
@@ -62,10 +67,30 @@ class Observer:
         self._telling = self._leading.service.handle(FaultsSeen(self._link.node, self._link.boot_id, faults))
         self._telling.add_done_callback(self._told)
 
+    def _tell_measured(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine what was measured of the runs that are samples. What cannot be committed is told by a later
+        observation."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        before, self._measured = self._measured, {}
+        for one in seen.measurements:
+            key = _key(one)
+            job = jobs.get(key.job_id)
+            if job is None or job.sampling is None or job.run != key.run or key not in runs or key.task:
+                continue
+            told = self._measured[key] = before.get(key, 0)
+            if is_news(job.sampling, told, one.steps, one.total):
+                self._measured[key] = one.steps
+                self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
+
     def _told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
+
+
+def _heard(outcome: "asyncio.Future[Reply]") -> None:
+    if not outcome.cancelled() and (error := outcome.exception()) is not None:
+        log.warning("what was measured of a sample could not be kept: %s; the next measurement takes its place", error)
 
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
@@ -91,5 +116,5 @@ def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
     return next((each for each in link.observed.steps if _key(each) == run.key), None)
 
 
-def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps) -> RunKey:
+def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps | agent_link_pb2.RunMeasurement) -> RunKey:
     return RunKey(seen.job_id, seen.run, seen.task)

@@ -12,7 +12,7 @@ from typing import Any
 from scheduler_service.core import model as rows
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Step
-from scheduler_service.core.model import exchange, idle_history, memo, sharing
+from scheduler_service.core.model import estimates, exchange, idle_history, memo, sharing
 from scheduler_service.core.model import virtual_clusters as vc_rows
 from scheduler_service.core.state import exchange_index
 from scheduler_service.core.state.queue_order import OrderOf
@@ -25,7 +25,7 @@ from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Secti
 StagesOf = Callable[[str, Mapping[str, Any]], Stages]
 """Makes the stages of a policy from its name and parameters."""
 _text = canonical()
-_MODULES = (rows, vc_rows, exchange, exchange_index, idle_history, memo, sharing)
+_MODULES = (rows, vc_rows, estimates, exchange, exchange_index, idle_history, memo, sharing)
 _ROWS = {name: kind for module in _MODULES for name, kind in vars(module).items() if is_dataclass(kind)}
 
 

@@ -58,6 +58,11 @@ class Estimates(Model):
 
     error: float = Field(default=0.1, ge=0, le=2, description="relative deviation of the estimates in each configuration")
     profiling: float = Field(default=0.03, ge=0, le=2, description="how much longer jobs run for being profiled, as a part")
+    samples: bool = Field(
+        default=False,
+        description="jobs come without estimates and count their steps, so that the policy allox samples them; `error` is then "
+        "that of the samples, and `profiling` does not count",
+    )
 
     @property
     def arrivals(self) -> Recorded:
@@ -117,11 +122,19 @@ def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
 
 
 def interchangeable(times_s: tuple[float, float], model: Estimates, rng: Random, user: str, submit_us: Micros) -> SimJob:
-    """A job that takes so long on a GPU, and on a CPU; profiling is added to both."""
+    """A job that takes so long on a GPU, and on a CPU; profiling is added to both, or is left to samples."""
+    if model.samples:
+        return _sampled(tuple(max(round(time * SECOND), 1) for time in times_s), model.error, rng, user, submit_us)
     times = tuple(max(round(time * (1 + model.profiling) * SECOND), 1) for time in times_s)
     on_gpu, on_cpu = estimated(times, model.error, rng)
     spec = JobSpec(("train",), ON_GPU, estimate_us=on_gpu, alternatives=(Configuration(ON_CPU, estimate_us=on_cpu),))
     return SimJob(spec, times[0], submit_us, user, times_us=times)
+
+
+def _sampled(times: tuple[Micros, ...], error: float, rng: Random, user: str, submit_us: Micros) -> SimJob:
+    """A job of which nobody knows how long it takes. A sample saves its work within a second when it is stopped."""
+    spec = JobSpec(("train",), ON_GPU, grace_us=SECOND, alternatives=(Configuration(ON_CPU),))
+    return SimJob(spec, times[0], submit_us, user, times_us=times, samples_us=tuple(estimated(times, error, rng)))
 
 
 def estimated(times: Sequence[Micros], error: float, rng: Random) -> list[Micros]:

@@ -21,6 +21,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
@@ -58,6 +59,7 @@ EARMARK: dict[str, Source] = {
     "configuration": lambda earmark: earmark.configuration or None,
 }
 MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
+HISTORY: dict[str, Source] = {"user_name": "user"}
 VC: dict[str, Source] = {"policy": lambda vc: {**vc.policy._asdict(), "s": number(vc.policy.s)}}
 
 
@@ -124,6 +126,11 @@ def _to_vc_policy(given: Mapping[str, Any]) -> VcPolicy:
 
 def to_binding(v: Sequence[Any]) -> Binding:
     return Binding(*v[:5])
+
+
+def to_history(v: Sequence[Any]) -> History:
+    runs = (PastRun(*run)._replace(sizes=tuple(map(float, run[4]))) for run in v[2])
+    return History(v[0], v[1], tuple(runs), v[3])
 
 
 def to_memo(v: Sequence[Any]) -> Memo:

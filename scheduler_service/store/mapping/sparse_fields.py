@@ -23,6 +23,7 @@ from scheduler_service.core.model import (
     Retry,
     TaskGroup,
 )
+from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
@@ -68,6 +69,15 @@ def _configuration(found: list[Any]) -> Configuration:
     return Configuration(Vector(*demand), _gang(gang), *where, tuple(command), _pairs(environment), estimate_us)
 
 
+def _estimates(found: list[Any]) -> tuple[Estimate, ...]:
+    return tuple(Estimate(configuration, Source(source), *rest) for configuration, source, *rest in found)
+
+
+def _sampling(found: list[Any]) -> Sampling:
+    share_ppm, most_us, until_us, readings, *rest = found
+    return Sampling(share_ppm, most_us, until_us, tuple(Reading(*one) for one in readings), *rest)
+
+
 @lru_cache(4096)
 def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that inherited the same, which are many."""
@@ -104,6 +114,8 @@ _JOB = _seldom(
         "verdict": Reason,
         "waits_for": _dependencies,
         "elements": lambda found: Elements(*found),
+        "estimates": _estimates,
+        "sampling": _sampling,
     },
 )
 

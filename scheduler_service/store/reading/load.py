@@ -22,6 +22,7 @@ from scheduler_service.core.model import (
     Run,
     RunKey,
 )
+from scheduler_service.core.model.estimates import History
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
@@ -47,6 +48,7 @@ class Loaded:
     vcs: tuple[VirtualCluster, ...]
     bindings: tuple[Binding, ...]
     memos: tuple[Memo, ...]
+    history: tuple[History, ...]
     market: Market
     last_runs: tuple[Run, ...]
     """The last runs of jobs that are live and have no active run: for readers, who show where a job ran."""
@@ -78,6 +80,7 @@ _VCS = select(tables.virtual_cluster).order_by(tables.virtual_cluster.c.id)
 _BINDING = tables.cell_binding
 _BINDINGS = select(_BINDING).order_by(_BINDING.c.pool.collate("C"), _BINDING.c.level.collate("C"), _BINDING.c.index)
 _MEMOS = select(tables.memo).order_by(tables.memo.c.policy.collate("C"), tables.memo.c.subject.collate("C"))
+_HISTORY = select(tables.history).order_by(tables.history.c.user_name.collate("C"), tables.history.c.script.collate("C"))
 _FIRST_TASK = and_(_OF_JOB, _run.c.run == _job.c.run, _run.c.task == 0)
 _WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, _FIRST_TASK))
 _JOB_COLUMNS = len(_job.columns)
@@ -103,6 +106,7 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             vcs=tuple(map(rows.to_vc, conn.execute(_VCS))),
             bindings=tuple(map(rows.to_binding, conn.execute(_BINDINGS))),
             memos=tuple(map(rows.to_memo, conn.execute(_MEMOS))) if jobs else (),
+            history=tuple(map(rows.to_history, conn.execute(_HISTORY))) if jobs else (),
             market=live_market(conn),
             last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))) if jobs else (),
             commit_no=conn.execute(_COMMIT_NO).scalar_one(),

@@ -175,6 +175,17 @@ memo = table(
     comment="What policies remember between two steps",
 )
 
+history = table(
+    "history",
+    string("user_name", "Whose script it is"),
+    string("script", "Hash of the command, numbers among its arguments apart (see core.operations.history)"),
+    json("runs", "Array of [model, devices, CPU in thousandths, tasks, [numbers], microseconds], the newest last"),
+    micros("used_us", "When the newest was added"),
+    PrimaryKeyConstraint("user_name", "script", name="history_pkey"),
+    rule("history_runs_is_array", "jsonb_typeof(runs) = 'array'"),
+    comment="How long the last runs of users' scripts took, for estimates of later ones; the oldest rows are deleted",
+)
+
 api_token = table(
     "api_token",
     big("id"),

@@ -102,6 +102,7 @@ WRITES = {
         _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT),
         _writes(tables.share_group, ("id",), {"plan": "rows"}, "vc"),
         _writes(tables.memo, ("policy", "subject"), rows.MEMO),
+        _writes(tables.history, ("user_name", "script"), rows.HISTORY),
         _writes(tables.device, ("node", "index")),
         _writes(tables.earmark, ("id",), rows.EARMARK),
     )

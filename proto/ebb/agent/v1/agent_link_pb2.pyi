@@ -35,6 +35,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_GANG: _ClassVar[StopReason]
     STOP_REASON_DRAINED: _ClassVar[StopReason]
     STOP_REASON_RECLAIMED: _ClassVar[StopReason]
+    STOP_REASON_SAMPLED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
@@ -52,6 +53,7 @@ STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_GANG: StopReason
 STOP_REASON_DRAINED: StopReason
 STOP_REASON_RECLAIMED: StopReason
+STOP_REASON_SAMPLED: StopReason
 
 class ConnectRequest(_message.Message):
     __slots__ = ("hello", "reports", "heartbeat", "observations")
@@ -205,14 +207,38 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Observations(_message.Message):
-    __slots__ = ("devices", "cycles", "steps")
+    __slots__ = ("devices", "cycles", "steps", "measurements")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
-    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ...) -> None: ...
+    measurements: _containers.RepeatedCompositeFieldContainer[RunMeasurement]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ...) -> None: ...
+
+class RunMeasurement(_message.Message):
+    __slots__ = ("job_id", "run", "task", "steps", "total", "first_step", "last_step", "spread", "memory_mib")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    steps: int
+    total: int
+    first_step: _duration_pb2.Duration
+    last_step: _duration_pb2.Duration
+    spread: float
+    memory_mib: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration")

@@ -44,7 +44,12 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
-    if old.eligible_us != new.eligible_us or old.limit_us != new.limit_us or old.start_by_us != new.start_by_us:
+    if (
+        old.eligible_us != new.eligible_us
+        or old.limit_us != new.limit_us
+        or old.start_by_us != new.start_by_us
+        or old.sampling is not new.sampling
+    ):
         _set_due(state, new.id, due(old), due(new))
     if old.waits_for is not new.waits_for:
         before, after = ({dependency.job_id for dependency in job.waits_for} for job in (old, new))

@@ -1,0 +1,37 @@
+"""How long a job is expected to take in its configurations."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from client_sdk._values.states import Word
+
+
+class EstimateSource(Word):
+    """Where an estimate comes from."""
+
+    UNSPECIFIED = 0
+    USER = 1
+    HISTORY = 2
+    """Past runs of the same script by the same user."""
+    SAMPLE = 3
+    """A short run that measured the time of a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationEstimate:
+    """What is known of one configuration of a job."""
+
+    configuration: int
+    """Its number in `spec.configurations`."""
+    time: timedelta | None = None
+    """The time in all; None: unknown. Several sources are combined, each by the inverse of its variance."""
+    error: timedelta | None = None
+    """The standard error of the time; None if the user alone has given it."""
+    sources: tuple[EstimateSource, ...] = ()
+    """Those that the time comes from."""
+    memory_mib: int = 0
+    """The most host memory that a sample has used; 0: unknown."""
+    detail: str = ""
+    """Why the time is unknown, or the configuration impossible."""
+    impossible: bool = False
+    """The job failed in this configuration and is not started in it again."""

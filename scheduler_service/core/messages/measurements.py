@@ -1,0 +1,25 @@
+"""Events: what nodes measure of runs, as long as somebody asks for it."""
+
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeasured:
+    """A node has read the step count of a run that is a sample. Only what is newer than before is told."""
+
+    node: str
+    key: RunKey
+    steps: int
+    """Those that the process of the run has done."""
+    first_us: Micros
+    """From the start of the process to the end of its first step."""
+    elapsed_us: Micros
+    """From the start of the process to the end of its last step."""
+    total: int = 0
+    """Steps of the whole job; 0: the program has not given it."""
+    spread_ppm: int = 0
+    """The standard error of the step time, in millionths of it."""
+    memory_mib: int = 0
+    """The most host memory that the run has used; 0: unknown."""

@@ -1,0 +1,1 @@
+"""Changes of jobs that take several phases and survive a change of leader."""

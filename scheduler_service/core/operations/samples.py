@@ -1,0 +1,142 @@
+"""Samples: short launches that measure how long a job would take in a configuration (AlloX, section 4.1).
+
+A sample begins when a policy places a job with `Place.sample`. While it runs, its node reports how many steps it has done. It
+ends in one of these ways, and the job goes back to its queue unless it has no configuration left:
+
+    the sample             what is noted of the configuration
+    did enough steps       the time on the line through two points of the step count
+    ran for too long       the same, if the program counts steps; else that the time is unknown, of all that are not known
+    failed                 that the configuration is impossible
+
+Whatever else stops the run (a cancel, a preemption, a lost node) ends the sample without a result, and the policy may place
+another one.
+"""
+
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.messages import RunMeasured, SkipSamples
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.operations.estimators import from_readings
+from scheduler_service.core.state.queue_keys import unsampled
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
+
+FEWEST = 2
+"""Steps of a sample, at least: a line takes two points."""
+_PPM = 1_000_000
+
+
+def is_enough(sampling: Sampling, steps: int, total: int) -> bool:
+    """Whether a sample is complete that has done so many steps of so many."""
+    return total > 0 and steps >= max(FEWEST, -(-total * sampling.share_ppm // _PPM))
+
+
+def is_news(sampling: Sampling, told: int, steps: int, total: int) -> bool:
+    """Whether the engine is to hear of so many steps, after it has heard of `told`: of twice as many, so that it hears seldom,
+    and of the end of the sample."""
+    return steps > max(told, 1) and (steps >= 2 * told or is_enough(sampling, steps, total))
+
+
+def begun(sampling: Sampling, now: Micros) -> Sampling:
+    """The sample when its process has begun."""
+    return sampling._replace(until_us=now + sampling.most_us)
+
+
+def run_measured(state: State, event: RunMeasured, now: Micros) -> None:
+    """Takes what a node has measured of a sample. What is said of another run changes nothing."""
+    job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
+    if job is None or run is None or job.sampling is None or run.phase is not RunPhase.RUNNING:
+        return
+    if state.nodes.rows[run.node].name != event.node or run.task:
+        return
+    sampling = _read(job.sampling, event)
+    if sampling is job.sampling:
+        return
+    job = changed(job, sampling=sampling)
+    if is_enough(sampling, sampling.readings[-1].steps, sampling.total):
+        _ends(state, now, job, run, sampling)
+    else:
+        state.put(state.jobs, job.id, job)
+
+
+def _read(sampling: Sampling, event: RunMeasured) -> Sampling:
+    readings = sampling.readings or (Reading(1, event.first_us),)
+    last = Reading(event.steps, event.elapsed_us)
+    if last.steps <= readings[-1].steps or last.elapsed_us <= readings[-1].elapsed_us:
+        return sampling
+    memory = max(sampling.memory_mib, event.memory_mib)
+    return sampling._replace(readings=(*readings, last), total=event.total, spread_ppm=event.spread_ppm, memory_mib=memory)
+
+
+def cut_off(state: State, now: Micros, job: Job) -> None:
+    """The sample has run for as long as it may."""
+    runs, sampling = state.runs_of(job.id), job.sampling
+    if sampling is None or not runs or runs[0].phase.exits_soon:
+        state.put(state.jobs, job.id, changed(job, sampling=None))
+        return
+    _ends(state, now, job, runs[0], sampling)
+
+
+def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> None:
+    """Notes what is known now, and stops the run."""
+    parts = _measured(job, sampling) or _unknown(job, sampling)
+    stop_job(
+        state,
+        now,
+        changed(job, sampling=None, estimates=(*job.estimates, *parts)),
+        StopReason.SAMPLED,
+        Reason.SAMPLED,
+    )
+    for part in parts:
+        log_event(state, now, job.id, EventKind.SAMPLED, run=run.run, node=run.node, text=describe(part))
+
+
+def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
+    """Empty: the readings give no estimate."""
+    guess = from_readings(sampling.readings, sampling.total, sampling.spread_ppm / _PPM)
+    if guess is None:
+        return ()
+    return (Estimate(job.configuration, Source.SAMPLE, round(guess.time), round(guess.error), sampling.memory_mib),)
+
+
+def _unknown(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
+    """A program that tells nothing in one configuration tells nothing in the others: no more samples are taken."""
+    if len(sampling.readings) < FEWEST:
+        why = f"the program counted fewer than {FEWEST} steps in {sampling.most_us / SECOND:g} s"
+    else:
+        why = "the program does not say how many steps the job has"
+    numbers = dict.fromkeys((job.configuration, *unsampled(job)))
+    return tuple(Estimate(number, Source.SAMPLE, detail=why) for number in numbers)
+
+
+def skip_samples(state: State, action: SkipSamples, _now: Micros) -> None:
+    job = state.jobs.rows.get(action.job_id)
+    if job is None or job.state is not JobState.QUEUED:
+        raise PlanRefused(f"job {action.job_id} is not queued")
+    require(set(action.configurations) <= set(unsampled(job)), f"job {job.id} has been sampled in {action.configurations}")
+    parts = tuple(Estimate(number, Source.SAMPLE, detail=action.why) for number in action.configurations)
+    state.put(state.jobs, job.id, changed(job, estimates=(*job.estimates, *parts)))
+
+
+def failed(job: Job, how: str) -> Job | None:
+    """The job without the configuration in which its sample has failed; None if it has no other one. `how`: what was seen."""
+    part = Estimate(job.configuration, Source.SAMPLE, detail=f"its sample {how}", impossible=True)
+    estimates = (*job.estimates, part)
+    impossible = {one.configuration for one in estimates if one.impossible}
+    if len(impossible) > len(job.spec.alternatives):
+        return None
+    return changed(job, estimates=estimates)
+
+
+def describe(part: Estimate) -> str:
+    """For people: what one source says."""
+    name = f"configuration {part.configuration}"
+    if part.impossible:
+        return f"{name} is impossible: {part.detail}"
+    if not part.time_us:
+        return f"{name}: {part.detail}"
+    memory = f", memory {part.memory_mib} MiB" if part.memory_mib else ""
+    return f"{name} would take {part.time_us / SECOND:.4g} s, standard error {part.error_us / SECOND:.2g} s{memory}"
