@@ -211,15 +211,17 @@ def test_a_sample_that_takes_too_long_is_cut_off_with_what_is_known() -> None:
     assert (d.job(job).state, estimated(d, job)[0]) == (STOPPING, -10 + 20 * 1000 + 10)
 
 
-def test_a_program_that_counts_no_steps_is_sampled_once_and_then_taken_as_unknown() -> None:
+def test_a_program_that_counts_no_steps_goes_on_where_it_is() -> None:
     d = driver(1, 1, sample_most=60, unknown=77)
     (job,) = submit(d, unknown())
     d.start(job)
     d.step(after=60)
     assert [part.time_us for part in d.job(job).estimates] == [0, 0]
     assert d.job(job).estimates[1].detail == "the program counted fewer than 2 steps in 60 s"
-    d.exit(job, yielded=True, told=True)
-    assert (d.job(job).state, d.job(job).run, d.job(job).sampling) == (STARTING, 2, None)
+    assert (d.job(job).state, d.job(job).run, d.job(job).sampling) == (RUNNING, 1, None)
+    d.step(after=3600)
+    d.exit(job)
+    assert (d.job(job).state, d.job(job).run) == (JobState.SUCCEEDED, 1)
 
 
 def test_a_program_that_does_not_say_how_many_steps_there_are() -> None:
@@ -229,6 +231,7 @@ def test_a_program_that_does_not_say_how_many_steps_there_are() -> None:
     read(d, job, 500, 50, total=0)
     d.step(after=60)
     assert {part.detail for part in d.job(job).estimates} == {"the program does not say how many steps the job has"}
+    assert d.job(job).state is RUNNING
 
 
 @pytest.mark.parametrize("outcome", [{"exit_code": 1}, {"out_of_memory": True}, {"launch_error": "no such file"}])

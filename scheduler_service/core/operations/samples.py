@@ -1,12 +1,13 @@
 """Samples: short launches that measure how long a job would take in a configuration (AlloX, section 4.1).
 
 A sample begins when a policy places a job with `Place.sample`. While it runs, its node reports how many steps it has done. It
-ends in one of these ways, and the job goes back to its queue unless it has no configuration left:
+ends in one of these ways:
 
-    the sample             what is noted of the configuration
-    did enough steps       the time on the line through two points of the step count
-    ran for too long       the same, if the program counts steps; else that the time is unknown, of all that are not known
-    failed                 that the configuration is impossible
+    the sample                      what is noted of the configuration                   the job
+    did enough steps                the time on the line through two points of the step  queues again
+    ran for as long as it may       the same                                             queues again
+    did so without counting steps   that the time is unknown, of all that are not known  goes on: it is a sample no more
+    failed                          that the configuration is impossible                 queues again, if it has another one
 
 Whatever else stops the run (a cancel, a preemption, a lost node) ends the sample without a result, and the policy may place
 another one.
@@ -81,15 +82,15 @@ def cut_off(state: State, now: Micros, job: Job) -> None:
 
 
 def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> None:
-    """Notes what is known now, and stops the run."""
-    parts = _measured(job, sampling) or _unknown(job, sampling)
-    stop_job(
-        state,
-        now,
-        changed(job, sampling=None, estimates=(*job.estimates, *parts)),
-        StopReason.SAMPLED,
-        Reason.SAMPLED,
-    )
+    """Notes what is known now, and stops the run. If nothing was measured, there is nothing to choose by, and a stop would only
+    cost the work of a program that may not save: the run goes on."""
+    measured = _measured(job, sampling)
+    parts = measured or _unknown(job, sampling)
+    job = changed(job, sampling=None, estimates=(*job.estimates, *parts))
+    if measured:
+        stop_job(state, now, job, StopReason.SAMPLED, Reason.SAMPLED)
+    else:
+        state.put(state.jobs, job.id, job)
     for part in parts:
         log_event(state, now, job.id, EventKind.SAMPLED, run=run.run, node=run.node, text=describe(part))
 

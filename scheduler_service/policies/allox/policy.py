@@ -82,7 +82,7 @@ class Settings(NamedTuple):
     sample_share: float = 0.5
     """Which part of the cluster all samples together may hold; one sample may always run."""
     sample_most: float = 300
-    """Seconds after which a sample is stopped, whatever it has done."""
+    """Seconds after which a sample ends, whatever it has done."""
 
 
 LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "long": (0, 1e9), "period": (0.01, 3600)}
