@@ -39,7 +39,7 @@ from client_sdk._values.states import (
     PostingKind,
     PostingState,
 )
-from client_sdk._values.steps import RunSteps, StepState
+from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,
@@ -99,6 +99,8 @@ __all__ = [
     "LedgerEntry",
     "MemoryCycle",
     "MemorySource",
+    "MiniBatch",
+    "MiniBatchSource",
     "Misfit",
     "Node",
     "NodeCells",

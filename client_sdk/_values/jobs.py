@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
-from client_sdk._values.steps import RunSteps
+from client_sdk._values.steps import MiniBatch, RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,8 @@ class Job:
     steps: tuple[RunSteps, ...] = ()
     """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
     answers."""
+    mini_batches: tuple[MiniBatch, ...] = ()
+    """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
 
     @property
     def ended(self) -> bool:

@@ -100,6 +100,9 @@ def show_node(found: Node, *, wide: bool) -> None:
     if seen is not None and seen.steps:
         click.echo()
         output.table(steps_output.COLUMNS, map(steps_output.row, seen.steps))
+    if seen is not None and seen.mini_batches:
+        click.echo()
+        output.table(steps_output.CLOCK_COLUMNS, map(steps_output.clock_row, seen.mini_batches))
 
 
 FAULT_COLUMNS = ("FAULTY", "UUID", "FAULT")

@@ -84,6 +84,22 @@ class Gauge:
         return self._used.value // _MIB
 
 
+class Power:
+    """The power that one device draws now, read as cheaply as its memory (`Gauge`)."""
+
+    def __init__(self, device: Handle) -> None:
+        self._device = device
+        self._field = pynvml.c_nvmlFieldValue_t(fieldId=pynvml.NVML_FI_DEV_POWER_INSTANT)
+        self._reference = byref(self._field)
+        self._call = CDLL(_LIBRARY).nvmlDeviceGetFieldValues
+
+    def watts(self) -> int:
+        # Not nvmlDeviceGetPowerUsage: from Ampere on its answer is the mean of a second.
+        if code := self._call(self._device, 1, self._reference) or self._field.nvmlReturn:
+            raise pynvml.NVMLError(code)
+        return int(self._field.value.uiVal // 1000)
+
+
 @contextmanager
 def opened() -> Iterator[None]:
     try:

@@ -1,0 +1,51 @@
+"""The mini-batch time of a run, from the best source that knows it (ADR 44). Pure.
+
+A step counter knows it. The cycle of device memory shows it of programs that free and allocate in each mini-batch, and how busy
+the device is shows it of others. A source that is in doubt says nothing, and then the next one is asked.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from math import sqrt
+
+from node_agent.jobs.model import RunKey
+from node_agent.jobs.step_rates import RunSteps
+
+
+class MiniBatchSource(IntEnum):
+    """Values as in ebb.v1.MiniBatchSource, the best first."""
+
+    STEPS = 1
+    MEMORY = 2
+    POWER = 3
+    UTILISATION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    key: RunKey
+    seconds: float
+    confidence: float
+    """From 0 to 1. Of a step counter: 1 less the relative standard error of the mean. Otherwise: how well one period resembles
+    the next."""
+    source: MiniBatchSource
+
+
+def best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
+    """For each run the time from its best source, in the order of the keys. A run on several devices has several of one source;
+    the one with the highest confidence counts. A run of which no source knows the time is left out."""
+    chosen: dict[RunKey, MiniBatch] = {}
+    for each in found:
+        known = chosen.get(each.key)
+        if known is None or (each.source, -each.confidence) < (known.source, -known.confidence):
+            chosen[each.key] = each
+    return tuple(chosen[key] for key in sorted(chosen))
+
+
+def by_steps(steps: RunSteps) -> MiniBatch | None:
+    """None until the program has done two steps: one alone may be far from the mean."""
+    if steps.mini_batch is None or steps.spread is None:
+        return None
+    error = steps.spread / sqrt(steps.measured) / steps.mini_batch
+    return MiniBatch(steps.key, steps.mini_batch, max(0.0, 1 - error), MiniBatchSource.STEPS)
