@@ -17,6 +17,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from node_agent.jobs.verdict import Verdict
+
 HELPER = (sys.executable, "-P", "-m", "node_agent.devices.checkpoint_helper")
 START_LIMIT = 60.0
 """Seconds in which the helper has initialised the driver, as with NVML."""
@@ -33,16 +35,6 @@ class ProcessState(StrEnum):
     LOCKED = "locked"
     CHECKPOINTED = "checkpointed"
     FAILED = "failed"
-
-
-class Verdict(StrEnum):
-    """What became of a request."""
-
-    DONE = "done"
-    REFUSED = "refused"
-    """The process is as it was before the request."""
-    LOST = "lost"
-    """Nobody can say that the process will ever go on. Kill it, and restart the job from its last checkpoint."""
 
 
 class Outcome(NamedTuple):

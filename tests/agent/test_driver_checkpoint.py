@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from node_agent.devices import driver_checkpoint
-from node_agent.devices.driver_checkpoint import DriverCheckpoint, Outcome, ProcessState, Verdict, reason_against
+from node_agent.devices.driver_checkpoint import DriverCheckpoint, Outcome, ProcessState, reason_against
+from node_agent.jobs.verdict import Verdict
 
 PID = 4242
 _CUDA_PROGRAM = """
