@@ -156,7 +156,7 @@ class Watch:
         elif uuid not in self._activities:
             # Only now: where memory shows the cycle, nothing more is asked of the driver.
             (handle,) = (unit.handle for unit in self._units if unit.uuid == uuid)
-            if (activity := open_activity(handle)) is not None:
+            if (activity := open_activity(handle, time.monotonic())) is not None:
                 self._activities[uuid] = activity
 
     def _look_at_activity(self, uuid: str) -> None:

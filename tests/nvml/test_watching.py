@@ -276,6 +276,22 @@ async def test_the_period_of_the_power_is_seen_where_memory_shows_none(plug_in: 
         await first(seen, lambda observed: not observed.activity)
 
 
+async def test_the_alias_of_a_short_period_is_not_told(plug_in: PlugIn) -> None:
+    """Mini-batches of 0.11 s, which are measured each 0.1 s, look like mini-batches of 1.1 s."""
+    driver = plug_in(reading := machine(2))
+    driver.processes(0, {4242: 5000})
+    driver.processes(1, {4243: 5000})
+    driver.memory(0, 5000)
+    driver.memory(1, 5000)
+    driver.power(0, 600, 0.11)
+    driver.power(1, 600, 1.1)
+    async with watching(provider(reading)) as seen:
+        await first(seen, lambda observed: [each.index for each in observed.activity] == [1])
+        for _ in range(6):  # in which the other has been looked at as well
+            observed = await anext(seen)
+            assert [each.index for each in observed.activity] == [1], observed.activity
+
+
 async def test_utilisation_is_asked_where_power_is_not_told(plug_in: PlugIn) -> None:
     driver = plug_in(reading := machine(1))
     driver.processes(0, {4242: 5000})
