@@ -86,7 +86,7 @@ def open_activity(device: nvml.Handle, now: float) -> Activity | None:
         by_power = PowerActivity(nvml.Power(device))
         by_power.sample(now)
         return by_power
-    except (AttributeError, nvml.Failed):  # an old library has no such functions
+    except nvml.Failed:
         by_utilisation = UtilisationActivity(device)
     try:
         by_utilisation.sample(now)

@@ -144,6 +144,9 @@ class DriverCheckpoint:
         except (OSError, ValueError, KeyError) as error:
             await self._end()
             return _Answer(None, f"{call} of process {pid}: the process that asks the driver has failed: {error}", silent=True)
+        except asyncio.CancelledError:
+            await self._end()  # its answer would be taken for that of the next request
+            raise
 
     async def _start(self) -> str:
         """Has a helper run; says why none can."""
@@ -159,6 +162,9 @@ class DriverCheckpoint:
             why = f"the driver cannot be initialised within {START_LIMIT:g} s"
         except (OSError, ValueError, KeyError) as error:
             why = f"the process that asks the driver cannot be started: {error}"
+        except asyncio.CancelledError:
+            await self._end()
+            raise
         if why:
             await self._end()
         return why

@@ -40,6 +40,7 @@ class MpsDaemons:
         """`root` is a folder of the agent's that users can pass through."""
         self._root = root
         self._control = control
+        self._turn = asyncio.Lock()
 
     def environment(
         self, server: Server, *, thread_percentage: float | None = None, memory_limit_mib: int | None = None
@@ -63,10 +64,11 @@ class MpsDaemons:
     async def keep(self, wanted: Collection[Server]) -> Mapping[Server, str]:
         """Starts the daemons that are wanted and do not answer, and stops the others. Returns why, for each that failed."""
         failed = {}
-        for server in sorted({*wanted, *self.known()}):
-            why = await (self.start(server) if server in wanted else self.stop(server))
-            if why:
-                failed[server] = why
+        async with self._turn:
+            for server in sorted({*wanted, *self.known()}):
+                why = await (self.start(server) if server in wanted else self.stop(server))
+                if why:
+                    failed[server] = why
         return failed
 
     def known(self) -> list[Server]:

@@ -92,7 +92,10 @@ class Power:
         self._field = pynvml.c_nvmlFieldValue_t(fieldId=pynvml.NVML_FI_DEV_POWER_INSTANT)
         self._reference = byref(self._field)
         library = CDLL(_LIBRARY)
-        self._call, self._call_for_energy = library.nvmlDeviceGetFieldValues, library.nvmlDeviceGetTotalEnergyConsumption
+        try:
+            self._call, self._call_for_energy = library.nvmlDeviceGetFieldValues, library.nvmlDeviceGetTotalEnergyConsumption
+        except AttributeError as error:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) from error
         self._millijoules = c_ulonglong()
         self._energy_reference = byref(self._millijoules)
 

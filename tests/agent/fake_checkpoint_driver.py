@@ -14,6 +14,13 @@ from typing import Any
 from node_agent.devices.checkpoint_helper import serve
 
 
+def write_plan(path: Path, plan: Mapping[str, Any]) -> None:
+    """At once: the other process may be reading."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(plan))
+    new.replace(path)
+
+
 class FakeDriver:
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +50,7 @@ class FakeDriver:
         plan = self._read()
         broken = call in plan.get("broken", [])
         plan["pids"][str(pid)] = "failed" if broken else after
-        self._path.write_text(json.dumps(plan))
+        write_plan(self._path, plan)
         if broken:
             raise ValueError("CUDA_ERROR_UNKNOWN")
 

@@ -1,5 +1,6 @@
 """The driver's checkpoint: a contract for the fake driver and, where there is a GPU, for the real one; and its failures."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from node_agent.devices import driver_checkpoint
 from node_agent.devices.driver_checkpoint import DriverCheckpoint, Outcome, ProcessState, reason_against
 from node_agent.jobs.verdict import Verdict
+from tests.agent.conftest import until
+from tests.agent.fake_checkpoint_driver import write_plan
 
 PID = 4242
 _CUDA_PROGRAM = """
@@ -33,9 +36,12 @@ class Fake:
         self.plan(pids={PID: "running"})
         self.driver = DriverCheckpoint((sys.executable, "-m", "tests.agent.fake_checkpoint_driver", str(path)))
 
+    def known(self) -> Any:
+        return json.loads(self._path.read_text())
+
     def plan(self, **plan: Any) -> None:
-        known = json.loads(self._path.read_text()) if self._path.exists() else {}
-        self._path.write_text(json.dumps(known | plan))
+        known = self.known() if self._path.exists() else {}
+        write_plan(self._path, known | plan)
 
 
 @pytest.fixture
@@ -176,6 +182,19 @@ async def test_a_driver_that_hangs_altogether_loses_the_process(fake: Fake, monk
     monkeypatch.setattr(driver_checkpoint, "_MARGIN", 0.2)
     outcome = await fake.driver.suspend(PID, lock_seconds=0.1, limit_seconds=0.2)
     assert (outcome.verdict, outcome.state) == (Verdict.LOST, None)
+
+
+async def test_a_request_that_is_cancelled_does_not_answer_the_next(fake: Fake) -> None:
+    assert await fake.driver.state(PID) is ProcessState.RUNNING
+    fake.plan(hang=["checkpoint"])
+    request = asyncio.ensure_future(suspend(fake.driver))
+    await asyncio.to_thread(until, lambda: fake.known()["pids"][str(PID)] == "locked")
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    fake.plan(hang=[])
+    assert await fake.driver.state(PID) is ProcessState.LOCKED
+    assert (await resume(fake.driver)).verdict is Verdict.DONE
 
 
 async def test_an_unusable_driver_says_why(fake: Fake) -> None:
