@@ -1,7 +1,7 @@
 """How busy a device is over time, for programs whose memory shows no cycle: a caching allocator hides it.
 
-The driver brings these numbers up to date at even times, about ten times a second. So a period below half a second is not told,
-and a longer one may be the alias of a shorter one, which the energy shows. This is the last source that is asked (ADR 44).
+The driver updates these numbers at even intervals, about ten times a second. So a period below half a second is not reported,
+and a longer period may be the alias of a shorter one, which the energy shows. The clock uses this source last (ADR 44).
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from node_agent.devices.base import ActivitySource
 from node_agent.jobs.memory_cycles import Wave
 
 SHORTEST = 0.5
-"""Seconds of the shortest period that is told."""
+"""Seconds of the shortest period that is reported."""
 IN_ENERGY = 0.6
 """How strong a period must be in the energy, in parts of how strong it is in the power. In simulated samples, aliases have 0.33
 at most, and true periods 0.9 at least."""
@@ -64,7 +64,7 @@ class PowerActivity:
 
 
 class UtilisationActivity:
-    """The driver takes the mean over the time from one sample to the next, in which a shorter wave is level."""
+    """The driver reports the mean of its sampling interval, which levels a shorter wave."""
 
     source = ActivitySource.UTILISATION
 
@@ -81,7 +81,7 @@ class UtilisationActivity:
 
 
 def open_activity(device: nvml.Handle, now: float) -> Activity | None:
-    """By power, or by utilisation where the driver does not tell power and energy; None where it tells neither."""
+    """Power, or utilisation if the driver does not report power and energy; None if it reports neither."""
     try:
         by_power = PowerActivity(nvml.Power(device))
         by_power.sample(now)

@@ -1,8 +1,8 @@
-"""Whether a period that is seen in samples of power is there, or is the alias of a shorter one. Pure.
+"""Tells a true period of power samples from the alias of a shorter period. Pure.
 
-The driver measures power about ten times a second, at even times. Mini-batches of 0.11 s then look exactly like mini-batches of
-1.1 s, however the samples are taken afterwards. The energy that a device has used is a sum over time, in which a short wave is
-level. So a true period is as strong in the energy as in the power, and an alias is not.
+The driver measures power about ten times a second, at even intervals. Mini-batches of 0.11 s then look exactly like
+mini-batches of 1.1 s, however the agent samples these measurements. The energy counter is a sum over time, and a sum levels a
+short wave. So a true period is as strong in the energy as in the power, and an alias is not.
 """
 
 from cmath import exp, pi

@@ -75,7 +75,7 @@ class DeviceCycle:
 
 
 class ActivitySource(StrEnum):
-    """What a driver tells of how busy a device is."""
+    """The measurement that shows how busy a device is."""
 
     POWER = "power"
     UTILISATION = "utilisation"
@@ -83,7 +83,7 @@ class ActivitySource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActivityPeriod:
-    """The period with which a device is more and less busy, as far as that is the doing of `pid`, the only process there."""
+    """The period of a device's activity. `pid` is the only process there, so the activity is its."""
 
     pid: int
     index: int

@@ -1,7 +1,7 @@
 """The mini-batch time of a run, from the best source that knows it (ADR 44). Pure.
 
-A step counter knows it. The cycle of device memory shows it of programs that free and allocate in each mini-batch, and how busy
-the device is shows it of others. A source that is in doubt says nothing, and then the next one is asked.
+A step counter knows the time. The cycle of device memory shows the time of programs that free and allocate memory in each
+mini-batch, and the power of the device shows the time of others. A source in doubt reports nothing, and the next source counts.
 """
 
 from collections.abc import Iterable
