@@ -13,6 +13,10 @@ from node_agent.jobs.model import RunKey
 from node_agent.jobs.step_rates import RunSteps
 
 
+MOST = 4096
+"""Runs that are reported: as many as the scheduler accepts."""
+
+
 class MiniBatchSource(IntEnum):
     """Values as in ebb.v1.MiniBatchSource, the best first."""
 
@@ -40,7 +44,7 @@ def best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
         known = chosen.get(each.key)
         if known is None or (each.source, -each.confidence) < (known.source, -known.confidence):
             chosen[each.key] = each
-    return tuple(chosen[key] for key in sorted(chosen))
+    return tuple(chosen[key] for key in sorted(chosen)[:MOST])
 
 
 def by_steps(steps: RunSteps) -> MiniBatch | None:

@@ -38,6 +38,13 @@ def test_each_run_has_the_most_confident_of_its_best_source(found: list[MiniBatc
         assert one.confidence == max(each.confidence for each in same if each.source == one.source)
 
 
+def test_no_more_are_sent_than_the_scheduler_accepts() -> None:
+    many = best(MiniBatch(RunKey(job, 1, 0), 1.0, 0.5, MiniBatchSource.MEMORY) for job in range(1, 4099))
+    sent = pb.ConnectRequest.FromString(convert.encode(Observations((), (), (), many))).observations
+    assert len(sent.mini_batches) == 4096
+    assert protovalidate.collect_violations(sent) == []
+
+
 def test_steps_are_as_sure_as_their_mean() -> None:
     assert by_steps(COUNTED) == MiniBatch(KEY, 0.5, pytest.approx(0.98), MiniBatchSource.STEPS)
 
