@@ -12,7 +12,6 @@ from math import sqrt
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.step_rates import RunSteps
 
-
 MOST = 4096
 """Runs that are reported: as many as the scheduler accepts."""
 
