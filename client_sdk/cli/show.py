@@ -38,10 +38,10 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
     output.table(["", ""], list(lines.items()), header=False)
     if of_gang and job.tasks:
         output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
-    if of_gang and job.steps:
-        output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
     if of_gang and job.mini_batches:
         output.table(steps_output.CLOCK_COLUMNS, map(steps_output.clock_row, job.mini_batches))
+    if of_gang and job.steps:
+        output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
 
 
 def _lines(job: Job) -> dict[str, str]:
