@@ -7,13 +7,25 @@ waves cost, one for each device of a node, which are looked at every ten seconds
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
 from benchmarks.figures import Figure, figure
 from node_agent.jobs import memory_cycles
-from tests.agent.waves import AIMLESS, AS_IT_IS, SHAPES, Kind, aimless, seen, wave
+from tests.agent.waves import (
+    AIMLESS,
+    AS_IT_IS,
+    SHAPES,
+    Kind,
+    Series,
+    aimless,
+    image_model,
+    seen,
+    training_and_evaluation,
+    translation_model,
+    wave,
+)
 
 BENCH = "memory_cycles"
 PERIODS = (0.085, 0.1, 0.2, 0.5, 1.5, 6.0, 12.0)
@@ -32,8 +44,8 @@ LOOK_EVERY = 10.0
 def run() -> list[Figure]:
     figures = []
     for threshold in THRESHOLDS:
+        chosen = threshold == memory_cycles.ALIKE
         with alike(threshold):
-            chosen = threshold == memory_cycles.ALIKE
             for name, kind in KINDS.items():
                 ends = _found(kind)
                 right, wrong = (100 * ends[end] / ends.total() for end in ("right", "wrong"))
@@ -44,6 +56,14 @@ def run() -> list[Figure]:
             figures.append(
                 figure(BENCH, f"at {threshold:g}, without a period: wrong", wrong, "%", at_most=1 if chosen else None)
             )
+    for name, model in (("image model, 77-fold", image_model), ("translation model, irregular, 3-fold", translation_model)):
+        ends = _found_of_model(model)
+        right, wrong = (100 * ends[end] / ends.total() for end in ("right", "wrong"))
+        figures.append(figure(BENCH, f"{name}: right", right, "%", at_least=95))
+        figures.append(figure(BENCH, f"{name}: wrong", wrong, "%", at_most=3))
+    ends = _found_in_phases()
+    figures.append(figure(BENCH, "training and evaluation: known", 100 - 100 * ends["unknown"] / ends.total(), "%"))
+    figures.append(figure(BENCH, "training and evaluation: wrong", 100 * ends["wrong"] / ends.total(), "%", at_most=3))
     look, add = _costs()
     share = 100 * WAVES * (look / LOOK_EVERY + add * 50)
     figures.append(figure(BENCH, "a look, at worst", look * 1e3, "ms"))
@@ -68,12 +88,34 @@ def _found(kind: Kind) -> Counter[str]:
         for about in PERIODS:
             for _ in range(SEEDS):
                 series, period = wave(rng, shape, about * rng.uniform(0.95, 1.05), kind)
-                found = seen(series).cycle()
-                if found is None or found.period_seconds is None:
-                    ends["unknown"] += 1
-                else:
-                    ends["right" if abs(found.period_seconds / period - 1) < 0.05 else "wrong"] += 1
+                ends[_end(series, period)] += 1
     return ends
+
+
+def _found_of_model(model: Callable[[Random, float], tuple[Series, float]]) -> Counter[str]:
+    rng, ends = Random(1), Counter[str]()
+    for about in (0.3, 0.5, 1.0, 1.5, 2.0, 3.0):
+        for _ in range(10 * SEEDS):
+            ends[_end(*model(rng, about * rng.uniform(0.95, 1.05)))] += 1
+    return ends
+
+
+def _found_in_phases() -> Counter[str]:
+    """A look each two seconds, from the twentieth on, at a training that is interrupted by evaluations."""
+    rng, ends = Random(1), Counter[str]()
+    for _ in range(SEEDS):
+        for step in (0.4, 0.8, 1.5):
+            series = training_and_evaluation(rng, step, 0.37 * step)
+            for until in range(20, 180, 2):
+                ends[_end([sample for sample in series if sample[0] < until], step, 0.37 * step)] += 1
+    return ends
+
+
+def _end(series: Series, *periods: float) -> str:
+    found = seen(series).cycle()
+    if found is None or found.period_seconds is None:
+        return "unknown"
+    return "right" if any(abs(found.period_seconds / period - 1) < 0.05 for period in periods) else "wrong"
 
 
 def _imagined() -> int:

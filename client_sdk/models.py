@@ -40,7 +40,7 @@ from client_sdk._values.states import (
     PostingKind,
     PostingState,
 )
-from client_sdk._values.steps import RunSteps, StepState
+from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,
@@ -102,6 +102,8 @@ __all__ = [
     "LedgerEntry",
     "MemoryCycle",
     "MemorySource",
+    "MiniBatch",
+    "MiniBatchSource",
     "Misfit",
     "Node",
     "NodeCells",

@@ -137,6 +137,9 @@ def latencies(rounds: int) -> Latencies:
 def questions(devices: Sequence[nvml.Handle], device: nvml.Handle) -> Iterator[tuple[str, Callable[[], object]]]:
     memory = nvml.Gauge(device)
     yield "memory in use", memory.used_mib
+    if (power := nvml.or_none(lambda: nvml.Power(device))) is not None:
+        yield "power", power.watts
+        yield "energy used", power.joules
     yield "utilisation", lambda: nvml.utilisation(device)
     yield "processes", lambda: nvml.processes(device)
     yield "health", lambda: nvml_health.health(device)

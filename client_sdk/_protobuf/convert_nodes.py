@@ -4,7 +4,7 @@ from ebb.v1 import cluster_pb2
 
 from client_sdk import models
 from client_sdk._protobuf.convert import duration_message
-from client_sdk._protobuf.convert_steps import run_steps_message
+from client_sdk._protobuf.convert_steps import mini_batch_message, run_steps_message
 from client_sdk._protobuf.reading import read
 
 
@@ -36,6 +36,7 @@ def observations_message(value: models.Observations) -> cluster_pb2.NodeObservat
         ],
         cycles=map(_cycle_message, value.cycles),
         steps=map(run_steps_message, value.steps),
+        mini_batches=map(mini_batch_message, value.mini_batches),
     )
     if value.time is not None:
         message.time.FromDatetime(value.time)

@@ -24,3 +24,15 @@ def run_steps_message(value: models.RunSteps) -> job_pb2.RunSteps:
         measured=value.measured,
         remaining=duration_message(value.remaining),
     )
+
+
+def mini_batch_message(value: models.MiniBatch) -> job_pb2.MiniBatch:
+    """As `testing` answers it."""
+    return job_pb2.MiniBatch(
+        job_id=value.job_id,
+        run=value.run,
+        task=value.task,
+        time=duration_message(value.time),
+        confidence=value.confidence,
+        source=job_pb2.MiniBatchSource.Name(value.source),
+    )

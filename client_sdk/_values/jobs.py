@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
-from client_sdk._values.steps import RunSteps
+from client_sdk._values.steps import MiniBatch, RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,8 @@ class Job:
     """How long the job takes in each of its configurations, as far as it is known. Empty if only the user has said it."""
     sampling: bool = False
     """The current run is a sample: it is stopped when its configuration has been measured."""
+    mini_batches: tuple[MiniBatch, ...] = ()
+    """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
 
     @property
     def ended(self) -> bool:

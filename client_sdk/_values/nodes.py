@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import Resources
 from client_sdk._values.states import MemorySource, NodeState
-from client_sdk._values.steps import RunSteps
+from client_sdk._values.steps import MiniBatch, RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,8 @@ class Observations:
     cycles: tuple[MemoryCycle, ...] = ()
     steps: tuple[RunSteps, ...] = ()
     """The runs that count their steps."""
+    mini_batches: tuple[MiniBatch, ...] = ()
+    """The runs of which a source knows the mini-batch time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,34 @@ class StepState(Word):
     """It is not evaluating or saving, and has done no step for at least a minute, and for as long as ten steps take."""
 
 
+class MiniBatchSource(Word):
+    """What shows the mini-batch time of a task, the best first."""
+
+    UNSPECIFIED = 0
+    STEPS = 1
+    """The steps that the program counts."""
+    MEMORY = 2
+    """The cycle of its device memory."""
+    POWER = 3
+    """The power that its device draws."""
+    UTILISATION = 4
+    """How much of the time a kernel is resident on its device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiniBatch:
+    """The mini-batch time of a task, from the best source that knows it."""
+
+    job_id: int
+    run: int
+    task: int = 0
+    time: timedelta
+    confidence: float = 0.0
+    """From 0 to 1. Of STEPS: 1 less the relative standard error of the mean. Of the others: how well one period resembles the
+    next."""
+    source: MiniBatchSource = MiniBatchSource.UNSPECIFIED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSteps:
     """The step of a task and how fast the task advances, from the steps (mini-batches) that its program counts."""

@@ -97,6 +97,9 @@ def show_node(found: Node, *, wide: bool) -> None:
         output.table(CYCLE_COLUMNS, map(_cycle, seen.cycles))
         if any(cycle.period is None for cycle in seen.cycles):
             click.echo(UNKNOWN_CYCLE)
+    if seen is not None and seen.mini_batches:
+        click.echo()
+        output.table(steps_output.CLOCK_COLUMNS, map(steps_output.clock_row, seen.mini_batches))
     if seen is not None and seen.steps:
         click.echo()
         output.table(steps_output.COLUMNS, map(steps_output.row, seen.steps))

@@ -75,6 +75,9 @@ def show(session: Session, name: str, fmt: str | None) -> None:
 
     STEP is what the program of a run counts. STEPS/S and MINI-BATCH cover the last minute, or the last 20 steps if these took
     longer; ± is the standard error of the rate, and the standard deviation of the mini-batch time.
+
+    SOURCE says what shows the mini-batch time of a run: the STEPS that its program counts, or the MEMORY, the POWER or the
+    UTILISATION of its device. CONFIDENCE is from 0 to 1.
     """
     found = session.client.node(name)
     if fmt in ("json", "yaml"):

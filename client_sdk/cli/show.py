@@ -30,10 +30,16 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
         output.emit(job, fmt)
         return
     of_gang = bool(job.spec.task_groups)
-    lines = _lines(job) if of_gang or not job.steps else _lines(job) | steps_output.lines(job.steps[0])
+    lines = _lines(job)
+    if job.steps and not of_gang:
+        lines |= steps_output.lines(job.steps[0])
+    elif job.mini_batches and not of_gang:
+        lines |= steps_output.clock_line(job.mini_batches[0])
     output.table(["", ""], list(lines.items()), header=False)
     if of_gang and job.tasks:
         output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
+    if of_gang and job.mini_batches:
+        output.table(steps_output.CLOCK_COLUMNS, map(steps_output.clock_row, job.mini_batches))
     if of_gang and job.steps:
         output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
 

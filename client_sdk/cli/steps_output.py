@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 from client_sdk.cli import output
-from client_sdk.models import RunSteps, StepState
+from client_sdk.models import MiniBatch, MiniBatchSource, RunSteps, StepState
 
+CLOCK_COLUMNS = ("RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE")
 COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
 
 
@@ -21,6 +22,26 @@ def lines(seen: RunSteps) -> dict[str, str]:
     if seen.remaining is not None:
         found["time left"] = output.duration(seen.remaining)
     return found
+
+
+def clock_line(seen: MiniBatch) -> dict[str, str]:
+    """The line of `ebb show` for a program that does not count its steps."""
+    return {"mini-batch": f"{_short(seen.time)}, by {_SOURCES[seen.source]}, confidence {seen.confidence:.2f}"}
+
+
+def clock_row(seen: MiniBatch) -> list[str]:
+    """A row under CLOCK_COLUMNS."""
+    run = f"{seen.job_id}.{seen.run}" + (f"/{seen.task}" if seen.task else "")
+    return [run, _short(seen.time), f"{seen.confidence:.2f}", seen.source.name]
+
+
+_SOURCES = {
+    MiniBatchSource.UNSPECIFIED: "a source that this ebb does not know",
+    MiniBatchSource.STEPS: "its steps",
+    MiniBatchSource.MEMORY: "the cycle of device memory",
+    MiniBatchSource.POWER: "the power of the device",
+    MiniBatchSource.UTILISATION: "the utilisation of the device",
+}
 
 
 def row(seen: RunSteps) -> list[str]:

@@ -1,6 +1,7 @@
 """The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from ebb.v1 import cluster_pb2, job_pb2
 
@@ -9,6 +10,7 @@ from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 
+T = TypeVar("T", job_pb2.RunSteps, job_pb2.MiniBatch)
 Configured = job_pb2.JobSpec | job_pb2.Configuration
 MODEL = "Fake"
 """Of every device of a fake cluster."""
@@ -134,15 +136,27 @@ def found(state: State, name: str) -> cluster_pb2.GetNodeResponse:
         answer.observations.CopyFrom(seen)
         del answer.observations.cycles[:]
         del answer.observations.steps[:]
+        del answer.observations.mini_batches[:]
         answer.observations.cycles.extend(cycle for cycle in seen.cycles if (cycle.job_id, cycle.run, cycle.task) in here)
         answer.observations.steps.extend(each for each in seen.steps if (each.job_id, each.run, each.task) in here)
+        timed = (each for each in seen.mini_batches if (each.job_id, each.run, each.task) in here)
+        answer.observations.mini_batches.extend(timed)
     return answer
 
 
 def steps_of(state: State, job: job_pb2.Job) -> list[job_pb2.RunSteps]:
     """The steps that were observed of a job's tasks, by rank."""
+    return _of_tasks(state, job, lambda seen: seen.steps)
+
+
+def mini_batches_of(state: State, job: job_pb2.Job) -> list[job_pb2.MiniBatch]:
+    """The mini-batch times that were observed of a job's tasks, by rank."""
+    return _of_tasks(state, job, lambda seen: seen.mini_batches)
+
+
+def _of_tasks(state: State, job: job_pb2.Job, which: Callable[[cluster_pb2.NodeObservations], Iterable[T]]) -> list[T]:
     places = {(job.id, job.run, task.rank): task.node for task in job.tasks} if state_of(job) in ACTIVE else {}
-    seen = [(node, each) for node, observed in state.observations.items() for each in observed.steps]
+    seen = [(node, each) for node, observed in state.observations.items() for each in which(observed)]
     return sorted(
         (each for node, each in seen if places.get((each.job_id, each.run, each.task)) == node), key=lambda each: each.task
     )

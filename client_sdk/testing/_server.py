@@ -49,6 +49,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
     def get(request: scheduler_pb2.GetRequest) -> Message:
         answer = scheduler_pb2.GetResponse(job=state.find(request.job_id))
         answer.job.steps.extend(_nodes.steps_of(state, answer.job))
+        answer.job.mini_batches.extend(_nodes.mini_batches_of(state, answer.job))
         return answer
 
     return {

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Protocol
 
 FAULT_LENGTH = 256
@@ -73,6 +74,24 @@ class DeviceCycle:
     confidence: float
 
 
+class ActivitySource(StrEnum):
+    """The measurement that shows how busy a device is."""
+
+    POWER = "power"
+    UTILISATION = "utilisation"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityPeriod:
+    """The period of a device's activity. `pid` is the only process there, so the activity is its."""
+
+    pid: int
+    index: int
+    period_seconds: float
+    confidence: float
+    source: ActivitySource
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """One look at all devices of the node, about once a second."""
@@ -80,6 +99,8 @@ class Observed:
     devices: tuple[Observation, ...]
     processes: tuple[ProcessMemory, ...] = ()
     cycles: tuple[DeviceCycle, ...] = ()
+    activity: tuple[ActivityPeriod, ...] = ()
+    """Of devices whose memory shows no cycle."""
 
 
 class Provider(Protocol):

@@ -12,7 +12,17 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from node_agent.devices.base import FAULT_LENGTH, Device, DeviceCycle, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.base import (
+    FAULT_LENGTH,
+    ActivityPeriod,
+    ActivitySource,
+    Device,
+    DeviceCycle,
+    Inventory,
+    Observation,
+    Observed,
+    ProcessMemory,
+)
 from node_agent.devices.reading import Reading
 from node_agent.errors import AgentError, DriverFailed, DriverSilent, NoDriver, UnknownDevice
 
@@ -105,7 +115,7 @@ class Gpus:
             # The next child is told: an XID happens once.
             self._xids = line["xids"]
             return self._seen(line)
-        except (KeyError, TypeError) as error:  # another version than ours was installed meanwhile
+        except (KeyError, TypeError, ValueError) as error:  # another version than ours was installed meanwhile
             raise DriverFailed(why=f"this is not understood: {line}") from error
 
     def _seen(self, line: Mapping[str, Any]) -> Observed:
@@ -119,6 +129,11 @@ class Gpus:
                 ProcessMemory(pid, indices[uuid], used) for pid, uuid, used in line["processes"] if uuid in indices
             ),
             cycles=tuple(DeviceCycle(pid, indices[uuid], *rest) for pid, uuid, *rest in line["cycles"] if uuid in indices),
+            activity=tuple(
+                ActivityPeriod(pid, indices[uuid], period, confidence, ActivitySource(source))
+                for pid, uuid, period, confidence, source in line["activity"]
+                if uuid in indices
+            ),
         )
 
     def _all_faulty(self, fault: str) -> Observed:

@@ -84,6 +84,34 @@ class Gauge:
         return self._used.value // _MIB
 
 
+class Power:
+    """The power that one device draws now and the energy that it has used, read as cheaply as its memory (`Gauge`)."""
+
+    def __init__(self, device: Handle) -> None:
+        self._device = device
+        self._field = pynvml.c_nvmlFieldValue_t(fieldId=pynvml.NVML_FI_DEV_POWER_INSTANT)
+        self._reference = byref(self._field)
+        library = CDLL(_LIBRARY)
+        try:
+            self._call, self._call_for_energy = library.nvmlDeviceGetFieldValues, library.nvmlDeviceGetTotalEnergyConsumption
+        except AttributeError as error:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) from error
+        self._millijoules = c_ulonglong()
+        self._energy_reference = byref(self._millijoules)
+
+    def watts(self) -> int:
+        # Not nvmlDeviceGetPowerUsage: from Ampere on its answer is the mean of a second.
+        if code := self._call(self._device, 1, self._reference) or self._field.nvmlReturn:
+            raise pynvml.NVMLError(code)
+        return int(self._field.value.uiVal // 1000)
+
+    def joules(self) -> float:
+        """Since the driver was loaded."""
+        if code := self._call_for_energy(self._device, self._energy_reference):
+            raise pynvml.NVMLError(code)
+        return float(self._millijoules.value / 1000)
+
+
 @contextmanager
 def opened() -> Iterator[None]:
     try:

@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from node_agent.devices import nvml, nvml_health
+from node_agent.devices.activity import Activity, open_activity
 from node_agent.devices.health import JOBS_FAULT, Standing
 from node_agent.jobs.memory_cycles import Cycle, Wave
 
@@ -48,6 +49,7 @@ class Watch:
         self._sample_interval = 1 / memory_rate
         self._waves: dict[str, _Watched] = {}
         self._cycles: dict[str, Cycle] = {}
+        self._activities: dict[str, Activity] = {}
         self._turn = 0
         self._polled_at = -_POLL_INTERVAL
         self._events: SimpleQueue[_Event] = SimpleQueue()
@@ -77,10 +79,11 @@ class Watch:
         now = time.monotonic()
         for unit in self._units:
             if (watched := self._waves.get(unit.uuid)) is not None:
-                try:
+                with suppress(nvml.Failed):  # the next look has more to say
                     watched.wave.add(now, unit.memory.used_mib())
-                except nvml.Failed:  # the next look has more to say
-                    continue
+            if (activity := self._activities.get(unit.uuid)) is not None:
+                with suppress(nvml.Failed):
+                    activity.sample(now)
 
     def _look(self, now: float) -> dict[str, Any]:
         if self._heard() or now >= self._polled_at + _POLL_INTERVAL:
@@ -103,6 +106,11 @@ class Watch:
             "devices": devices,
             "processes": processes,
             "cycles": [(self._waves[uuid].pid, uuid, *cycle) for uuid, cycle in self._cycles.items()],
+            "activity": [
+                (self._waves[uuid].pid, uuid, *activity.period, activity.source)
+                for uuid, activity in self._activities.items()
+                if activity.period is not None
+            ],
             "xids": {unit.uuid: standing.xid for unit in self._units if (standing := self._standing[unit.gpu]).xid},
         }
 
@@ -123,16 +131,36 @@ class Watch:
         if watched is None or pids != [watched.pid]:
             self._waves.pop(unit.uuid, None)
             self._cycles.pop(unit.uuid, None)
+            self._activities.pop(unit.uuid, None)
             if len(pids) == 1:
                 self._waves[unit.uuid] = _Watched(pids[0], Wave())
 
     def _take_turn(self) -> None:
-        """Looks for the cycle of one wave, every other time: that costs as much as all else in a second together."""
+        """Looks for the period of one wave, every other time: that costs as much as all else in a second together."""
         self._turn += 1
-        if self._waves and self._turn % 2 == 0:
-            uuid, watched = list(self._waves.items())[self._turn // 2 % len(self._waves)]
-            if (cycle := watched.wave.cycle()) is not None:
-                self._cycles[uuid] = cycle
+        if not self._waves or self._turn % 2:
+            return
+        looks = [
+            *((self._look_at_memory, uuid) for uuid in self._waves),
+            *((self._look_at_activity, uuid) for uuid in self._activities),
+        ]
+        look, uuid = looks[self._turn // 2 % len(looks)]
+        look(uuid)
+
+    def _look_at_memory(self, uuid: str) -> None:
+        if (cycle := self._waves[uuid].wave.cycle()) is None:
+            return
+        self._cycles[uuid] = cycle
+        if cycle.period_seconds is not None:
+            self._activities.pop(uuid, None)
+        elif uuid not in self._activities:
+            # Only now: where memory shows the cycle, nothing more is asked of the driver.
+            (handle,) = (unit.handle for unit in self._units if unit.uuid == uuid)
+            if (activity := open_activity(handle, time.monotonic())) is not None:
+                self._activities[uuid] = activity
+
+    def _look_at_activity(self, uuid: str) -> None:
+        self._activities[uuid].look()
 
 
 def _units() -> tuple[list[nvml.Handle], list[_Unit]]:

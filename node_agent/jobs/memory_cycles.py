@@ -5,7 +5,8 @@ its slope: a growing baseline, a step or an aimless drift then say next to nothi
 
 Periods are looked for octave by octave, each on a grid that suits it: coarse for slow waves over a long time, fine for fast
 ones over a short time. So a look costs some ten thousand multiplications however many samples there are, and a fast wave
-that changes is followed within seconds. docs/adr/0015-observations.md has how well that does, and what it costs.
+that changes is followed within seconds. docs/adr/0015-observations.md has how well that does, and what it costs. Where
+periods differ much, the minima of the wave are counted as well (`wave_minima`).
 """
 
 from bisect import bisect_left
@@ -14,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import mul, sub
 from typing import NamedTuple
+
+from node_agent.jobs.wave_minima import Minima, count_minima
 
 FEWEST = 16
 """Samples to say anything at all."""
@@ -24,6 +27,13 @@ SHORTEST = 4
 ALIKE, ALIKE_FEW = 0.5, 0.8
 """How well one period must resemble the next, where there are many; and how much more where there is only one, for few
 periods of anything may look alike by chance."""
+SURE = 0.85
+"""An autocorrelation that is so high holds, whatever the minima say."""
+AGREE = 0.3
+"""The minima correct a lower one by this part at most: where periods differ, its peak may lie a tenth away from their mean. If
+they differ by more, one of the two is wrong, and the period is unknown."""
+STEADY = 3.0
+"""How many times as much power one third of the time may have than another. A wave that is less even must be SURE."""
 _OCTAVE = 12
 """Points of its grid in the shortest period of an octave; in the longest, twice as many."""
 _POINTS = 256
@@ -87,15 +97,19 @@ class Wave:
             return None
         lowest, highest = min(values), max(values)
         if highest - lowest > 1:  # else what was rounded up and down
-            longest = (times[-1] - times[0]) / PERIODS
-            for octave in self._octaves(times, values, longest):
-                if (found := octave.find(longest)) is not None:
-                    period, alike = found
-                    last = values[bisect_left(times, times[-1] - PERIODS * period) :]
-                    if max(last) - min(last) > 1:
-                        return Cycle(period, min(last), max(last), alike)
-                    break  # it has ended
+            resembling = self._resembling(times, values)
+            if (found := _period(resembling, count_minima(times, values))) is not None:
+                period, confidence = found
+                last = values[bisect_left(times, times[-1] - PERIODS * period) :]
+                if max(last) - min(last) > 1:  # else it has ended
+                    return Cycle(period, min(last), max(last), confidence)
         return Cycle(None, lowest, highest, 0.0)
+
+    def _resembling(self, times: Sequence[float], values: Sequence[int]) -> tuple[float, float] | None:
+        """The shortest period after which the wave resembles itself, in seconds, and how well it does."""
+        longest = (times[-1] - times[0]) / PERIODS
+        found = (octave.find(longest) for octave in self._octaves(times, values, longest))
+        return next((each for each in found if each is not None), None)
 
     def _octaves(self, times: Sequence[float], values: Sequence[int], longest: float) -> "Iterator[_Octave]":
         """From the shortest periods to the longest."""
@@ -121,6 +135,16 @@ class Wave:
         del self._grid[: -1 - int(self._window / self._step)]
 
 
+def _period(resembling: tuple[float, float] | None, minima: Minima | None) -> tuple[float, float] | None:
+    """The period and its confidence. A doubtful autocorrelation is corrected by the minima, and must not contradict them."""
+    if minima is None or resembling is None:
+        return minima or resembling
+    period, alike = resembling
+    if alike >= SURE:
+        return resembling
+    return Minima(minima.period, max(alike, minima.evenness)) if abs(minima.period / period - 1) <= AGREE else None
+
+
 class _Octave:
     """The slope of a wave on a grid, and how it resembles itself when it is moved by some points (a lag)."""
 
@@ -142,10 +166,19 @@ class _Octave:
             if lag % 2 and max(self._alike(lag - 1), self._alike(lag + 1)) < ALIKE / 2:
                 continue  # a peak is wider than that
             enough = ALIKE + ALIKE_FEW * lag / len(self._slope)
+            if not self._steady():
+                enough = max(enough, SURE)
             if self._alike(lag) >= enough and (peak := self._peak(lag)) is not None and self._stands(*peak, enough):
                 peak = self._undivided(*peak)
                 return self._sharpened(*peak) * self._step, peak[1]
         return None
+
+    def _steady(self) -> bool:
+        """Whether the wave is about as steep in each third of the time. If not, this may be the end of one phase of the program
+        and the beginning of another, whose mixture has a period that neither has."""
+        squares, third = self._squares, len(self._slope) // 3
+        powers: list[float] = [squares[end] - squares[end - third] for end in (third, 2 * third, 3 * third)]
+        return max(powers) <= STEADY * min(powers)
 
     def _alike(self, lag: int) -> float:
         """The correlation with itself, 1 at most: of what is the same in shape and in size."""

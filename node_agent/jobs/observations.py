@@ -8,13 +8,14 @@ import asyncio
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from node_agent.devices.base import DeviceCycle, Observation, Observed, Provider
+from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
+from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
@@ -58,6 +59,14 @@ class Observations:
     """Every run that counts its steps."""
     measurements: tuple[RunMeasurement, ...] = ()
     """The same runs, if it is known when their processes began."""
+    periods: tuple[MiniBatch, ...] = ()
+    """The periods that runs show on their devices, of every source and device."""
+
+    @property
+    def mini_batches(self) -> tuple[MiniBatch, ...]:
+        """Every run of which a source knows the mini-batch time."""
+        counted = (found for steps in self.steps if (found := by_steps(steps)) is not None)
+        return best((*counted, *self.periods))
 
     @property
     def faults(self) -> tuple[tuple[int, str], ...]:
@@ -135,7 +144,19 @@ class Observing:
                 used[key, process.index] += process.used_mib
                 if (wave := seen.get((process.pid, process.index))) is not None:
                     waves[key, process.index] = wave
-        return Observations(observed.devices, tuple(_cycles(used, waves)))
+        cycles = tuple(_cycles(used, waves))
+        return Observations(observed.devices, cycles, periods=(*_by_memory(cycles), *self._by_activity(observed.activity)))
+
+    def _by_activity(self, activity: Iterable[ActivityPeriod]) -> Iterator[MiniBatch]:
+        for each in activity:
+            if (key := self._owners.get(each.pid)) is not None:
+                yield MiniBatch(key, each.period_seconds, each.confidence, MiniBatchSource[each.source.name])
+
+
+def _by_memory(cycles: Iterable[RunCycle]) -> Iterator[MiniBatch]:
+    for cycle in cycles:
+        if cycle.period_seconds is not None:
+            yield MiniBatch(cycle.key, cycle.period_seconds, cycle.confidence, MiniBatchSource.MEMORY)
 
 
 def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey, int], DeviceCycle]) -> Iterator[RunCycle]:

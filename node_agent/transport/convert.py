@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
+from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.model import (
     Desired,
     Exited,
@@ -59,8 +60,13 @@ def encode(message: Upward) -> bytes:
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
         case Observations(devices, cycles, steps, measurements):
-            seen = pb.Observations(devices=map(_observation, devices), cycles=map(_cycle, cycles), steps=map(_steps, steps))
-            seen.measurements.extend(map(_measurement, measurements))
+            seen = pb.Observations(
+                devices=map(_observation, devices),
+                cycles=map(_cycle, cycles),
+                steps=map(_steps, steps),
+                mini_batches=map(_mini_batch, message.mini_batches),
+                measurements=map(_measurement, measurements),
+            )
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
 
@@ -162,6 +168,18 @@ def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
         maximum_mib=cycle.maximum_mib,
         confidence=cycle.confidence,
         source=cluster_pb2.MEMORY_SOURCE_NVML,
+    )
+
+
+def _mini_batch(found: MiniBatch) -> job_pb2.MiniBatch:
+    job_id, run, task = found.key
+    return job_pb2.MiniBatch(
+        job_id=job_id,
+        run=run,
+        task=task,
+        time=_duration(found.seconds),
+        confidence=found.confidence,
+        source=job_pb2.MiniBatchSource.Name(int(found.source)),
     )
 
 

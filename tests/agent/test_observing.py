@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,18 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2
 from google.protobuf.duration_pb2 import Duration
 
-from node_agent.devices.base import DeviceCycle, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.base import (
+    ActivityPeriod,
+    ActivitySource,
+    DeviceCycle,
+    Inventory,
+    Observation,
+    Observed,
+    ProcessMemory,
+)
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import observations as observing
+from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource
 from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord
 from node_agent.jobs.observations import Observations, Observing, RunCycle, owners
 from node_agent.jobs.processes import stat_fields
@@ -196,6 +206,23 @@ async def test_memory_of_runs(spool: Spool, tmp_path: Path, start: Callable[...,
             RunCycle(RunKey(8, 1, 3), 1, None, 500, 500, 0.0),
         )
         assert urgent.calls == 1
+
+
+async def test_the_mini_batches_of_runs(spool: Spool, tmp_path: Path, start: Callable[..., tuple[int, int]]) -> None:
+    leader, child = start("a child in a group of its own")
+    other, _ = start("the leader itself")
+    runs(spool, {leader: KEY, other: RunKey(8, 1, 3)})
+    processes = [ProcessMemory(pid, index, 900) for index, pid in enumerate((child, child, other))]
+    cycles = [DeviceCycle(child, 0, 1.5, 300, 900, 0.7), DeviceCycle(child, 1, 1.52, 300, 900, 0.9)]
+    cycles.append(DeviceCycle(other, 2, None, 900, 900, 0.0))
+    activity = [ActivityPeriod(pid, 2, 0.8, 0.6, ActivitySource.POWER) for pid in (other, os.getpid())]
+    async with watching(spool, tmp_path) as (provider, made, _):
+        await provider.tell(replace(seen(processes=processes, cycles=cycles), activity=tuple(activity)))
+        assert made.latest is not None
+        assert made.latest.mini_batches == (
+            MiniBatch(KEY, 1.52, 0.9, MiniBatchSource.MEMORY),
+            MiniBatch(RunKey(8, 1, 3), 0.8, 0.6, MiniBatchSource.POWER),
+        )
 
 
 async def test_processes_are_asked_about_once(

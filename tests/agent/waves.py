@@ -59,6 +59,41 @@ def wave(
     return series, (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else period
 
 
+def image_model(rng: Random, period: float, *, seconds: float = 60.0, rate: float = 50.0) -> tuple[Series, float]:
+    """As ResNet-50 on ImageNet in Gandiva's Figure 4: the maximum is 77 times the minimum, 0.3 to 23 GB."""
+    series, real = wave(rng, "forward and backward", period, Kind(noise=0.002, jitter=0.01), seconds=seconds, rate=rate)
+    return [(at, 300 + max(0, used - 2000) * 22_800 // HEIGHT) for at, used in series], real
+
+
+def translation_model(
+    rng: Random, period: float, *, seconds: float = 60.0, rate: float = 50.0, spread: float = 0.2
+) -> tuple[Series, float]:
+    """As GNMT in Gandiva's Figure 4: the maximum is 3 times the minimum, and no mini-batch is like the next."""
+    series: Series = []
+    at = begun = 0.0
+    now, height, ends = period, 1.0, [0.0]
+    while at < seconds:
+        while at >= begun + now:
+            begun += now
+            ends.append(begun)
+            now, height = period * max(0.4, 1 + rng.gauss(0, spread)), rng.uniform(0.6, 1.0)
+        level = height * SHAPES["forward and backward"]((at - begun) / now)
+        series.append((at, 4000 + int(HEIGHT * level + rng.gauss(0, 80))))
+        at += (1 + rng.uniform(-0.3, 0.3)) / rate
+    return series, ends[-1] / (len(ends) - 1)
+
+
+def training_and_evaluation(rng: Random, step: float, forward: float, *, rate: float = 50.0) -> Series:
+    """Three minutes of training that is interrupted by 10 s of evaluation each minute. Evaluation has no backward pass, takes
+    `forward` seconds a mini-batch and less memory."""
+    series: Series = []
+    for minute in range(3):
+        train, _ = wave(rng, "forward and backward", step, Kind(noise=0.01), seconds=50, rate=rate, begin=60.0 * minute)
+        check, _ = wave(rng, "sawtooth", forward, Kind(noise=0.01), seconds=9.9, rate=rate, begin=60.0 * minute + 50.1)
+        series += [*train, *((at, 2000 + (used - 2000) // 3) for at, used in check)]
+    return series
+
+
 def _walk(rng: Random) -> Iterator[float]:
     level = 20_000.0
     while True:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from node_agent.devices import gpus
-from node_agent.devices.base import Device, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.base import ActivitySource, Device, Inventory, Observation, Observed, ProcessMemory
 from node_agent.devices.gpus import Gpus
 from node_agent.devices.reading import MigInstance, Reading
 from node_agent.errors import UnknownDevice
@@ -253,6 +253,57 @@ async def test_the_wave_of_a_process_is_seen_and_is_not_anothers(plug_in: PlugIn
         observed = await first(seen, lambda observed: bool(observed.cycles))
         (cycle,) = observed.cycles
         assert (cycle.pid, cycle.period_seconds, cycle.minimum_mib, cycle.maximum_mib) == (5555, None, 2000, 2000)
+
+
+async def test_the_period_of_the_power_is_seen_where_memory_shows_none(plug_in: PlugIn) -> None:
+    driver = plug_in(reading := machine(2))
+    driver.processes(0, {4242: 5000})
+    driver.processes(1, {4243: 5000})
+    driver.memory(0, 5000)
+    driver.power(0, 600, 1.6)
+    driver.wave(1, 1.6, 1000, 5000)
+    driver.power(1, 600, 1.6)
+    async with watching(provider(reading)) as seen:
+        about = pytest.approx(1.6, rel=0.05)
+        observed = await first(
+            seen, lambda observed: [each.period_seconds for each in observed.activity if each.index == 0] == [about]
+        )
+        (period,) = (each for each in observed.activity if each.index == 0)
+        assert (period.pid, period.source) == (4242, ActivitySource.POWER)
+        assert 0 < period.confidence <= 1
+        await first(seen, lambda observed: [each.index for each in observed.activity] == [0])
+        driver.processes(0, {4242: 2500, 4244: 2500})
+        await first(seen, lambda observed: not observed.activity)
+
+
+async def test_the_alias_of_a_short_period_is_not_told(plug_in: PlugIn) -> None:
+    """Mini-batches of 0.11 s, which are measured each 0.1 s, look like mini-batches of 1.1 s."""
+    driver = plug_in(reading := machine(2))
+    driver.processes(0, {4242: 5000})
+    driver.processes(1, {4243: 5000})
+    driver.memory(0, 5000)
+    driver.memory(1, 5000)
+    driver.power(0, 600, 0.11)
+    driver.power(1, 600, 1.1)
+    async with watching(provider(reading)) as seen:
+        await first(seen, lambda observed: [each.index for each in observed.activity] == [1])
+        for _ in range(6):  # in which the other has been looked at as well
+            observed = await anext(seen)
+            assert [each.index for each in observed.activity] == [1], observed.activity
+
+
+async def test_utilisation_is_asked_where_power_is_not_told(plug_in: PlugIn) -> None:
+    driver = plug_in(reading := machine(1))
+    driver.processes(0, {4242: 5000})
+    driver.memory(0, 5000)
+    async with watching(provider(reading)) as seen:
+        await first(seen, lambda observed: bool(observed.cycles))
+        for _ in range(2):
+            await anext(seen)
+        calls = driver.calls("nvmlDeviceGetUtilizationRates")
+        for _ in range(3):
+            assert (await anext(seen)).activity == ()
+        assert driver.calls("nvmlDeviceGetUtilizationRates") - calls >= 3 * 3, "several times a second"
 
 
 async def test_a_driver_that_hangs_is_a_fault_of_all_devices_until_it_answers_again(plug_in: PlugIn) -> None:

@@ -173,16 +173,18 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., observations: _Optional[_Union[NodeObservations, _Mapping]] = ...) -> None: ...
 
 class NodeObservations(_message.Message):
-    __slots__ = ("time", "devices", "cycles", "steps")
+    __slots__ = ("time", "devices", "cycles", "steps", "mini_batches")
     TIME_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     time: _timestamp_pb2.Timestamp
     devices: _containers.RepeatedCompositeFieldContainer[DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
-    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ...) -> None: ...
+    mini_batches: _containers.RepeatedCompositeFieldContainer[_job_pb2.MiniBatch]
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("node", "reason", "evict")

@@ -49,7 +49,9 @@ class Observer:
                 raise invalid("cycles.period", "duration.gt_lte", "must be above 0 and at most a day")
         at = Timestamp()
         at.GetCurrentTime()
-        self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps)
+        self._link.observed = cluster_pb2.NodeObservations(
+            time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
+        )
         self._tell_measured(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
@@ -102,19 +104,32 @@ def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations
     runs = leading.view.runs_on.get(node, {})
     cycles = [cycle for cycle in seen.cycles if _key(cycle) in runs]
     steps = [each for each in seen.steps if _key(each) in runs]
-    return cluster_pb2.NodeObservations(time=seen.time, devices=seen.devices, cycles=cycles, steps=steps)
+    mini_batches = [each for each in seen.mini_batches if _key(each) in runs]
+    return cluster_pb2.NodeObservations(
+        time=seen.time, devices=seen.devices, cycles=cycles, steps=steps, mini_batches=mini_batches
+    )
 
 
 def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
     """The last measurement of a run's steps; None if its program counts none, the run is over, or its agent is not
     connected."""
+    seen = _seen(leading, run)
+    return None if seen is None else next((each for each in seen.steps if _key(each) == run.key), None)
+
+
+def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
+    """The last mini-batch time of a run; None if no source knows it, the run is over, or its agent is not connected."""
+    seen = _seen(leading, run)
+    return None if seen is None else next((each for each in seen.mini_batches if _key(each) == run.key), None)
+
+
+def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
+    """What the agent of a run's node saw last; None if the run is over or the agent is not connected."""
     if run.key not in leading.view.runs_on.get(run.node, {}):
         return None
     link = leading.dispatch.connected(leading.view.nodes[run.node].name)
-    if link is None or link.observed is None:
-        return None
-    return next((each for each in link.observed.steps if _key(each) == run.key), None)
+    return None if link is None else link.observed
 
 
-def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps | agent_link_pb2.RunMeasurement) -> RunKey:
+def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement) -> RunKey:
     return RunKey(seen.job_id, seen.run, seen.task)

@@ -36,7 +36,7 @@ from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
-from scheduler_service.rpc.services.observations import steps_of
+from scheduler_service.rpc.services.observations import mini_batch_of, steps_of
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
 from scheduler_service.rpc.sight import sight
@@ -87,6 +87,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         job = await self._shown(found)
         if (leading := self._front.leads) is not None:
             job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
+            job.mini_batches.extend(each for run in found.runs if (each := mini_batch_of(leading, run)) is not None)
         return pb.GetResponse(job=job)
 
     async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
