@@ -40,7 +40,7 @@ def test_each_run_has_the_most_confident_of_its_best_source(found: list[MiniBatc
 
 def test_no_more_are_sent_than_the_scheduler_accepts() -> None:
     many = best(MiniBatch(RunKey(job, 1, 0), 1.0, 0.5, MiniBatchSource.MEMORY) for job in range(1, 4099))
-    sent = pb.ConnectRequest.FromString(convert.encode(Observations((), (), (), many))).observations
+    sent = pb.ConnectRequest.FromString(convert.encode(Observations((), (), periods=many))).observations
     assert len(sent.mini_batches) == 4096
     assert protovalidate.collect_violations(sent) == []
 
@@ -64,7 +64,7 @@ def test_a_wide_spread_gives_no_confidence_below_zero() -> None:
 def test_steps_are_better_than_what_the_device_shows() -> None:
     shown = MiniBatch(KEY, 0.25, 0.99, MiniBatchSource.MEMORY)
     black_box = MiniBatch(OTHER, 2.0, 0.7, MiniBatchSource.POWER)
-    seen = Observations((Observation(0, 1, 2),), (), (COUNTED,), (black_box, shown))
+    seen = Observations((Observation(0, 1, 2),), (), (COUNTED,), periods=(black_box, shown))
     assert [(each.key, each.source) for each in seen.mini_batches] == [
         (KEY, MiniBatchSource.STEPS),
         (OTHER, MiniBatchSource.POWER),
