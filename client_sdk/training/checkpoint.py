@@ -9,7 +9,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from client_sdk.training import _files, _sigterm, step_counter
 from client_sdk.training._agreement import Agreement, agreement_of
@@ -17,6 +17,10 @@ from client_sdk.training._alone import Alone
 from client_sdk.training._ranks import ranks_of
 from client_sdk.training._run_files import RunFiles
 from client_sdk.training._together import Together
+from client_sdk.training.park_point import park
+
+if TYPE_CHECKING:
+    from ebb_inject.ebb_hook.parking import Parking
 
 T = TypeVar("T")
 
@@ -102,6 +106,7 @@ class Checkpointer:
         self._next_time: float = inf
         self._saving = threading.RLock()
         self._writing = threading.Lock()
+        self._parking: Parking | None = None
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
@@ -110,6 +115,7 @@ class Checkpointer:
         if self._writes:
             _files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
+        self._parking = step_counter.parking_of_process()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         try:
@@ -199,6 +205,7 @@ class Checkpointer:
 
         Costs well under a microsecond when there is nothing to do. Saves when a save is due. When a stop was asked for:
         saves, tells the scheduler, and raises SystemExit(OBEYED). In a gang this happens at the same boundary on all ranks.
+        The program may be parked here, too; see `park_point`.
 
         Where saving fails the error is raised and the scheduler is not told, so that the job is seen to fail rather
         than to have left in good order; the checkpoint before stays.
@@ -206,6 +213,8 @@ class Checkpointer:
         self._boundaries += 1
         if self._stop or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
             self._attend(state)
+        if (parking := self._parking) is not None and parking.word[0] != parking.seen:
+            park(parking, self._boundaries)
 
     def _attend(self, state: Callable[[], object]) -> None:
         stops = self._stops_here()

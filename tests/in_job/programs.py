@@ -131,6 +131,11 @@ class Program:
         (found,) = (line for line in lines if line.startswith(f"{kind}:"))
         return int(found.split()[1]) << 10
 
+    def counted(self) -> int:
+        """The steps that are published; 0 as long as nothing is."""
+        record = step_file.read(self.steps.read_bytes()) if self.steps.exists() else None
+        return 0 if record is None else record.counted
+
     def published(self) -> step_file.Record:
         record = step_file.read(self.steps.read_bytes())
         assert record is not None

@@ -20,6 +20,7 @@ def _torch() -> None:
 
 BY_ITSELF = """
 import sys, threading, torch
+from contextlib import nullcontext
 sys.path.append(sys.argv[1])
 from client_sdk import training
 torch.set_num_threads(1)
@@ -30,9 +31,13 @@ def train():
     if sys.argv[2] == "count":
         for _ in training.count(iter(int, 1)):
             weights.mul_(1.0)
-    while True:
-        weights.mul_(1.0)
-        training.park_point()
+    with training.Checkpointer() if sys.argv[2] == "boundary" else nullcontext() as checkpoint:
+        while True:
+            weights.mul_(1.0)
+            if checkpoint is None:
+                training.park_point()
+            else:
+                checkpoint.at_boundary(lambda: None)
 
 
 if "thread" in sys.argv:
@@ -42,7 +47,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("how", ["count", "park_point"])
+@pytest.mark.parametrize("how", ["boundary", "count", "park_point"])
 def test_a_program_without_the_hook_parks_where_it_says(how: str, tmp_path: Path) -> None:
     with started(tmp_path, BY_ITSELF, str(ROOT), how, PYTHONPATH="") as program:
         assert program.parked()["bytes"] == 4000
