@@ -37,7 +37,7 @@ def test_parks_change_no_bit(parks: int, tmp_path: Path) -> None:
                 program.stop()
                 program.go_on()
             program.resumed()
-        until(lambda: program.published().counted > 150, "the last layer trains, too")
+        until(lambda: program.counted() > 150, "the last layer trains, too")
         program.tell()
         (found,) = program.results()
     assert steps == sorted(steps)
