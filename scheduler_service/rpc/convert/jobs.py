@@ -40,6 +40,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         array_job_id=job.array_job,
         array_index=job.array_index,
         configuration=job.configuration,
+        resize_to=job.resize_to,
     )
     if runs:
         out.node = name_of(nodes, runs[0].node)
