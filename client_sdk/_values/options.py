@@ -60,6 +60,8 @@ def job_spec(
     retry_exit_codes: Iterable[int] = _NONE,
     retry_exit_signals: Iterable[int] = _NONE,
     tasks: int | Sequence[TaskGroup] = (),
+    min_tasks: int = 0,
+    max_tasks: int = 0,
     after_ok: Jobs = _NONE,
     after_any: Jobs = _NONE,
     after_failed: Jobs = _NONE,
@@ -109,6 +111,8 @@ def job_spec(
     inherited, own = activated(venv, conda, inherited, given)
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
+    if min_tasks or max_tasks:
+        min_tasks, max_tasks = _bounds(groups, min_tasks, max_tasks)
     if isinstance(tasks, int):
         cell = ""  # of each task
     if array is None and array_at_once:
@@ -137,6 +141,8 @@ def job_spec(
         device_memory_mib=units.parse_memory(device_memory),
         checkpoint_signal=checkpoint_signal and _checkpoint_signal(checkpoint_signal, checkpoint_command),
         checkpoint_command=checkpoint_command,
+        min_tasks=min_tasks,
+        max_tasks=max_tasks,
         nodes=_nodes(nodes, node_labels, exclude_nodes),
         alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),
@@ -202,6 +208,22 @@ def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> t
     if not isinstance(tasks, Iterable) or any(not isinstance(group, TaskGroup) for group in tasks):
         raise InvalidArgument(f"tasks is a number, or a list such as [TaskGroup(4, devices=1, cpus=4)], and not {tasks!r}")
     return tuple(tasks)
+
+
+def _bounds(groups: tuple[TaskGroup, ...], least: int, most: int) -> tuple[int, int]:
+    """Between which the number of tasks of an elastic job may change."""
+    if len(groups) != 1:
+        raise InvalidArgument(
+            "an elastic job has tasks that are alike: say how many it starts with (tasks=2, --tasks 2), and no other groups"
+        )
+    tasks = groups[0].count
+    least, most = least or 1, most or tasks
+    if not 1 <= least <= tasks <= most:
+        raise InvalidArgument(
+            f"min_tasks={least}, tasks={tasks} and max_tasks={most} are not in order: an elastic job needs "
+            "1 <= min_tasks <= tasks <= max_tasks"
+        )
+    return least, most
 
 
 def _word(word: str | os.PathLike[str]) -> str:

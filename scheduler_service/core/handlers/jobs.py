@@ -182,8 +182,8 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         log_event(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
         state.put(state.jobs, job.id, job)
     for element in sorted(state.elements_of.get(job.id, ())):
-        leaves = leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
-        update_requested(state, UpdateRequested(element, event.priority, None if leaves else event.time_limit_us), now)
+        over = leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
+        update_requested(state, UpdateRequested(element, event.priority, None if over else event.time_limit_us), now)
     if job.state is JobState.QUEUED and is_over(job):
         time_out(state, now, job)
     return Accepted(job.id)
