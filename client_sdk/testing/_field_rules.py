@@ -153,7 +153,9 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
     if not (least or most):
         return
     if len(spec.task_groups) != 1:
-        said = f"an elastic job has one task group, and not {len(spec.task_groups)}; say how many tasks it begins with (--tasks)"
+        said = (
+            f"an elastic job has one task group, and not {len(spec.task_groups)}; say how many tasks it begins with (--tasks)"
+        )
         _refuse("spec.task_groups", "elastic.one_group", said)
     if spec.alternatives:
         _refuse("spec.alternatives", "elastic.no_alternatives", "an elastic job has one configuration; leave these out")

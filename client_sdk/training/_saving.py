@@ -33,6 +33,10 @@ class Options(NamedTuple):
     background: bool = True
     directory: str | os.PathLike[str] | None = None
     ranks: tuple[int, ...] | None = None
+    elastic: bool | None = None
+    micro_batches: int | None = None
+    keep_batch: bool = True
+    seed: int = 0
 
 
 class Saving:
@@ -40,7 +44,7 @@ class Saving:
 
     def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
         """Takes SIGTERM over. Raises ValueError for an option that cannot be."""
-        for name in ("every_steps", "every_seconds", "keep_every"):
+        for name in ("every_steps", "every_seconds", "keep_every", "micro_batches"):
             value = getattr(options, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name}={value!r} must be greater than 0")
@@ -51,10 +55,18 @@ class Saving:
                 "clocks differ; say every_steps instead"
             )
         self._options = options
+        self.elastic = bool(environment.get("EBB_MAX_TASKS")) if options.elastic is None else options.elastic
         self._name = _NAME if mine is None else _NAME + mine.tag(mine.own)
+        if self.elastic:
+            self._name = f"{_NAME}.all"
         self._run = int(environment.get("EBB_RUN") or 0)
         self._checkpointer = Checkpointer(
-            options.directory, name=_NAME, keep=options.keep, ranks=options.ranks, environment=environment
+            options.directory,
+            name=_NAME,
+            keep=options.keep,
+            ranks=options.ranks,
+            replicated=self.elastic,
+            environment=environment,
         )
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
@@ -72,7 +84,8 @@ class Saving:
         """
         with _folders.opening(lambda reference: _folders.read(self._directory, reference)):
             saved = self._checkpointer.load()
-        _folders.clear(self._directory, self._name, self._options.keep_every)
+        if self._checkpointer.writes:
+            _folders.clear(self._directory, self._name, self._options.keep_every)
         if saved is None:
             return None
         if not isinstance(saved, _folders.Saved):
@@ -119,9 +132,11 @@ class Saving:
     def _save_for_stop(self, parts: Callable[[], Parts]) -> object:
         """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
         self.wait()
-        return self._write(parts(), time.monotonic())
+        return self._write(parts(), time.monotonic()) if self._checkpointer.writes else None
 
     def _save(self, parts: Callable[[], Parts]) -> None:
+        if not self._checkpointer.writes:
+            return
         self.wait()
         self._report_failure()
         began = time.monotonic()

@@ -6,19 +6,18 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.lifecycle.exits import RESIZED
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
     Order,
     ResizeRequested,
     ResumeRequested,
-    Running,
     Stopped,
     Submitted,
     SuspendRequested,
 )
-from scheduler_service.core.lifecycle.exits import RESIZED
-from scheduler_service.core.model import EventKind, Job, JobSpec, JobState, Reason, StopReason, TaskGroup
+from scheduler_service.core.model import Job, JobSpec, JobState, Reason, StopReason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.store.mapping import sparse_fields

@@ -57,5 +57,7 @@ def _check_size(job: Job, tasks: int) -> None:
         text = f"job {job.id} is not elastic, so the number of its tasks is fixed; submit it with --min-tasks and --max-tasks"
         raise FailedPrecondition("NOT_ELASTIC", text, **facts)
     if not spec.min_tasks <= tasks <= spec.max_tasks:
-        text = f"job {job.id} has {spec.min_tasks} to {spec.max_tasks} tasks, and not {tasks}; take a number within these bounds"
+        text = (
+            f"job {job.id} has {spec.min_tasks} to {spec.max_tasks} tasks, and not {tasks}; take a number within these bounds"
+        )
         raise FailedPrecondition("TASKS_OUT_OF_BOUNDS", text, **facts)

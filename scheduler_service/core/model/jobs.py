@@ -55,7 +55,7 @@ class Elements(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the user asked for. Of an elastic job that was resized, with the number of tasks that it has now; see `Job.tasks`."""
+    """What the user asked for. It never changes, but for the number of tasks of an elastic job; see `Job.tasks`."""
 
     command: tuple[str, ...]
     demand: Vector

@@ -21,8 +21,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Job, JobSpec, JobState, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
@@ -30,7 +29,6 @@ from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
 from scheduler_service.rpc.convert.jobs import event_out, job_out
 from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
-from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
