@@ -42,7 +42,9 @@ def main() -> None:
     options: dict[str, Any] = json.loads(os.environ.get("OPTIONS", "{}"))
     pause = options.pop("pause", 0.0)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    model = DistributedDataParallel(net(), find_unused_parameters=True)  # so that the buckets of the first step are those of all
+    model = DistributedDataParallel(
+        net(), find_unused_parameters=True
+    )  # so that the buckets of the first step are those of all
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loader = DataLoader(data(), batch_size=BATCH, shuffle=True)
     job.checkpointable(model=model, optimizer=optimizer, every_steps=4, seed=7, **options)

@@ -26,7 +26,15 @@ class TorchGang:
     """Launched run after run, in one checkpoint directory."""
 
     def __init__(
-        self, server: Server, folder: Path, world: int, *, by_hand: bool = False, script: Path = SCRIPT, more: Mapping[str, str] = MappingProxyType({}), **options: Any
+        self,
+        server: Server,
+        folder: Path,
+        world: int,
+        *,
+        by_hand: bool = False,
+        script: Path = SCRIPT,
+        more: Mapping[str, str] = MappingProxyType({}),
+        **options: Any,
     ) -> None:
         """`by_hand`: started once, as `torchrun` does it, without what an agent says. `more` is added to the environment."""
         folder.mkdir(exist_ok=True)

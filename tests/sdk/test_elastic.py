@@ -1,8 +1,8 @@
 """Elastic jobs: the same steps with any number of tasks."""
 
-import signal
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from client_sdk.training._elastic import ElasticPass, Share, share_in
 from tests.harness import ROOT
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import TorchGang
+from tests.sdk.job_tools import New, run_to
 from tests.torch_needed import require_torch
 
 SCRIPT = ROOT / "tests" / "sdk" / "elastic_rank.py"
@@ -108,7 +109,7 @@ def test_torch_tasks_that_are_killed_resume_with_another_number_from_the_last_sa
     assert gang.ended() == [0], gang.output()
     (loaded,) = gang.told("loaded")[0]
     assert loaded["step"] % 4 == 0
-    assert 4 <= loaded["step"]
+    assert loaded["step"] >= 4
     assert loaded["accumulate"] == 4
 
 
@@ -121,10 +122,10 @@ def test_tasks_share_every_step_out(world: int) -> None:
     assert sum(share.accumulate for share in shares) == 4
     taken = [[batch for batch, _ in ElasticPass(range(10, 23), 0, 1, share)] for share in shares]
     ends = [[last for _, last in ElasticPass(range(10, 23), 0, 1, share)] for share in shares]
-    assert sorted(sum(taken, [])) == list(range(10, 22)), "the last batch makes no step"
+    assert sorted(chain.from_iterable(taken)) == list(range(10, 22)), "the last batch makes no step"
     assert [sum(each) for each in ends] == [3] * world, "each task takes part in each step"
     later = [[batch for batch, _ in ElasticPass(range(10, 23), 0, 1, share, consumed=4)] for share in shares]
-    assert sorted(sum(later, [])) == list(range(14, 22))
+    assert sorted(chain.from_iterable(later)) == list(range(14, 22))
 
 
 def test_what_no_share_can_be_made_of_is_refused() -> None:
@@ -146,30 +147,30 @@ def test_a_sampler_that_shards_is_refused_by_torch_jobs() -> None:
         ElasticPass(loader, 0, 0, Share(0, 1, 4))
 
 
-def test_the_learning_rate_follows_a_step_that_grows(tmp_path: Path) -> None:
-    class Optimizer:
-        def __init__(self) -> None:
-            self.param_groups: list[dict[str, Any]] = [{"lr": 0.1}]
+class Optimizer:
+    def __init__(self) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"lr": 0.1}]
 
-        def state_dict(self) -> dict[str, Any]:
-            return {"param_groups": [dict(group) for group in self.param_groups]}
+    def state_dict(self) -> dict[str, Any]:
+        return {"param_groups": [dict(group) for group in self.param_groups]}
 
-        def load_state_dict(self, state: dict[str, Any]) -> None:
-            self.param_groups = [dict(group) for group in state["param_groups"]]
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.param_groups = [dict(group) for group in state["param_groups"]]
 
-    def run(number: int, world: int, rule: str) -> tuple[Job, float]:
-        job, optimizer = Job({"EBB_RUN": str(number), "WORLD_SIZE": "1"} | {"RANK": "0"}), Optimizer()
-        per_task = {1: 2, 2: 8}[world]
-        job.checkpointable(
-            directory=tmp_path / rule, elastic=True, keep_batch=False, micro_batches=per_task, optimizer=optimizer
-        )
-        job.scale_lr(optimizer, rule=rule)
-        return job, optimizer.param_groups[0]["lr"]
 
-    for rule, factor in (("linear", 4.0), ("sqrt", 2.0)):
-        job, rate = run(1, 1, rule)
-        assert rate == 0.1
-        with pytest.raises(SystemExit):
-            for _ in job.steps(range(8)):
-                signal.raise_signal(signal.SIGTERM)
-        assert run(2, 2, rule)[1] == pytest.approx(0.1 * factor)
+@pytest.mark.parametrize(("rule", "factor"), [("linear", 4.0), ("sqrt", 2.0)])
+def test_the_learning_rate_follows_a_step_that_grows(new_job: New, rule: str, factor: float) -> None:
+    rates = []
+    for batches in (2, 8):
+        job, optimizer = new_job(), Optimizer()
+        job.checkpointable(elastic=True, keep_batch=False, micro_batches=batches, optimizer=optimizer)
+        assert job.scale_lr(optimizer, rule=rule) == (1.0 if batches == 2 else factor)
+        rates.append(optimizer.param_groups[0]["lr"])
+        if batches == 2:
+            run_to(job, 1)
+    assert rates == pytest.approx([0.1, 0.1 * factor])
+
+
+def test_a_rule_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ValueError, match='rule=\'cubic\' is unknown; it is "linear" or "sqrt"'):
+        Job({}).scale_lr(rule="cubic")
