@@ -1,9 +1,9 @@
 """The data of an elastic job: which micro-batches each task takes, so that steps are the same with any number of tasks.
 
 An epoch is a sequence of micro-batches (the batches of the loader), in an order that follows from the seed and the epoch alone.
-A step is the next `micro_batches` of them, whatever the number of tasks. Task r of w takes those micro-batches of a step that have
-the places r, r + w, r + 2w, ... in the step. The random generators are seeded for each micro-batch by the seed, the epoch and its
-place in the epoch. So what a step computes depends on the number of tasks only by the order in which sums are added up.
+A step is the next `micro_batches` of them, whatever the number of tasks. Task r of w takes those micro-batches of a step that
+have the places r, r + w, r + 2w, ... in the step. The random generators are seeded for each micro-batch by the seed, the epoch
+and its place in the epoch. So what a step computes depends on the number of tasks only by the order in which sums are added up.
 """
 
 import hashlib
