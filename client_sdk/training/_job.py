@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
-from client_sdk.training import _folders, _random_state
+from client_sdk.training import _folders, _random_state, _sharded
 from client_sdk.training._elastic import ElasticPass, Share, share_in
 from client_sdk.training._position import Pass
 from client_sdk.training._registered import Access, access
@@ -48,6 +48,8 @@ class Job:
         self._share: Share | None = None
         """Of an elastic job: what this task takes of each step."""
         self._seed = 0
+        self._things: dict[str, Any] = {}
+        """Registered parts of which each rank writes its shards."""
         self._grown = 1.0
         """The size of a step, in sizes of a step of the checkpoint from which this run resumes."""
         self._ends_step = True
@@ -66,6 +68,7 @@ class Job:
         micro_batches: int | None = None,
         keep_batch: bool = True,
         seed: int = 0,
+        sharded: bool = False,
         **parts: Any,
     ) -> None:
         """Registers what to save by name, and restores it from the newest checkpoint if there is one.
@@ -86,11 +89,14 @@ class Job:
         `keep_batch=False` it has `micro_batches` for each task (by default 1), so that a step grows with the number of tasks.
         The order of the data follows from `seed`.
 
+        With `sharded`, a job is elastic, and each rank writes and reads its own shards of modules and optimizers, by
+        torch.distributed.checkpoint, in the foreground. The process group must be there before.
+
         A later call registers more parts and takes no options. Raises TypeError for a part that cannot be restored in place,
         ValueError for an option or a name that cannot be, and CheckpointError when there are checkpoints and none can be used.
         """
         chosen = None if ranks is None else tuple(ranks)
-        shares = elastic, micro_batches, keep_batch, seed
+        shares = elastic, micro_batches, keep_batch, seed, sharded
         options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen, *shares)
         if self._saving is not None and options != Options():
             raise ValueError("the options of job.checkpointable belong to its first call; later calls register more parts")
@@ -100,6 +106,10 @@ class Job:
         if self._saving is None:
             self._open(options)
         self._registered |= found
+        assert self._saving is not None
+        if self._saving.sharded:
+            self._load_shards({name: part for name, part in parts.items() if _sharded.is_sharded(part)})
+            found = {name: one for name, one in found.items() if name not in self._things}
         for name, one in found.items():
             if name in self._saved:
                 one.put(self._saved.pop(name))
@@ -107,6 +117,13 @@ class Job:
                 _log.warning("the checkpoint has no part %r: it begins with its initial value", name)
         if self._resume is not None and self._share is None:  # what was built above may have drawn from the generators
             _random_state.restore(self._resume["random"])
+
+    def _load_shards(self, things: dict[str, Any]) -> None:
+        """Registers modules and optimizers of which each rank has shards, and restores them."""
+        assert self._saving is not None
+        self._things |= things
+        if things and self._saving.folder is not None:
+            _sharded.load(self._saving.folder, things, self._things)
 
     def _open(self, options: Options) -> None:
         environment = os.environ if self._environment is None else self._environment
@@ -259,7 +276,8 @@ class Job:
         own = {"step": self._step, "epoch": self._epoch, "pass": at}
         if self._share is not None:
             own |= {"micro_batches": self._share.micro_batches, "seed": self._seed}
-        return {OWN: own} | {name: one.get() for name, one in self._registered.items()}
+        states = {name: one.get() for name, one in self._registered.items() if name not in self._things}
+        return {OWN: own} | states | self._things
 
 
 def _is_loader(part: object) -> bool:
