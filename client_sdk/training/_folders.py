@@ -191,6 +191,11 @@ def read_folder(folder: Path) -> Saved:
 def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
     from client_sdk.training import _formats
 
+    if foreign := [part for part, said in manifest["parts"].items() if said["format"] not in _formats.FORMATS]:
+        raise CheckpointError(
+            f"{folder} has files that another program has written, such as {foreign[0]}: read it with that program, or with "
+            "job.checkpointable(sharded=True) if it is sharded"
+        )
     parts = {
         part: _formats.FORMATS[said["format"]].read(folder / said["file"], said.get("extra"))
         for part, said in manifest["parts"].items()

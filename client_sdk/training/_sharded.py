@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.training import _folders
+from client_sdk.training._files import CheckpointError
 
 _OTHERS = "others.pickle"
 
@@ -32,8 +33,8 @@ def check_group(world_size: int) -> None:
 def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
     """Writes a new folder together with all ranks. Returns the reference to it in rank 0, and None in others.
 
-    `things` are modules and optimizers; `others` are states, of which those of rank 0 are written. Raises what a rank raises, in
-    all ranks that take part.
+    `things` are modules and optimizers; `others` are states, of which those of rank 0 are written. Raises OSError, ValueError
+    for an optimizer without its module, and in all ranks what torch.distributed.checkpoint raises in one.
     """
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -51,7 +52,9 @@ def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping
 
 
 def read_others(folder: Path) -> dict[str, Any]:
-    """The states that rank 0 has written."""
+    """The states that rank 0 has written. Raises CheckpointError for a folder that is not sharded."""
+    if not (folder / _OTHERS).exists():
+        raise CheckpointError(f"{folder} is not sharded: leave out sharded=True to resume from it")
     found: dict[str, Any] = pickle.loads((folder / _OTHERS).read_bytes())
     return found
 

@@ -17,11 +17,13 @@ from scheduler_service.core.messages import (
     Submitted,
     SuspendRequested,
 )
-from scheduler_service.core.model import Job, JobSpec, JobState, Reason, StopReason, TaskGroup
+from scheduler_service.core.model import Job, JobSpec, JobState, Reason, Retry, StopReason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.store.mapping import sparse_fields
 from tests.core.driver import Driver, spec
+from tests.policies.made import fitgpp
 
 TASK = Vector(1_000, 1_024, 1)
 
@@ -217,3 +219,61 @@ def test_resizes_stops_and_ends_in_any_order_leave_one_launch_or_a_queued_job(se
                 d.step(d.started(job, run.task))
         if (row := d.state.jobs.rows.get(job)) is not None:
             assert 1 <= size(row)[0] <= 4
+
+
+@pytest.mark.parametrize("point", range(9))
+@pytest.mark.parametrize("what", ["killed node", "trial", "cancel", "new leader"])
+def test_whatever_happens_at_any_point_of_a_resize_the_job_runs_once_and_to_its_end(what: str, point: int) -> None:
+    """2 tasks become 3: 4 reports of the first launch, the resize, 2 ends, and 2 reports of the next launch."""
+    d = Driver(fitgpp(FitGppSettings()))
+    d.join("n1", Vector(8_000, 16_384, 4))
+    job = d.submit(elastic(2, retry=Retry(9)))
+    for number in range(9):
+        if number == point:
+            _happens(d, job, what)
+        if number == 4:
+            d.reply(ResizeRequested(job, 3))
+        else:
+            _next_report(d, job, ends=number in (5, 6))
+    for _ in range(40):
+        if job in d.ended:
+            break
+        if not d.state.runs_of(job):
+            d.step(after=400)  # the pause before a retry is over
+        _next_report(d, job, ends=True)
+    assert d.ended[job].state is (JobState.CANCELLED if what == "cancel" else JobState.SUCCEEDED)
+    launches = [run.key for run in d.runs.values() if run.job_id == job and run.run == d.ended[job].run]
+    assert len(launches) == len(d.ended[job].spec.tasks()), "the last launch was whole"
+    assert not d.state.runs_of(job)
+
+
+def _next_report(d: Driver, job: int, ends: bool) -> None:
+    """What the node says next of the job: a task is ready, has started, has left, or has done its work."""
+    for each in [job, *(other for other in sorted(d.state.jobs.rows) if other != job)]:
+        row = d.state.jobs.rows.get(each)
+        for run in sorted(d.state.runs_of(each), key=lambda run: run.key) if row is not None else ():
+            if run.stop_reason is not None:
+                d.step(d.exited(each, run.task, exit_code=RESIZED))
+            elif run.started_us is None and row is not None and row.launch_spec.gang and not row.rendezvous:
+                if run.ready_at:
+                    continue
+                d.step(d.ready(each, run.task))
+            elif run.started_us is None:
+                d.step(d.started(each, run.task))
+            elif ends and (each != job or d.job(job).resize_to == 0):
+                d.step(d.exited(each, run.task, done=True))
+            else:
+                continue
+            return
+
+
+def _happens(d: Driver, job: int, what: str) -> None:
+    if what == "killed node":  # and its agent comes back, without the runs
+        d.silence()
+        d.join("n1", Vector(8_000, 16_384, 4), boot=f"b{d.taken}", known=())
+    elif what == "trial":
+        d.trial(devices=3)
+    elif what == "cancel":
+        d.cancel(job)
+    else:  # which begins with what is durable
+        d.state = d.state.rebuilt()
