@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from client_sdk import units
+from client_sdk._values.elastic import bounds
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
@@ -112,7 +113,7 @@ def job_spec(
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
     if min_tasks or max_tasks:
-        min_tasks, max_tasks = _bounds(groups, min_tasks, max_tasks)
+        min_tasks, max_tasks = bounds(groups, min_tasks, max_tasks)
     if isinstance(tasks, int):
         cell = ""  # of each task
     if array is None and array_at_once:
@@ -208,22 +209,6 @@ def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> t
     if not isinstance(tasks, Iterable) or any(not isinstance(group, TaskGroup) for group in tasks):
         raise InvalidArgument(f"tasks is a number, or a list such as [TaskGroup(4, devices=1, cpus=4)], and not {tasks!r}")
     return tuple(tasks)
-
-
-def _bounds(groups: tuple[TaskGroup, ...], least: int, most: int) -> tuple[int, int]:
-    """Between which the number of tasks of an elastic job may change."""
-    if len(groups) != 1:
-        raise InvalidArgument(
-            "an elastic job has tasks that are alike: say how many it starts with (tasks=2, --tasks 2), and no other groups"
-        )
-    tasks = groups[0].count
-    least, most = least or 1, most or tasks
-    if not 1 <= least <= tasks <= most:
-        raise InvalidArgument(
-            f"min_tasks={least}, tasks={tasks} and max_tasks={most} are not in order: an elastic job needs "
-            "1 <= min_tasks <= tasks <= max_tasks"
-        )
-    return least, most
 
 
 def _word(word: str | os.PathLike[str]) -> str:
