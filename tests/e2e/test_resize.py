@@ -1,4 +1,4 @@
-"""An elastic job is resized by `ebb resize`, from end to end: real scheduler, real agents, real torch processes."""
+"""An elastic job is resized from end to end: real torch processes, and a scheduler and an agent that are killed meanwhile."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ STEPS = 3 * (22 // 4)
 """See tests/sdk/elastic_rank.py."""
 
 
-def test_a_torch_job_is_resized_and_takes_each_batch_once(site: Site) -> None:
+def test_a_torch_job_is_resized_through_kills_and_takes_each_batch_once(site: Site) -> None:
     require_torch()
     evidence = site.file("resized")
     evidence.touch()
@@ -39,7 +39,16 @@ def test_a_torch_job_is_resized_and_takes_each_batch_once(site: Site) -> None:
         wait_for(lambda run=run: [line for line in told("step") if line["run"] == run], LIMIT)
         asked = site.client.resize(job, tasks)
         assert (asked.state, asked.reason, asked.resize_to) == (JobState.STOPPING, JobReason.RESIZED, tasks)
+        if run == 1:
+            site.cluster.kill("scheduler")
+            site.restart_scheduler()
+        else:
+            before, node = [site.node(asked.node or "")], asked.node or ""
+            site.cluster.kill(node)
+            site.cluster.restart_agent(node)
+            site.wait_connected(since=before)
     site.succeeded(job)
+    site.check_now()
 
     ended = site.client.get(job.id)
     assert (ended.run, ended.retries, ended.resize_to) == (3, 0, 0)
