@@ -2,10 +2,12 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from client_sdk import JobEventKind, JobReason, JobState, TaskGroup
 from tests.harness import LIMIT, ROOT, Site
+from tests.harness import run as run_program
 from tests.store.waiting import wait_for
 from tests.torch_needed import require_torch
 
@@ -37,7 +39,10 @@ def test_a_torch_job_is_resized_through_kills_and_takes_each_batch_once(site: Si
     )
     for run, tasks in ((1, 2), (2, 1)):
         wait_for(lambda run=run: [line for line in told("step") if line["run"] == run], LIMIT)
-        asked = site.client.resize(job, tasks)
+        ebb = Path(sys.executable).with_name("ebb")
+        done = run_program([ebb, "resize", str(job.id), str(tasks)], EBB_ADDRESS=site.cluster.address)
+        assert f"STOPPING (resized): {run} task{'s' if run > 1 else ''}, {tasks} in its next run" in done.stdout, done.stderr
+        asked = site.client.get(job.id)
         assert (asked.state, asked.reason, asked.resize_to) == (JobState.STOPPING, JobReason.RESIZED, tasks)
         if run == 1:
             site.cluster.kill("scheduler")
