@@ -131,7 +131,8 @@ def resize(ctx: click.Context, /, job_id: int, tasks: int, fmt: str | None, quie
 
 def _resized(job: Job) -> str:
     now = job.spec.task_groups[0].count
-    return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}" + (f", {job.resize_to} in its next run" if job.resize_to else "")
+    later = f", {job.resize_to} in its next run" if job.resize_to else ""
+    return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}{later}"
 
 
 @click.command(short_help="Change the priority, limit or dependencies of jobs.")
