@@ -41,6 +41,15 @@ class JobChanges(Asking):
         """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
         return self._ask(jobs.Requeue(job_id(job), self._ask(jobs.OfJob("Get", job_id(job))).run))
 
+    def resize(self, job: Job | int, tasks: int) -> Job:
+        """Changes the number of tasks of an elastic job. One that runs saves its work, leaves, and starts again with that many
+        tasks when these fit; `resize` to the old number takes it back.
+
+        Safe to repeat. Raises NotFound where there is no such job, and FailedPrecondition where the job is not elastic
+        (NOT_ELASTIC), the number is out of its bounds (TASKS_OUT_OF_BOUNDS) or could never run, or the job is ending.
+        """
+        return self._ask(jobs.Resize(job_id(job), tasks))
+
     def update(
         self,
         job: Job | int,
@@ -82,6 +91,10 @@ class AsyncJobChanges(AskingAsync):
     async def requeue(self, job: Job | int) -> Job:
         """As `Client.requeue`."""
         return await self._ask(jobs.Requeue(job_id(job), (await self._ask(jobs.OfJob("Get", job_id(job)))).run))
+
+    async def resize(self, job: Job | int, tasks: int) -> Job:
+        """As `Client.resize`."""
+        return await self._ask(jobs.Resize(job_id(job), tasks))
 
     async def update(
         self,

@@ -31,6 +31,7 @@ from client_sdk._requests.jobs import (
     OfNode,
     Request,
     Requeue,
+    Resize,
     Story,
     Submit,
     TryOut,
@@ -76,6 +77,10 @@ def encode(request: Request[T]) -> Call[T]:
             requeue = _about(job_id, scheduler_pb2.RequeueRequest)
             requeue.run = run
             call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
+        case Resize(job_id, tasks):
+            resize = _about(job_id, scheduler_pb2.ResizeRequest)
+            resize.tasks = tasks
+            call = Call("Scheduler/Resize", resize, scheduler_pb2.ResizeResponse, _job)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage():

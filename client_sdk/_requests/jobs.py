@@ -68,6 +68,12 @@ class Requeue(Request[Job]):
     run: int
 
 
+@dataclass(frozen=True, slots=True)
+class Resize(Request[Job]):
+    job_id: int
+    tasks: int
+
+
 class NodePage(NamedTuple):
     nodes: tuple[Node, ...]
     next_token: str

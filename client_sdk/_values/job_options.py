@@ -80,6 +80,10 @@ class JobOptions(TypedDict, total=False):
     tasks: int | Sequence[TaskGroup]
     """A gang: tasks that start together or not at all. A number of them, each with cpus, memory and devices; or groups, each of
     which says its own."""
+    min_tasks: int
+    """An elastic job: the least number of its tasks, 1 by default, and the greatest one, `tasks` by default. `Client.resize`
+    changes the number within these bounds. `tasks` is the number with which it starts."""
+    max_tasks: int
     after_ok: Jobs
     """It waits until these have succeeded, have ended (`after_any`), or have failed."""
     after_any: Jobs

@@ -102,6 +102,8 @@ class Job:
     """The current or last run holds cells of its virtual cluster."""
     configuration: int = 0
     """That of the current or last run, by its number in `spec.configurations`."""
+    resize_to: int = 0
+    """Of an elastic job that is being resized: the number of tasks of its next run. 0: as many as `spec` says."""
     steps: tuple[RunSteps, ...] = ()
     """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
     answers."""

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from client_sdk import units
+from client_sdk._values.elastic import bounds
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
@@ -60,6 +61,8 @@ def job_spec(
     retry_exit_codes: Iterable[int] = _NONE,
     retry_exit_signals: Iterable[int] = _NONE,
     tasks: int | Sequence[TaskGroup] = (),
+    min_tasks: int = 0,
+    max_tasks: int = 0,
     after_ok: Jobs = _NONE,
     after_any: Jobs = _NONE,
     after_failed: Jobs = _NONE,
@@ -109,6 +112,8 @@ def job_spec(
     inherited, own = activated(venv, conda, inherited, given)
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
+    if min_tasks or max_tasks:
+        min_tasks, max_tasks = bounds(groups, min_tasks, max_tasks)
     if isinstance(tasks, int):
         cell = ""  # of each task
     if array is None and array_at_once:
@@ -137,6 +142,8 @@ def job_spec(
         device_memory_mib=units.parse_memory(device_memory),
         checkpoint_signal=checkpoint_signal and _checkpoint_signal(checkpoint_signal, checkpoint_command),
         checkpoint_command=checkpoint_command,
+        min_tasks=min_tasks,
+        max_tasks=max_tasks,
         nodes=_nodes(nodes, node_labels, exclude_nodes),
         alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),

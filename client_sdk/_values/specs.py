@@ -157,6 +157,11 @@ class JobSpec:
     """The command that saves its program's work, for /bin/sh; empty: none."""
     snapshots: tuple[str, ...] = ()
     """What its nodes unpack before it starts, by digest (see `JobOptions.snapshot`)."""
+    min_tasks: int = 0
+    """Of an elastic job: the least number of tasks. 0: the number is fixed."""
+    max_tasks: int = 0
+    """Of an elastic job: the greatest number of tasks. The count of its one group in `task_groups` is the number that it has
+    now, which `Client.resize` changes."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""

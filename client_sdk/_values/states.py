@@ -125,6 +125,8 @@ class JobReason(Word):
     """STOPPING or QUEUED: it held devices as opportunistic, to which the job in `cause_job_id` has a right."""
     NEVER_IN_QUOTA = 34
     """QUEUED: its virtual cluster owns nothing that it could ever run in."""
+    RESIZED = 35
+    """STOPPING or QUEUED: a user resized it; it starts again with another number of tasks."""
     SAMPLED = 40
     """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
 

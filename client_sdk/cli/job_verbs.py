@@ -1,4 +1,4 @@
-"""The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, update."""
+"""The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, resize, update."""
 
 from typing import Any
 
@@ -108,6 +108,33 @@ def requeue(client: Client, job_id: int) -> Job:
     return client.requeue(job_id)
 
 
+@click.command(short_help="Change the number of tasks of an elastic job.")
+@output_option("json", "yaml")
+@quiet_option
+@click.argument("job_id", metavar="ID", type=an_id)
+@click.argument("tasks", metavar="N", type=click.IntRange(min=1))
+@click.pass_context
+def resize(ctx: click.Context, /, job_id: int, tasks: int, fmt: str | None, quiet: bool) -> None:
+    """Change the number of tasks of an elastic job to N.
+
+    A job that waits changes its size. One that runs saves its work, leaves, and starts again with N tasks when these fit. To
+    take that back, resize the job to its old size.
+
+    \b
+    Examples:
+      ebb submit --tasks 2 --min-tasks 1 --max-tasks 8 -g 1 -- python train.py
+      ebb resize 7 4
+    """
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    ask_each(ctx, (job_id,), lambda each: client.resize(each, tasks), _resized, fmt, quiet)
+
+
+def _resized(job: Job) -> str:
+    now = job.spec.task_groups[0].count
+    later = f", {job.resize_to} in its next run" if job.resize_to else ""
+    return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}{later}"
+
+
 @click.command(short_help="Change the priority, limit or dependencies of jobs.")
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
@@ -169,4 +196,4 @@ def _updated(job: Job) -> str:
     return f"{_stands(job)}: priority {job.priority}, time limit {limit}"
 
 
-COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, update)
+COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, update)

@@ -99,6 +99,9 @@ def _lines(job: Job) -> dict[str, str]:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:
         lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
+    if spec.max_tasks:
+        more = f"; {job.resize_to} in the next run" if job.resize_to and not job.ended else ""
+        lines["elastic"] = f"{spec.min_tasks} to {spec.max_tasks} tasks{more}"
     if spec.project:
         lines["project"] = spec.project
     if spec.virtual_cluster:

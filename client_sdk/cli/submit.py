@@ -62,6 +62,8 @@ from client_sdk.models import JobState
 )
 @click.option("--tasks", metavar="N", type=click.IntRange(min=1), help="A gang of N tasks, each with the above.")
 @click.option("--task", multiple=True, metavar="N:gpus=1,...", help="A gang's group of N tasks. May be repeated.")
+@click.option("--min-tasks", metavar="N", type=click.IntRange(min=1), help="Elastic: never fewer tasks.  [default: 1]")
+@click.option("--max-tasks", metavar="N", type=click.IntRange(min=1), help="Elastic: never more tasks; see `ebb resize`.")
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")

@@ -147,5 +147,23 @@ def check_checkpoint(spec: job_pb2.JobSpec) -> None:
         _refuse(field, "checkpoint.grace", said)
 
 
+def check_elastic(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for bounds that the number of tasks cannot have."""
+    least, most = spec.min_tasks, spec.max_tasks
+    if not (least or most):
+        return
+    if len(spec.task_groups) != 1:
+        said = (
+            f"an elastic job has one task group, and not {len(spec.task_groups)}; say how many tasks it begins with (--tasks)"
+        )
+        _refuse("spec.task_groups", "elastic.one_group", said)
+    if spec.alternatives:
+        _refuse("spec.alternatives", "elastic.no_alternatives", "an elastic job has one configuration; leave these out")
+    tasks = spec.task_groups[0].count
+    if not 1 <= least <= tasks <= most:
+        said = f"an elastic job has 1 <= min_tasks <= tasks <= max_tasks, and not {least}, {tasks} and {most}; give both bounds"
+        _refuse("spec.max_tasks" if tasks > most else "spec.min_tasks", "elastic.bounds", said)
+
+
 def _refuse(field: str, rule: str, said: str) -> NoReturn:
     raise InvalidArgument(f"{field}: {said}", reason="INVALID_FIELD", metadata={"field": field, "rule": rule})

@@ -9,10 +9,10 @@ from client_sdk._protobuf import convert
 from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
-from client_sdk.testing._field_rules import check_checkpoint
+from client_sdk.testing._field_rules import check_checkpoint, check_elastic
 from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
-from client_sdk.testing._state import ACTIVE, Outcome, State, state_of
+from client_sdk.testing._state import ACTIVE, Outcome, State, set_tasks, state_of
 
 
 def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.JobSpec:
@@ -29,6 +29,7 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
             one.resources.CopyFrom(_total(one))
     _check_alternatives(spec)
     check_checkpoint(spec)
+    check_elastic(spec)
     _nodes.check_can_ever_run(state, spec)
     return spec
 
@@ -67,6 +68,8 @@ def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
         asked.CopyFrom(spec)
         asked.ClearField("inherited_environment")
         asked.MergeFrom(job_pb2.JobSpec(inherited_environment=state.jobs[known].spec.inherited_environment))
+        if asked.max_tasks and state.jobs[known].spec.max_tasks:  # it may have been resized since
+            set_tasks(asked, state.jobs[known].spec.task_groups[0].count)
         if state.jobs[known].spec != asked:
             raise AlreadyExists(
                 f"request_id {request.request_id!r} was already used for job {known}, which asks for something else; "
@@ -124,27 +127,27 @@ def cancel(state: State, job_id: int) -> job_pb2.Job:
 
 
 def suspend(state: State, job_id: int) -> job_pb2.Job:
-    job = _live(state, job_id)
+    job = live(state, job_id)
     if job.suspend_requested:
         return state.find(job_id)
     if job.HasField("array"):
         more = ", and hold it to keep others from starting" if job.array.pending else ""
-        raise _refuse(job, "suspended", f"{AN_ARRAY}suspend those{more}")
+        raise refusal(job, "suspended", f"{AN_ARRAY}suspend those{more}")
     if state_of(job) not in ACTIVE:
-        raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
+        raise refusal(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
-        raise _refuse(job, "suspended", "it is being cancelled")
+        raise refusal(job, "suspended", "it is being cancelled")
     job.suspend_requested = True
     state.tell(job, JobEventKind.SUSPEND_REQUESTED, run=job.run)
-    return _told(state, job, JobReason.SUSPENDED)
+    return told_to_leave(state, job, JobReason.SUSPENDED)
 
 
 def resume(state: State, job_id: int) -> job_pb2.Job:
-    job = _live(state, job_id)
+    job = live(state, job_id)
     if not job.suspend_requested:
         if JobReason(job.reason) is JobReason.RESUMED:
             return state.find(job_id)
-        raise _refuse(job, "resumed", "only a suspended job can")
+        raise refusal(job, "resumed", "only a suspended job can")
     job.suspend_requested = False
     state.tell(job, JobEventKind.RESUMED, run=job.run)
     if state_of(job) is JobState.SUSPENDED:
@@ -156,7 +159,7 @@ def resume(state: State, job_id: int) -> job_pb2.Job:
 
 
 def hold(state: State, job_id: int) -> job_pb2.Job:
-    job = _live(state, job_id)
+    job = live(state, job_id)
     if not job.held:
         if state_of(job) is not JobState.QUEUED:
             instead = "suspend a running job to have it save its work and leave"
@@ -164,7 +167,7 @@ def hold(state: State, job_id: int) -> job_pb2.Job:
                 instead = "it stays aside until it is resumed"
             elif job.HasField("array"):
                 instead = f"{AN_ARRAY}all have begun: suspend those that run"
-            raise _refuse(job, "held", instead)
+            raise refusal(job, "held", instead)
         job.held = True
         state.show_queued(job)
         state.tell(job, JobEventKind.HELD, run=job.run)
@@ -172,7 +175,7 @@ def hold(state: State, job_id: int) -> job_pb2.Job:
 
 
 def release(state: State, job_id: int) -> job_pb2.Job:
-    job = _live(state, job_id)
+    job = live(state, job_id)
     if job.held:
         job.held = False
         state.show_queued(job)
@@ -183,25 +186,25 @@ def release(state: State, job_id: int) -> job_pb2.Job:
 
 
 def requeue(state: State, job_id: int) -> job_pb2.Job:
-    job = _live(state, job_id)
+    job = live(state, job_id)
     if state_of(job) is JobState.QUEUED and job.run:
         return state.find(job_id)
     if state_of(job) is JobState.STOPPING and not (job.cancel_requested or job.suspend_requested):
         return state.find(job_id)  # it leaves already, and queues again
     if job.HasField("array"):
-        raise _refuse(job, "put back into its queue", f"{AN_ARRAY}put those back that run")
+        raise refusal(job, "put back into its queue", f"{AN_ARRAY}put those back that run")
     if state_of(job) not in ACTIVE or job.cancel_requested or job.suspend_requested:
-        raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
+        raise refusal(job, "put back into its queue", "only a running job can; resume a suspended one")
     state.tell(job, JobEventKind.REQUEUE_REQUESTED, run=job.run)
-    return _told(state, job, JobReason.REQUEUED)
+    return told_to_leave(state, job, JobReason.REQUEUED)
 
 
 def update(state: State, request: scheduler_pb2.UpdateRequest) -> job_pb2.Job:
-    job = _live(state, request.job_id)
+    job = live(state, request.job_id)
     said = []
     if request.HasField("dependencies"):
         if state_of(job) is not JobState.QUEUED or job.run:
-            raise _refuse(job, "given other dependencies", "only a job that has never started can")
+            raise refusal(job, "given other dependencies", "only a job that has never started can")
         waits = still_awaited(state, request.dependencies)
         if job.id in _awaited(state, waits):
             where = {"job_id": str(job.id)}
@@ -242,7 +245,7 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> cluster_pb2.Node:
         if state_of(job) in (JobState.STARTING, JobState.RUNNING):
             why, text = JobReason.NODE_DRAINED, state.drains[request.node].reason
             state.tell(job, JobEventKind.REQUEUE_REQUESTED, reason=int(why), run=job.run, node=request.node, text=text)
-            _told(state, job, why)
+            told_to_leave(state, job, why)
     return _nodes.node(state, request.node)
 
 
@@ -270,7 +273,7 @@ def _up(state: State, name: str, instead: str) -> EbbError:
 # ---- what they share ---------------------------------------------------------------------------------------------------
 
 
-def _live(state: State, job_id: int) -> job_pb2.Job:
+def live(state: State, job_id: int) -> job_pb2.Job:
     job = state.known(job_id)
     if (ended := state_of(job)) in ENDED:
         said = f"job {job_id} has ended as {ended.name}, which nothing changes; submit it again for another try"
@@ -278,13 +281,13 @@ def _live(state: State, job_id: int) -> job_pb2.Job:
     return job
 
 
-def _refuse(job: job_pb2.Job, what: str, instead: str) -> EbbError:
+def refusal(job: job_pb2.Job, what: str, instead: str) -> EbbError:
     stands = state_of(job).name
     said = f"job {job.id} is {stands} and cannot be {what}; {instead}"
     return FailedPrecondition(said, reason="WRONG_STATE", metadata={"job_id": str(job.id), "state": stands})
 
 
-def _told(state: State, job: job_pb2.Job, reason: JobReason) -> job_pb2.Job:
+def told_to_leave(state: State, job: job_pb2.Job, reason: JobReason) -> job_pb2.Job:
     """Has it leave, and returns how it stood when it was told to."""
     leave(state, job, reason)
     told = state.find(job.id)

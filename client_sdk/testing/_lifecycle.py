@@ -13,9 +13,9 @@ from client_sdk.models import DependencyKind, JobClass, JobEventKind, JobReason,
 from client_sdk.testing._files import call_function, calls_function
 from client_sdk.testing._nodes import Placed, place
 from client_sdk.testing._output import log_file
-from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, state_of
+from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, set_tasks, state_of
 
-LEAVES = (JobReason.PREEMPTED, JobReason.SUSPENDED, JobReason.REQUEUED, JobReason.NODE_DRAINED)
+LEAVES = (JobReason.PREEMPTED, JobReason.SUSPENDED, JobReason.REQUEUED, JobReason.NODE_DRAINED, JobReason.RESIZED)
 """Why a job is told to leave that is to go on later."""
 TOLD = Outcome(exit_signal=15)
 """How a run leaves that is told to."""
@@ -176,6 +176,9 @@ def _is_retried(job: job_pb2.Job) -> bool:
 
 def _left(state: State, job: job_pb2.Job, told: JobReason) -> None:
     facts = {"run": job.run, "node": job.node}
+    if job.resize_to:
+        set_tasks(job.spec, job.resize_to)
+        job.resize_to = 0
     if told is JobReason.SUSPENDED and job.suspend_requested:
         state.show(job, JobState.SUSPENDED, JobReason.SUSPENDED)
         state.tell(job, JobEventKind.SUSPENDED, reason=JobReason.SUSPENDED, **facts)

@@ -188,3 +188,11 @@ def class_of(job: job_pb2.Job) -> JobClass:
 
 def set_now(field: Any) -> None:
     field.FromDatetime(datetime.now(UTC))
+
+
+def set_tasks(spec: job_pb2.JobSpec, tasks: int) -> None:
+    """Gives an elastic job so many tasks."""
+    (group,) = spec.task_groups
+    group.count = tasks
+    for name in ("cpu_milli", "memory_mib", "devices"):
+        setattr(spec.resources, name, tasks * getattr(group.resources, name))

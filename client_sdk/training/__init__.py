@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
-from client_sdk.training.checkpoint import OBEYED, Checkpointer
+from client_sdk.training.checkpoint import OBEYED, RESIZED, Checkpointer
 from client_sdk.training.park_point import park_point
 from client_sdk.training.step_counter import count, steps
 from ebb_inject.ebb_hook.steps import Steps
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OBEYED",
+    "RESIZED",
     "CheckpointError",
     "Checkpointer",
     "Device",

@@ -74,7 +74,7 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
 
     Raises OSError, such as for a full disk, and what writing a part raises. No folder is left then.
     """
-    folder = _new_folder(directory, name)
+    folder = new_folder(directory, name)
     try:
         said = {part: _write_part(folder, part, state) for part, state in parts.items()}
         return seal(folder, said, about())
@@ -83,7 +83,7 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
         raise
 
 
-def _new_folder(directory: Path, name: str) -> Path:
+def new_folder(directory: Path, name: str) -> Path:
     """A folder that no one has: a run that was killed may have left one of this name."""
     directory.mkdir(parents=True, exist_ok=True)
     for number in range(1, 1 << 20):
@@ -191,6 +191,11 @@ def read_folder(folder: Path) -> Saved:
 def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
     from client_sdk.training import _formats
 
+    if foreign := [part for part, said in manifest["parts"].items() if said["format"] not in _formats.FORMATS]:
+        raise CheckpointError(
+            f"{folder} has files that another program has written, such as {foreign[0]}: read it with that program, or with "
+            "job.checkpointable(sharded=True) if it is sharded"
+        )
     parts = {
         part: _formats.FORMATS[said["format"]].read(folder / said["file"], said.get("extra"))
         for part, said in manifest["parts"].items()

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
-from client_sdk.training import _folders, _random_state
+from client_sdk.training import _folders, _random_state, _sharded
+from client_sdk.training._elastic import ElasticPass, Share, share_in
 from client_sdk.training._position import Pass
 from client_sdk.training._registered import Access, access
 from client_sdk.training._saving import OWN, Options, Saving
@@ -39,11 +40,19 @@ class Job:
         self._resumed = False
         self._resume: dict[str, Any] | None = None
         """The place in the data at which this run resumes, until the loop begins."""
-        self._pass: Pass | None = None
+        self._pass: Pass | ElasticPass | None = None
         self._total_epochs: int | None = None
         """Inside of `epochs`: how many there are."""
         self._epoch = 0
         self._step = 0
+        self._share: Share | None = None
+        """Of an elastic job: what this task takes of each step."""
+        self._seed = 0
+        self._things: dict[str, Any] = {}
+        """Registered parts of which each rank writes its shards."""
+        self._grown = 1.0
+        """The size of a step, in sizes of a step of the checkpoint from which this run resumes."""
+        self._ends_step = True
 
     def checkpointable(
         self,
@@ -55,6 +64,11 @@ class Job:
         background: bool = True,
         directory: str | os.PathLike[str] | None = None,
         ranks: Iterable[int] | None = None,
+        elastic: bool | None = None,
+        micro_batches: int | None = None,
+        keep_batch: bool = True,
+        seed: int = 0,
+        sharded: bool = False,
         **parts: Any,
     ) -> None:
         """Registers what to save by name, and restores it from the newest checkpoint if there is one.
@@ -69,11 +83,21 @@ class Job:
         checkpoints are kept, and so are the folders of steps that are a multiple of `keep_every`. `directory` and `ranks` are
         as for `Checkpointer`.
 
+        `elastic` says that another number of tasks may resume: the parts are the same in all tasks, rank 0 writes them, and
+        `steps` shares the data out. By default a job is elastic if it was submitted with --max-tasks. A step has
+        `micro_batches` batches of the loader, over all tasks together: by default as many as the job has tasks at most. With
+        `keep_batch=False` it has `micro_batches` for each task (by default 1), so that a step grows with the number of tasks.
+        The order of the data follows from `seed`.
+
+        With `sharded`, a job is elastic, and each rank writes and reads its own shards of modules and optimizers, by
+        torch.distributed.checkpoint, in the foreground. The process group must be there before.
+
         A later call registers more parts and takes no options. Raises TypeError for a part that cannot be restored in place,
         ValueError for an option or a name that cannot be, and CheckpointError when there are checkpoints and none can be used.
         """
         chosen = None if ranks is None else tuple(ranks)
-        options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen)
+        shares = elastic, micro_batches, keep_batch, seed, sharded
+        options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen, *shares)
         if self._saving is not None and options != Options():
             raise ValueError("the options of job.checkpointable belong to its first call; later calls register more parts")
         if OWN in parts:
@@ -82,20 +106,37 @@ class Job:
         if self._saving is None:
             self._open(options)
         self._registered |= found
+        assert self._saving is not None
+        if self._saving.sharded:
+            self._load_shards({name: part for name, part in parts.items() if _sharded.is_sharded(part)})
+            found = {name: one for name, one in found.items() if name not in self._things}
         for name, one in found.items():
             if name in self._saved:
                 one.put(self._saved.pop(name))
             elif self._resumed:
                 _log.warning("the checkpoint has no part %r: it begins with its initial value", name)
-        if self._resume is not None:  # what was built above may have drawn from the generators
+        if self._resume is not None and self._share is None:  # what was built above may have drawn from the generators
             _random_state.restore(self._resume["random"])
 
+    def _load_shards(self, things: dict[str, Any]) -> None:
+        """Registers modules and optimizers of which each rank has shards, and restores them."""
+        assert self._saving is not None
+        self._things |= things
+        if things and self._saving.folder is not None:
+            _sharded.load(self._saving.folder, things, self._things)
+
     def _open(self, options: Options) -> None:
-        self._saving = Saving(options, os.environ if self._environment is None else self._environment)
+        environment = os.environ if self._environment is None else self._environment
+        self._saving = Saving(options, environment)
+        own: dict[str, Any] = {}
         if (saved := self._saving.load()) is not None:
             own = saved.pop(OWN)
             self._saved, self._resumed = saved, True
             self._step, self._epoch, self._resume = own["step"], own["epoch"], own["pass"]
+        if self._saving.elastic:
+            self._seed = own.get("seed", options.seed)
+            self._share = share_in(environment, options.micro_batches, options.keep_batch, own.get("micro_batches"))
+            self._grown = self._share.micro_batches / own.get("micro_batches", self._share.micro_batches)
 
     @property
     def step(self) -> int:
@@ -113,6 +154,43 @@ class Job:
         if self._pass is not None:
             return self._pass.consumed
         return 0 if self._resume is None else int(self._resume["consumed"])
+
+    @property
+    def world_size(self) -> int:
+        """The number of tasks of this run."""
+        return int((os.environ if self._environment is None else self._environment).get("WORLD_SIZE") or 1)
+
+    @property
+    def accumulate(self) -> int:
+        """Of an elastic job: the number of batches that this task takes of each step. Otherwise 1."""
+        return 1 if self._share is None else self._share.accumulate
+
+    @property
+    def ends_step(self) -> bool:
+        """Whether the batch at hand is this task's last one of its step: the loop then lets the optimizer step."""
+        return self._ends_step
+
+    @property
+    def loss_scale(self) -> float:
+        """Of an elastic job: multiply the mean loss of each batch by it before `backward`, and the gradient, which
+        DistributedDataParallel averages over the tasks, is that of the mean loss over the step. Otherwise 1."""
+        return 1.0 if self._share is None else self._share.loss_scale
+
+    def scale_lr(self, *things: Any, rule: str = "linear") -> float:
+        """For `keep_batch=False`: scales the learning rates of optimizers, and of schedulers with `base_lrs`, because a step
+        has become larger or smaller since the checkpoint. Call it once, when they are registered. Returns the factor.
+
+        `rule` is "linear" (Goyal et al., 2017) or "sqrt", the square root. Raises ValueError for another.
+        """
+        if rule not in ("linear", "sqrt"):
+            raise ValueError(f'rule={rule!r} is unknown; it is "linear" or "sqrt"')
+        factor = self._grown if rule == "linear" else self._grown**0.5
+        for thing in things:
+            for group in getattr(thing, "param_groups", ()):
+                group |= {name: group[name] * factor for name in ("lr", "initial_lr") if name in group}
+            if hasattr(thing, "base_lrs"):
+                thing.base_lrs = [rate * factor for rate in thing.base_lrs]
+        return factor
 
     def epochs(self, n: int) -> Iterator[int]:
         """Yields the epochs that are not complete, up to `n` of them over all runs. After the last one, the job is complete."""
@@ -135,6 +213,8 @@ class Job:
         over how many batches the loop accumulates gradients, because gradients are not saved. `total` is the number of steps
         of the whole job; by default it follows from `epochs`.
 
+        In an elastic job, it yields this task's batches, and a step is complete with the last one that `ends_step`.
+
         Without `epochs`, each call is an epoch. Raises RuntimeError for a second loop in an epoch.
         """
         saving = self._opened()
@@ -144,17 +224,27 @@ class Job:
         in_epochs = self._total_epochs is not None
         if in_epochs and self._pass is not None:
             raise RuntimeError("an epoch has one loop over job.steps: use a plain loop for other data, as for a validation")
-        if total is None and self._total_epochs is not None and (length := _length(loader)) is not None:
+        share, resume, self._resume = self._share, self._resume, None
+        current: Pass | ElasticPass
+        batches: Iterator[tuple[T, bool]]
+        if share is None:
+            current = Pass(loader, self._epoch, resume)
+            batches, length, of_step = ((batch, True) for batch in current), _length(loader), 1
+        else:
+            current = ElasticPass(loader, self._epoch, self._seed, share, 0 if resume is None else resume["consumed"])
+            batches, length, of_step = iter(current), current.steps, share.micro_batches
+        self._pass = current
+        if total is None and self._total_epochs is not None and length is not None:
             total = self._total_epochs * length
         counter = steps(total, done=self._step)
-        current = self._pass = Pass(loader, self._epoch, self._resume)
-        self._resume = None
         counter._new_loop()
         saving.begin_loop()
         try:
-            for batch in current:
+            for batch, self._ends_step in batches:
                 yield batch
-                current.consumed += 1
+                if not self._ends_step:
+                    continue
+                current.consumed += of_step
                 self._step += 1
                 counter.advance()
                 if current.consumed % accumulate == 0:
@@ -184,7 +274,10 @@ class Job:
         """What is saved; nothing is copied."""
         at = None if self._pass is None else self._pass.state()
         own = {"step": self._step, "epoch": self._epoch, "pass": at}
-        return {OWN: own} | {name: one.get() for name, one in self._registered.items()}
+        if self._share is not None:
+            own |= {"micro_batches": self._share.micro_batches, "seed": self._seed}
+        states = {name: one.get() for name, one in self._registered.items() if name not in self._things}
+        return {OWN: own} | states | self._things
 
 
 def _is_loader(part: object) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from client_sdk.training import _random_state
@@ -44,13 +45,32 @@ def begin(loader: Any, skip: int) -> Iterator[Any]:
 
     Raises ValueError for a loader whose batches arrive in no fixed order.
     """
+    indices = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    remaining = _Remaining(indices, skip, numbered=loader.num_workers > 0)
+    batches: Iterator[Any] = iter(_with_sampler(loader, remaining))
+    remaining.begin()
+    return batches
+
+
+def chosen(loader: Any, numbers: list[int]) -> Iterator[Any]:
+    """Iterates over the batches of a map-style loader at these places of the epoch, which ascend. The order of the epoch is
+    drawn at once. No data of other batches is loaded; for workers see `begin`."""
+    indices = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    wanted = set(numbers)
+    # All of the order, so that the generators are in the same state whichever places were asked for.
+    found = [(number, each) for number, each in enumerate(islice(indices, len(loader))) if number in wanted]
+    numbered = loader.num_workers > 0
+    batches: Iterator[Any] = iter(_with_sampler(loader, [_Numbered(*pair) if numbered else pair[1] for pair in found]))
+    return batches
+
+
+def _with_sampler(loader: Any, indices: Any) -> Any:
+    """A loader that is like this one, and loads what these indices say."""
     if not getattr(loader, "in_order", True):
         raise ValueError(
             "in_order=False: batches arrive in no fixed order, so a run could not resume in the middle of an epoch"
         )
     workers = loader.num_workers
-    indices = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    remaining = _Remaining(indices, skip, numbered=workers > 0)
     options: dict[str, Any] = {
         "collate_fn": loader.collate_fn,
         "num_workers": workers,
@@ -64,13 +84,11 @@ def begin(loader: Any, skip: int) -> Iterator[Any]:
         options["prefetch_factor"] = loader.prefetch_factor
         options["multiprocessing_context"] = loader.multiprocessing_context
     if loader.batch_sampler is not None:
-        options["batch_sampler"] = remaining
+        options["batch_sampler"] = indices
     else:
-        options |= {"batch_size": None, "sampler": remaining}
+        options |= {"batch_size": None, "sampler": indices}
     dataset = _Seeding(loader.dataset) if workers else loader.dataset
-    batches: Iterator[Any] = iter(type(loader)(dataset, **options))
-    remaining.begin()
-    return batches
+    return type(loader)(dataset, **options)
 
 
 class _Numbered(NamedTuple):

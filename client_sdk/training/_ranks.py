@@ -33,14 +33,15 @@ class Ranks(NamedTuple):
         return f".{rank}of{self.world}"
 
 
-def ranks_of(environment: Mapping[str, str], together: Iterable[int] | None) -> Ranks | None:
-    """Which rank this process is, by RANK and WORLD_SIZE; None where it is the only one.
+def ranks_of(environment: Mapping[str, str], together: Iterable[int] | None, also_alone: bool = False) -> Ranks | None:
+    """Which rank this process is, by RANK and WORLD_SIZE; None where it is the only one, unless `also_alone`: it is then rank 0
+    of 1.
 
     Raises ValueError for values that cannot be.
     """
     texts = environment.get("RANK"), environment.get("WORLD_SIZE")
     if not all(texts):
-        return None
+        return Ranks(0, (0,), 1) if also_alone else None
     try:
         own, world = map(int, texts)  # type: ignore[arg-type]
     except ValueError:
@@ -48,7 +49,7 @@ def ranks_of(environment: Mapping[str, str], together: Iterable[int] | None) -> 
     if not 0 <= own < world:
         raise ValueError(f"RANK={own} must be at least 0 and less than WORLD_SIZE={world}")
     if world == 1:
-        return None
+        return Ranks(0, (0,), 1) if also_alone else None
     chosen = tuple(range(world)) if together is None else tuple(sorted(set(together)))
     if own not in chosen or not all(0 <= rank < world for rank in chosen):
         raise ValueError(

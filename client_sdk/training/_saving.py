@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training import _folders
+from client_sdk.training import _folders, _sharded
 from client_sdk.training._background import Background
 from client_sdk.training._copies import Copies
 from client_sdk.training._files import CheckpointError
@@ -33,6 +33,11 @@ class Options(NamedTuple):
     background: bool = True
     directory: str | os.PathLike[str] | None = None
     ranks: tuple[int, ...] | None = None
+    elastic: bool | None = None
+    micro_batches: int | None = None
+    keep_batch: bool = True
+    seed: int = 0
+    sharded: bool = False
 
 
 class Saving:
@@ -40,7 +45,7 @@ class Saving:
 
     def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
         """Takes SIGTERM over. Raises ValueError for an option that cannot be."""
-        for name in ("every_steps", "every_seconds", "keep_every"):
+        for name in ("every_steps", "every_seconds", "keep_every", "micro_batches"):
             value = getattr(options, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name}={value!r} must be greater than 0")
@@ -51,14 +56,30 @@ class Saving:
                 "clocks differ; say every_steps instead"
             )
         self._options = options
+        self.sharded = options.sharded
+        self.elastic = bool(environment.get("EBB_MAX_TASKS")) if options.elastic is None else options.elastic
+        if self.sharded:
+            if options.elastic is False or options.ranks is not None:
+                raise ValueError("sharded=True is for all ranks of an elastic job: leave out elastic=False and ranks")
+            _sharded.check_group(1 if mine is None else mine.world)
+            self.elastic = True
         self._name = _NAME if mine is None else _NAME + mine.tag(mine.own)
+        if self.elastic:
+            self._name = f"{_NAME}.all"
         self._run = int(environment.get("EBB_RUN") or 0)
         self._checkpointer = Checkpointer(
-            options.directory, name=_NAME, keep=options.keep, ranks=options.ranks, environment=environment
+            options.directory,
+            name=_NAME,
+            keep=options.keep,
+            ranks=options.ranks,
+            replicated=self.elastic,
+            environment=environment,
         )
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
+        self.folder: Path | None = None
+        """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
         self._next_time = time.monotonic() + (options.every_seconds or inf)
         self._last_boundary: float | None = None
@@ -70,9 +91,10 @@ class Saving:
 
         Raises CheckpointError when there are checkpoints and none can be used.
         """
-        with _folders.opening(lambda reference: _folders.read(self._directory, reference)):
+        with _folders.opening(self._read):
             saved = self._checkpointer.load()
-        _folders.clear(self._directory, self._name, self._options.keep_every)
+        if self._checkpointer.writes:
+            _folders.clear(self._directory, self._name, self._options.keep_every)
         if saved is None:
             return None
         if not isinstance(saved, _folders.Saved):
@@ -82,7 +104,14 @@ class Saving:
             )
         self._saved_at = saved.about["step"]
         self._grace.measured(saved.about["seconds"], 0.0)
+        self.folder = saved.folder
         return saved.parts
+
+    def _read(self, reference: _folders.Reference) -> _folders.Saved:
+        if not self.sharded:
+            return _folders.read(self._directory, reference)
+        folder, manifest = _folders.check(self._directory, reference)
+        return _folders.Saved(folder, _sharded.read_others(folder), manifest["about"])
 
     def begin_loop(self) -> None:
         """Says that a loop over steps begins: the time since the last boundary was no step."""
@@ -119,15 +148,17 @@ class Saving:
     def _save_for_stop(self, parts: Callable[[], Parts]) -> object:
         """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
         self.wait()
-        return self._write(parts(), time.monotonic())
+        return self._write(parts(), time.monotonic()) if self._takes_part else None
 
     def _save(self, parts: Callable[[], Parts]) -> None:
+        if not self._takes_part:
+            return
         self.wait()
         self._report_failure()
         began = time.monotonic()
         save = self._checkpointer.save_later()
         with steps().saving():
-            if not self._options.background:
+            if self.sharded or not self._options.background:
                 self._complete(save, parts(), began)
                 return
             copied = self._copies.copy(parts())
@@ -135,7 +166,8 @@ class Saving:
 
     def _complete(self, save: Callable[[object], Path], parts: Parts, began: float) -> None:
         save(self._write(parts, began))
-        _folders.clear(self._directory, self._name, self._options.keep_every)
+        if self._checkpointer.writes:
+            _folders.clear(self._directory, self._name, self._options.keep_every)
         self._grace.measured(time.monotonic() - began, self._longest_step)
 
     def _write(self, parts: Parts, began: float) -> object:
@@ -144,7 +176,17 @@ class Saving:
         def about() -> dict[str, Any]:
             return {"step": own["step"], "epoch": own["epoch"], "run": self._run, "seconds": time.monotonic() - began}
 
-        return _folders.write(self._directory, _folders.folder_name(self._name, own["step"], self._run), parts, about)
+        name = _folders.folder_name(self._name, own["step"], self._run)
+        if not self.sharded:
+            return _folders.write(self._directory, name, parts, about)
+        things = {part: state for part, state in parts.items() if _sharded.is_sharded(state)}
+        others = {part: state for part, state in parts.items() if part not in things}
+        return _sharded.write(self._directory, name, things, others, about())
+
+    @property
+    def _takes_part(self) -> bool:
+        """Whether this process does something in a save."""
+        return self.sharded or self._checkpointer.writes
 
     def _report_failure(self) -> None:
         """Raises what the last save in the background raised."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 from client_sdk.training import _files, _sigterm, step_counter
 from client_sdk.training._agreement import Agreement, agreement_of
 from client_sdk.training._alone import Alone
+from client_sdk.training._notices import read_stop_file
 from client_sdk.training._ranks import ranks_of
 from client_sdk.training._run_files import RunFiles
 from client_sdk.training._together import Together
@@ -30,14 +31,18 @@ OBEYED = 143
 It is not 0, so that `train.py && evaluate.py` does not go on as if the training were complete.
 """
 
+RESIZED = 200
+"""Exit status of a program that saved and left because its job is resized. No shell gives it for a signal, and it is none of
+sysexits.h."""
+
 
 class Checkpointer:
     """Saves a program's state when the scheduler wants its place, and gives it back in the next run.
 
     Enter it in the main thread. SIGTERM then only sets a flag, at which the next `at_boundary` saves the state, tells
-    the scheduler that the job is to go on later, and leaves with SystemExit(OBEYED). A program that finishes instead,
-    inside its grace period, just finishes: once the `with` block is left in good order, a job does not act on SIGTERM, unless
-    another Checkpointer follows, which then leaves at its first boundary.
+    the scheduler that the job is to go on later, and leaves with SystemExit(OBEYED), or RESIZED if the job is resized. A
+    program that finishes instead, inside its grace period, just finishes: once the `with` block is left in good order, a job
+    does not act on SIGTERM, unless another Checkpointer follows, which then leaves at its first boundary.
 
     Processes that the program starts inside the block, such as workers that load data, are its own to end: Ebb sends them no
     SIGTERM, and to forks it means what it did before.
@@ -51,9 +56,9 @@ class Checkpointer:
     ranks have whole. The ranks need one directory, on a file system that their nodes share, the same `name`, and calls of
     `at_boundary` at the same steps. Save in between by `every_steps`: clocks differ, so `every_seconds` is refused.
     A stop that reaches any of the ranks stops all of them, at the same boundary. `replicated=True` says that the state is the
-    same on all ranks: rank 0 alone writes it, and all ranks load it. `ranks` are those that save together, by default all;
-    `ranks=[0]` says that rank 0 saves alone, and that the others have no Checkpointer. `rank_timeout` is how many seconds
-    `load` waits for the other ranks to load.
+    same on all ranks: rank 0 alone writes it, and all ranks load it, however many there are. `ranks` are those that save
+    together, by default all; `ranks=[0]` says that rank 0 saves alone, and that the others have no Checkpointer.
+    `rank_timeout` is how many seconds `load` waits for the other ranks to load.
 
     Checkpoints are pickles, and reading a pickle can run any code: the directory must be writable to the job's own
     user alone, as the one that Ebb gives is.
@@ -85,7 +90,7 @@ class Checkpointer:
         self._every_steps = inf if every_steps is None else every_steps
         self._direct = 0, 0
         self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
-        self._ranks = ranks_of(environment, ranks)
+        self._ranks = ranks_of(environment, ranks, also_alone=replicated)  # of which other ranks may load the files
         self._together: Together | None = None
         self._agreement: Agreement | None = None
         if self._ranks is not None:
@@ -112,7 +117,7 @@ class Checkpointer:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
         if self._together is None:
             self._alone.begin()
-        if self._writes:
+        if self.writes:
             _files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
         self._parking = step_counter.parking_of_process()
@@ -142,7 +147,7 @@ class Checkpointer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._agreement is not None:
             self._agreement.close(done=kind is None)
-        obeyed = isinstance(error, SystemExit) and error.code == OBEYED
+        obeyed = isinstance(error, SystemExit) and error.code in (OBEYED, RESIZED)
         done = kind is None and self._files.done is not None
         if _sigterm.leave(self.request_stop, deaf=obeyed or done) and done:
             # The work is done. A request to save it and leave, that comes before the program has ended, has no meaning now.
@@ -259,7 +264,7 @@ class Checkpointer:
     def _write(self, key: _files.Key, state: object) -> Path:
         # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
         with self._writing:
-            if self._writes:
+            if self.writes:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 _files.write(self.directory, self._tag, key, state)
             if self._together is None:
@@ -271,7 +276,8 @@ class Checkpointer:
         return _files.path_of(self.directory, self._tag, key)
 
     @property
-    def _writes(self) -> bool:
+    def writes(self) -> bool:
+        """Whether this process writes checkpoints: of ranks with replicated state, the first one does."""
         return self._together is None or self._together.writes
 
     def _next_key(self, direct: bool) -> _files.Key:
@@ -299,7 +305,8 @@ class Checkpointer:
         if self._agreement is not None:
             self._agreement.ready()
             self._agreement.wait_for_all()
-        sys.exit(OBEYED)
+        stop = None if self._files.stop is None else read_stop_file(self._files.stop)
+        sys.exit(RESIZED if stop is not None and stop.reason == "resized" else OBEYED)
 
     def _abandon(self) -> None:
         """In the thread of the agreement, whose rank has given up: ends the process if nothing is lost with it. The main thread

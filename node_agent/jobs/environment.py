@@ -131,6 +131,8 @@ def environment(
         own["EBB_SNAPSHOT_DIR"] = paths.code(launch.key)
     if launch.grace is not None:
         own["EBB_GRACE_SECONDS"] = f"{launch.grace:g}"
+    if launch.max_tasks:
+        own |= {"EBB_MIN_TASKS": str(launch.min_tasks), "EBB_MAX_TASKS": str(launch.max_tasks)}
     if launch.array_index is not None:
         own["EBB_ARRAY_INDEX"] = str(launch.array_index)
     if launch.gang is not None:

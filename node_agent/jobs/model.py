@@ -53,6 +53,7 @@ class StopReason(IntEnum):
     GANG = 7
     DRAINED = 8
     RECLAIMED = 9
+    RESIZED = 10
     SAMPLED = 40
 
 
@@ -64,6 +65,7 @@ SAVES = frozenset(
         StopReason.TIME_LIMIT,
         StopReason.DRAINED,
         StopReason.RECLAIMED,
+        StopReason.RESIZED,
     }
 )
 """Reasons to stop a run after which somebody may want what it saved."""
@@ -119,6 +121,9 @@ class LaunchSpec:
     """By digest: what is unpacked before it starts."""
     grace: float | None = None
     """Seconds from the stop signal to the kill that the job asks for; None: unknown."""
+    min_tasks: int = 0
+    """Of an elastic job: the least and the greatest number of its tasks. 0: the number is fixed."""
+    max_tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,8 @@ class Stopped:
     grace: float
     reason: StopReason = StopReason.UNSPECIFIED
     cause_job: int = 0
+    resize_to: int = 0
+    """For RESIZED: the number of tasks of the next run."""
 
 
 Desired = Prepared | Running | Stopped
@@ -249,6 +256,8 @@ class RunRecord:
     """Its checkpoint signal was sent, or its checkpoint command began."""
     checkpoint: str = ""
     """What came of that, for people."""
+    stop_resize_to: int = 0
+    """For a stop reason RESIZED: the number of tasks of the next run."""
 
 
 @functools.cache

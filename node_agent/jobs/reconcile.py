@@ -62,6 +62,7 @@ class Stop:
     deadline: float
     reason: StopReason = StopReason.UNSPECIFIED
     cause_job: int = 0
+    resize_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +110,9 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
             return RunRecord(action.key, RunPhase.PREPARING, launch, generation=action.generation)
         case Launch(launch):
             return RunRecord(action.key, RunPhase.STARTING, launch, generation=action.generation)
-        case Stop(_, _, received, deadline, reason, cause_job):
+        case Stop(_, _, received, deadline, reason, cause_job, resize_to):
             kept = replace(kept, phase=RunPhase.STOPPING, stop_received=received, stop_deadline=deadline)
-            return replace(kept, stop_reason=reason, stop_cause=cause_job)
+            return replace(kept, stop_reason=reason, stop_cause=cause_job, stop_resize_to=resize_to)
         case Release() | Refuse():
             return replace(kept, phase=RunPhase.ENDED, launch=None)
         case Note():
@@ -150,7 +151,8 @@ def _stop(desired: Stopped, record: RunRecord, now: float) -> Action:
     deadline = received + desired.grace
     if record.stop_deadline is not None and deadline >= record.stop_deadline:
         return Note(desired.key, desired.generation)
-    return Stop(desired.key, desired.generation, received, deadline, desired.reason, desired.cause_job)
+    why = desired.reason, desired.cause_job, desired.resize_to
+    return Stop(desired.key, desired.generation, received, deadline, *why)
 
 
 def _note(desired: Desired, _record: RunRecord, _now: float) -> Action:

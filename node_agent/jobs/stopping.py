@@ -13,7 +13,7 @@ from node_agent.jobs.checkpointing import Checkpointing
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import savers_of
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.processes import kill_group, led_by, terminate_group
 from node_agent.jobs.spool.spool import Spool
 
@@ -125,6 +125,8 @@ class Stopping:
         assert record.stop_received is not None
         grace = round(deadline - record.stop_received, 3)
         why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}
+        if record.stop_reason is StopReason.RESIZED:
+            why |= {"target": record.stop_resize_to, "epoch": record.key.run}
         path = self._paths.stop(record.key)
         new = path.with_suffix(".new")
         try:

@@ -271,7 +271,7 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
                 reason = StopReason(stop.reason)
             except ValueError:
                 reason = StopReason.UNSPECIFIED
-            return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id)
+            return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id, stop.resize_to)
         case _:
             log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None
@@ -292,6 +292,8 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         array_index=launch.array_index if launch.HasField("array_index") else None,
         gang=_gang(launch.gang) if launch.HasField("gang") else None,
         configuration=launch.configuration,
+        min_tasks=spec.min_tasks,
+        max_tasks=spec.max_tasks,
         checkpoint_signal=spec.checkpoint_signal,
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),

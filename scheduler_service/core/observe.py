@@ -24,6 +24,7 @@ from scheduler_service.core.handlers.jobs import (
 )
 from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
 from scheduler_service.core.handlers.plans import plan_ready
+from scheduler_service.core.handlers.resize import resize_requested
 from scheduler_service.core.handlers.skipped_numbers import numbers_lost
 from scheduler_service.core.handlers.submit import submitted
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
@@ -51,6 +52,7 @@ from scheduler_service.core.messages import (
     Reply,
     Report,
     RequeueRequested,
+    ResizeRequested,
     ResumeRequested,
     ReturnRequested,
     RunExited,
@@ -217,6 +219,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
     RequeueRequested: requeue_requested,
+    ResizeRequested: resize_requested,
     UpdateRequested: update_requested,
     DrainRequested: drain_requested,
     UndrainRequested: undrain_requested,

@@ -17,6 +17,7 @@ from scheduler_service.core.messages import (
     NodeDeleteRequested,
     ReleaseRequested,
     RequeueRequested,
+    ResizeRequested,
     ResumeRequested,
     Submitted,
     SuspendRequested,
@@ -39,6 +40,7 @@ ASKED: dict[str, tuple[type[JobRequest], Callable[[Job], bool]]] = {
     "cancel": (CancelRequested, lambda job: job.elements is not None),
 }
 """And of which jobs it is mostly asked."""
+NO_ROOM_EVER = ("NO_NODE_LARGE_ENOUGH", "CLUSTER_TOO_SMALL", "NO_SUITABLE_NODE")
 
 
 class Asking(Base):
@@ -113,6 +115,23 @@ class Asking(Base):
         return tuple((d.job_id, over[d.job_id].state) for d in dependencies if d.job_id in over)
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(job.spec.elastic for job in self.driver.state.jobs.rows.values()))
+    @rule(data=st.data(), tasks=st.integers(1, 5))
+    def resize(self, data: st.DataObject, tasks: int) -> None:
+        rows = self.driver.state.jobs.rows
+        job = rows[data.draw(st.sampled_from(sorted(job.id for job in rows.values() if job.spec.elastic)))]
+        reply = self.take(ResizeRequested(job.id, tasks)).replies[0]
+        if isinstance(reply, FailedPrecondition):
+            assert (
+                tasks > 4
+                or job.cancel_requested
+                or job.elements
+                or reply.reason in NO_ROOM_EVER
+                or reply.reason == "WRONG_STATE"
+            )
+        elif (now := rows.get(job.id)) is not None and not self.driver.state.runs_of(job.id):
+            assert len(now.spec.tasks()) == tasks
 
     @rule(data=st.data(), asked=st.lists(st.sampled_from(sorted(ASKED)), min_size=1, max_size=5))
     def users_ask(self, data: st.DataObject, asked: list[str]) -> None:

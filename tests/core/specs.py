@@ -16,6 +16,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest
@@ -100,7 +101,8 @@ SPECS: st.SearchStrategy[JobSpec] = st.builds(
     nodes=NODES,
     alternatives=ALTERNATIVES,
     project=st.sampled_from(("", "", "p", "q")),
-)
+).map(lambda spec: changed(spec, min_tasks=1, max_tasks=4) if len(spec.gang) == 1 and not spec.alternatives else spec)
+"""Gangs of one group are elastic."""
 
 PARAMETERS = (
     FitGppSettings(cap=2),

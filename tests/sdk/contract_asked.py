@@ -80,6 +80,36 @@ async def a_running_job_is_requeued(world: World) -> None:
 
 
 @behaviour
+async def an_elastic_job_is_resized(world: World) -> None:
+    client = world.client
+    async with world.running(tasks=1, min_tasks=1, max_tasks=2) as job:
+        told = await client.resize(job, 2)
+        assert (told.state, told.reason, told.resize_to) == (JobState.STOPPING, JobReason.RESIZED, 2)
+        back = await world.until(job, lambda now: now.state is JobState.RUNNING and now.run == 2)
+        assert (len(back.tasks), back.spec.task_groups[0].count, back.resize_to, back.retries) == (2, 2, 0, 0)
+        updated = [event for event in await client.story(job.id) if event.kind is JobEventKind.UPDATED]
+        assert [(event.text, event.reason) for event in updated] == [("tasks 1 -> 2", JobReason.RESIZED)]
+        with pytest.raises(sdk.FailedPrecondition, match="has 1 to 2 tasks, and not 3") as caught:
+            await client.resize(job, 3)
+        bounds = {"job_id": str(job.id), "min_tasks": "1", "max_tasks": "2"}
+        assert (caught.value.reason, caught.value.metadata) == ("TASKS_OUT_OF_BOUNDS", bounds)
+    fixed = await client.submit(["true"])
+    with pytest.raises(sdk.FailedPrecondition) as refused:
+        await client.resize(fixed, 2)
+    assert refused.value.reason in ("NOT_ELASTIC", "JOB_ENDED")
+
+
+@behaviour
+async def bounds_of_an_elastic_job_that_cannot_be_are_refused(world: World) -> None:
+    for options, wrong in (
+        ({"tasks": 3, "max_tasks": 2}, "min_tasks=1, tasks=3 and max_tasks=2 are not in order"),
+        ({"max_tasks": 2}, "an elastic job has tasks that are alike"),
+    ):
+        with pytest.raises(sdk.InvalidArgument, match=wrong):
+            await world.client.submit(["true"], **options)  # type: ignore[arg-type]
+
+
+@behaviour
 async def what_the_state_forbids_is_refused(world: World) -> None:
     client = world.client
     async with world.running(cpus=CPUS) as running:

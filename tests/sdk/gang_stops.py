@@ -5,9 +5,10 @@ import signal
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from tests.harness import ROOT
@@ -24,10 +25,22 @@ NOTICED_S = 0.3
 class TorchGang:
     """Launched run after run, in one checkpoint directory."""
 
-    def __init__(self, server: Server, folder: Path, world: int, *, by_hand: bool = False, **options: Any) -> None:
-        """`by_hand`: started once, as `torchrun` does it, without what an agent says."""
+    def __init__(
+        self,
+        server: Server,
+        folder: Path,
+        world: int,
+        *,
+        by_hand: bool = False,
+        script: Path = SCRIPT,
+        more: Mapping[str, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> None:
+        """`by_hand`: started once, as `torchrun` does it, without what an agent says. `more` is added to the environment."""
         folder.mkdir(exist_ok=True)
         self._by_hand = by_hand
+        self._script = script
+        self._more = more
         self.folder = folder
         self.world = world
         self.run = 0
@@ -53,6 +66,7 @@ class TorchGang:
             "EBB_CHECKPOINT_DIR": str(self.folder / "checkpoints"),
             "EVIDENCE": str(self._evidence),
             "OPTIONS": json.dumps(self._options),
+            **self._more,
         }
         if not self._by_hand:
             own |= {
@@ -61,7 +75,7 @@ class TorchGang:
                 "EBB_YIELD_FILE": str(folder / "yielded"),
                 "EBB_DONE_FILE": str(folder / "done"),
             }
-        return Forked(self._server, SCRIPT, own, folder / "output.log")
+        return Forked(self._server, self._script, own, folder / "output.log")
 
     def _of_rank(self, number: int) -> Path:
         return self.folder / f"{self.run}.{number}"

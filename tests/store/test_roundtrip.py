@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState, Reason, Run, RunKey, RunPhase, TaskGroup
 from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.contract import Db
@@ -71,6 +72,18 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)
+
+
+def test_an_elastic_job_that_was_resized_comes_back_with_its_size(db: Db, epoch: int) -> None:
+    task = Vector(1_000, 1_024, 1)
+    spec = JobSpec(("true",), Vector(2_000, 2_048, 2), gang=(TaskGroup(2, task),), min_tasks=1, max_tasks=4)
+    old = Job(1, spec, "ann", "once", 5)
+    db.commit(epoch, make.new(make.CLUSTER, old), [])
+    new = old.resized(4)
+    number = db.commit(epoch, [Change("job", 1, old, new)], [])
+    assert db.load() == make.loaded(number, [make.CLUSTER, new])
+    assert new.spec.demand == Vector(4_000, 4_096, 4)
+    assert new.as_submitted() == spec
 
 
 def test_every_plain_field_of_a_job_is_stored(db: Db, epoch: int) -> None:

@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
 
-_VERSION = 4
+_VERSION = 5
 """Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
-and commands."""
+and commands; the fourth no resizes."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS run (
     signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
     port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
     generation INTEGER NOT NULL, checkpoint_asked INTEGER NOT NULL, checkpoint TEXT NOT NULL,
-    PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
+    stop_resize_to INTEGER NOT NULL, PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS report (
     sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
 """
@@ -29,7 +29,7 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE report RENAME TO report_1;
 {_SCHEMA}
 INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
-    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '' FROM run_1;
+    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '', 0 FROM run_1;
 INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
 DROP TABLE run_1;
 DROP TABLE report_1;
@@ -52,6 +52,12 @@ ALTER TABLE run ADD COLUMN checkpoint TEXT NOT NULL DEFAULT '';
 UPDATE meta SET value = 4 WHERE name = 'schema';
 COMMIT;
 """
+_FROM_4 = """
+BEGIN;
+ALTER TABLE run ADD COLUMN stop_resize_to INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET value = 5 WHERE name = 'schema';
+COMMIT;
+"""
 
 
 class Newer(ValueError):
@@ -68,7 +74,7 @@ def make(db: sqlite3.Connection) -> None:
     if version > _VERSION:
         raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
     while version < _VERSION:
-        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3}[version])
+        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4}[version])
         version = _version(db)
 
 
@@ -98,6 +104,7 @@ def row(record: RunRecord) -> tuple[object, ...]:
         record.generation,
         record.checkpoint_asked,
         record.checkpoint,
+        record.stop_resize_to,
     )
 
 
@@ -106,11 +113,12 @@ PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 
 def record(values: tuple[Any, ...]) -> RunRecord:
     (job_id, run, task, phase, launch, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
-     memory, kills, out_of_memory, generation, asked, checkpoint) = values  # fmt: skip
+     memory, kills, out_of_memory, generation, asked, checkpoint, resize_to) = values  # fmt: skip
     spec = None if launch is None else _launch(json.loads(launch))
     return RunRecord(
         RunKey(job_id, run, task), RunPhase(phase), spec, pid, ticks, log_path, received, deadline, bool(signalled), ended_at,
         StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation, bool(asked), checkpoint,
+        resize_to,
     )  # fmt: skip
 
 

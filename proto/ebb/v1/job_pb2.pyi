@@ -69,6 +69,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_CELLS_FAULTY: _ClassVar[JobReason]
     JOB_REASON_RECLAIMED: _ClassVar[JobReason]
     JOB_REASON_NEVER_IN_QUOTA: _ClassVar[JobReason]
+    JOB_REASON_RESIZED: _ClassVar[JobReason]
     JOB_REASON_SAMPLED: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -193,6 +194,7 @@ JOB_REASON_BEYOND_QUOTA: JobReason
 JOB_REASON_CELLS_FAULTY: JobReason
 JOB_REASON_RECLAIMED: JobReason
 JOB_REASON_NEVER_IN_QUOTA: JobReason
+JOB_REASON_RESIZED: JobReason
 JOB_REASON_SAMPLED: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
@@ -369,7 +371,7 @@ class Configuration(_message.Message):
     def __init__(self, resources: _Optional[_Union[Resources, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project", "checkpoint_signal", "checkpoint_command", "snapshots")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project", "checkpoint_signal", "checkpoint_command", "snapshots", "min_tasks", "max_tasks")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -411,6 +413,8 @@ class JobSpec(_message.Message):
     CHECKPOINT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    MIN_TASKS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TASKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -438,7 +442,9 @@ class JobSpec(_message.Message):
     checkpoint_signal: str
     checkpoint_command: str
     snapshots: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ..., checkpoint_signal: _Optional[str] = ..., checkpoint_command: _Optional[str] = ..., snapshots: _Optional[_Iterable[str]] = ...) -> None: ...
+    min_tasks: int
+    max_tasks: int
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ..., checkpoint_signal: _Optional[str] = ..., checkpoint_command: _Optional[str] = ..., snapshots: _Optional[_Iterable[str]] = ..., min_tasks: _Optional[int] = ..., max_tasks: _Optional[int] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed", "program")
@@ -473,7 +479,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "mini_batches", "estimates", "sampling")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -506,6 +512,7 @@ class Job(_message.Message):
     GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_TO_FIELD_NUMBER: _ClassVar[int]
     MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     ESTIMATES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -541,10 +548,11 @@ class Job(_message.Message):
     guaranteed: bool
     configuration: int
     steps: _containers.RepeatedCompositeFieldContainer[RunSteps]
+    resize_to: int
     mini_batches: _containers.RepeatedCompositeFieldContainer[MiniBatch]
     estimates: _containers.RepeatedCompositeFieldContainer[ConfigurationEstimate]
     sampling: bool
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ...) -> None: ...
 
 class ConfigurationEstimate(_message.Message):
     __slots__ = ("configuration", "time", "error", "sources", "memory_mib", "detail", "impossible")

@@ -204,6 +204,20 @@ class RequeueResponse(_message.Message):
     job: _job_pb2.Job
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
+class ResizeRequest(_message.Message):
+    __slots__ = ("job_id", "tasks")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    tasks: int
+    def __init__(self, job_id: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
+
+class ResizeResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
 class UpdateRequest(_message.Message):
     __slots__ = ("job_id", "priority", "time_limit", "dependencies")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

@@ -85,6 +85,11 @@ class SchedulerStub(object):
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.FromString,
                 _registered_method=True)
+        self.Resize = channel.unary_unary(
+                '/ebb.v1.Scheduler/Resize',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.FromString,
+                _registered_method=True)
         self.Update = channel.unary_unary(
                 '/ebb.v1.Scheduler/Update',
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.UpdateRequest.SerializeToString,
@@ -184,6 +189,14 @@ class SchedulerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Resize(self, request, context):
+        """Changes the number of tasks of an elastic job, within its bounds. A job that waits changes its size. One that runs is stopped
+        with its grace period, and starts again with that many tasks when these fit. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Update(self, request, context):
         """Changes the priority or the limits of a live job. What is not named stays.
         """
@@ -272,6 +285,11 @@ def add_SchedulerServicer_to_server(servicer, server):
                     servicer.Requeue,
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.SerializeToString,
+            ),
+            'Resize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resize,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.SerializeToString,
             ),
             'Update': grpc.unary_unary_rpc_method_handler(
                     servicer.Update,
@@ -570,6 +588,33 @@ class Scheduler(object):
             '/ebb.v1.Scheduler/Requeue',
             ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.SerializeToString,
             ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Resize',
+            ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.FromString,
             options,
             channel_credentials,
             insecure,

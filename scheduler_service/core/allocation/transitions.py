@@ -137,7 +137,7 @@ def requeue(
 ) -> None:
     """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
     queued = changed(
-        job,
+        with_target(job),
         state=JobState.QUEUED,
         reason=reason,
         detail=detail,
@@ -151,6 +151,11 @@ def requeue(
     state.put(state.jobs, job.id, queued)
     facts: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal, "text": detail}
     log_event(state, now, job.id, EventKind.REQUEUED, run=job.run, node=node, reason=reason, cause_job=cause_job, **facts)
+
+
+def with_target(job: Job) -> Job:
+    """An elastic job whose launch is over, with the number of tasks that its next launch has."""
+    return job.resized(job.resize_to) if job.resize_to else job
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -254,6 +259,7 @@ _TOLD = {
     StopReason.GANG: Reason.TASK_FAILED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
     StopReason.RECLAIMED: Reason.RECLAIMED,
+    StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
 }
 

@@ -34,7 +34,8 @@ def live(state: State, job_id: int) -> Job:
     return job
 
 
-def _refuse(job: Job, what: str, instead: str) -> FailedPrecondition:
+def refusal(job: Job, what: str, instead: str) -> FailedPrecondition:
+    """What is raised for a job whose state forbids what is asked; `instead` says what to do."""
     return FailedPrecondition(
         "WRONG_STATE",
         f"job {job.id} is {job.state.name} and cannot be {what}; {instead}",
@@ -67,11 +68,11 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
         return Accepted(job.id)
     if job.elements is not None:
         more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
-        raise _refuse(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
+        raise refusal(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
     if job.state not in ACTIVE:
-        raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
+        raise refusal(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
-        raise _refuse(job, "suspended", "it is being cancelled")
+        raise refusal(job, "suspended", "it is being cancelled")
     log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
     stop_job(state, now, job, StopReason.SUSPENDED, Reason.SUSPENDED, suspend_requested=True)
     return Accepted(job.id)
@@ -82,14 +83,14 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     job = live(state, event.job_id)
     if job.state is JobState.SUSPENDED:
         if is_over(job):
-            raise _refuse(job, "resumed", "its time limit is over: give it a longer one first")
+            raise refusal(job, "resumed", "its time limit is over: give it a longer one first")
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
     elif job.suspend_requested:
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         state.put(state.jobs, job.id, changed(job, suspend_requested=False))
-    elif not (job.requeued or _leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
-        raise _refuse(job, "resumed", "only a suspended job can")
+    elif not (job.requeued or leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
+        raise refusal(job, "resumed", "only a suspended job can")
     return Accepted(job.id)
 
 
@@ -103,7 +104,7 @@ def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
             instead = "it stays aside until it is resumed"
         elif job.elements is not None:
             instead = _AN_ARRAY + "all have begun: suspend those that run"
-        raise _refuse(job, "held", instead)
+        raise refusal(job, "held", instead)
     log_event(state, now, job.id, EventKind.HELD, run=job.run)
     drop_earmarks(state, now, job.id, "the job is held")
     state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
@@ -139,19 +140,19 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
     if job.state is JobState.QUEUED and job.requeued:
         return Accepted(job.id)
     if job.elements is not None:
-        raise _refuse(job, "put back into its queue", _AN_ARRAY + "put those back that run")
+        raise refusal(job, "put back into its queue", _AN_ARRAY + "put those back that run")
     if job.state not in ACTIVE or job.cancel_requested or job.suspend_requested:
-        raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
-    if _leaves(state, job, StopReason.TIME_LIMIT):
-        raise _refuse(job, "put back into its queue", "its time limit is over")
-    if _leaves(state, job):
+        raise refusal(job, "put back into its queue", "only a running job can; resume a suspended one")
+    if leaves(state, job, StopReason.TIME_LIMIT):
+        raise refusal(job, "put back into its queue", "its time limit is over")
+    if leaves(state, job):
         return Accepted(job.id)  # to queue again, unless it failed
     log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
     stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
     return Accepted(job.id)
 
 
-def _leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
+def leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
     """Whether it was told to leave, for this reason or for any."""
     return any(run.stop_reason is not None and why in (None, run.stop_reason) for run in state.runs_of(job.id))
 
@@ -159,8 +160,8 @@ def _leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
 def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accepted:
     job = live(state, event.job_id)
     said = []
-    if event.time_limit_us not in (None, job.time_limit_us) and _leaves(state, job, StopReason.TIME_LIMIT):
-        raise _refuse(job, "given another time limit", "the one that it has is over, and it leaves")
+    if event.time_limit_us not in (None, job.time_limit_us) and leaves(state, job, StopReason.TIME_LIMIT):
+        raise refusal(job, "given another time limit", "the one that it has is over, and it leaves")
     if event.priority is not None and event.priority != job.priority:
         said.append(f"priority {job.priority} -> {event.priority}")
         job = changed(job, priority=event.priority)
@@ -169,7 +170,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         job = _with_limit(state, job, event.time_limit_us)
     if event.dependencies is not None:
         if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
-            raise _refuse(job, "given other dependencies", "only a job that has never started can")
+            raise refusal(job, "given other dependencies", "only a job that has never started can")
         waiting = still_awaited(state, event.dependencies, event.ends)
         _check_no_cycle(state, job, [d.job_id for d in waiting])
         if waiting != job.waits_for:
@@ -181,8 +182,8 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         log_event(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
         state.put(state.jobs, job.id, job)
     for element in sorted(state.elements_of.get(job.id, ())):
-        leaves = _leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
-        update_requested(state, UpdateRequested(element, event.priority, None if leaves else event.time_limit_us), now)
+        over = leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
+        update_requested(state, UpdateRequested(element, event.priority, None if over else event.time_limit_us), now)
     if job.state is JobState.QUEUED and is_over(job):
         time_out(state, now, job)
     return Accepted(job.id)
@@ -196,7 +197,7 @@ def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
     """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
     began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
     ends = None
-    if began and limit_us and not _leaves(state, job):
+    if began and limit_us and not leaves(state, job):
         ends = min(began) + max(limit_us - job.ran_us, 0)
     return changed(job, time_limit_us=limit_us, limit_us=ends)
 

@@ -59,7 +59,7 @@ def check_same_request(known: Job, event: Submitted) -> None:
     asked = changed(event.spec, inherited=known.spec.inherited)
     if not event.grace_given:
         asked = changed(asked, grace_us=known.spec.grace_us)
-    if known.spec != asked:
+    if known.as_submitted() != asked:
         raise AlreadyExists(
             "REQUEST_ID_REUSED",
             f"request_id {known.request_id!r} was already used for job {known.id}, which asks for something else; "

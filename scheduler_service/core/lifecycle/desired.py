@@ -34,12 +34,18 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None
             return Order(run.node, run.key, generation_of(job, run), running)
         case RunPhase.STOPPING:
             assert run.stop_reason is not None  # `stop_run` gives both
-            stopped = Stopped(run.stop_grace_us, run.stop_reason, run.stop_for)
+            target = _target(job) if run.stop_reason is StopReason.RESIZED else 0
+            stopped = Stopped(run.stop_grace_us, run.stop_reason, run.stop_for, target)
             return Order(run.node, run.key, generation_of(job, run), stopped)
         case RunPhase.RUNNING | RunPhase.ENDED:
             return None
         case _:
             assert_never(run.phase)
+
+
+def _target(job: Job) -> int:
+    """Of an elastic job: the number of tasks of its next launch."""
+    return job.resize_to or len(job.launch_spec.tasks())
 
 
 def share_plan(run: Run, group: ShareGroup | None) -> SharePlan | None:

@@ -5,7 +5,7 @@ The first task that fails decides; what the others do when they are told to leav
 
 from typing import Any
 
-from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, show, stop_job
+from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, show, stop_job, with_target
 from scheduler_service.core.lifecycle.device_faults import fault_of
 from scheduler_service.core.lifecycle.exits import is_stopped
 from scheduler_service.core.lifecycle.gangs import all_started
@@ -28,6 +28,7 @@ _LEFT = {
     StopReason.REQUEUED: Reason.REQUEUED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
     StopReason.RECLAIMED: Reason.RECLAIMED,
+    StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
 }
 """Why a job queues again whose run left because it was told to."""
@@ -171,7 +172,7 @@ def _tell_left(state: State, now: Micros, job: Job, last: Run, checkpoint: str) 
 
 def _suspended(state: State, now: Micros, job: Job, last: Run, checkpoint: str = "") -> None:
     aside = changed(
-        job,
+        with_target(job),
         state=JobState.SUSPENDED,
         reason=Reason.SUSPENDED,
         detail="",

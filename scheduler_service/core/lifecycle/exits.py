@@ -10,11 +10,16 @@ GOES_ON = frozenset(
         StopReason.REQUEUED,
         StopReason.DRAINED,
         StopReason.RECLAIMED,
+        StopReason.RESIZED,
         StopReason.SAMPLED,
     }
 )
 """Reasons to stop a run whose job is to go on later. After a cancel, a time limit, or the failure of another task of its gang,
 the job has another end, which no exit with 0 replaces."""
+
+RESIZED = 200
+"""Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell gives it for a signal
+(128 + n is at most 192) and it is none of sysexits.h."""
 
 
 def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, str]:
@@ -25,7 +30,7 @@ def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, s
     """
     if event.launch_error:
         return Reason.LAUNCH_FAILED, event.launch_error
-    if event.yielded:
+    if event.yielded or (spec.elastic and event.exit_code == RESIZED):
         return Reason.YIELDED, ""
     if event.unknown:
         return Reason.EXIT_UNKNOWN, "the process is gone and nothing on its node knows how it ended"

@@ -53,6 +53,14 @@ class RequeueRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeRequested:
+    """An elastic job is to have so many tasks."""
+
+    job_id: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateRequested:
     """What is None stays."""
 
@@ -271,7 +279,14 @@ class NumbersLost:
 
 
 JobRequest = (
-    CancelRequested | SuspendRequested | ResumeRequested | HoldRequested | ReleaseRequested | RequeueRequested | UpdateRequested
+    CancelRequested
+    | SuspendRequested
+    | ResumeRequested
+    | HoldRequested
+    | ReleaseRequested
+    | RequeueRequested
+    | ResizeRequested
+    | UpdateRequested
 )
 
 

@@ -67,6 +67,8 @@ class Stopped:
     reason: StopReason
     cause_job: int = 0
     """The job that needs the room, or 0."""
+    resize_to: int = 0
+    """For RESIZED: the number of tasks of the next launch, when the stop was decided or repeated. 0: another reason."""
 
 
 Desired = Prepared | Running | Stopped

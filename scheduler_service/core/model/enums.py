@@ -66,6 +66,7 @@ class Reason(IntEnum):
     CELLS_FAULTY = 32
     RECLAIMED = 33
     NEVER_IN_QUOTA = 34
+    RESIZED = 35
     SAMPLED = 40
 
 
@@ -81,6 +82,7 @@ class StopReason(IntEnum):
     GANG = 7
     DRAINED = 8
     RECLAIMED = 9
+    RESIZED = 10
     SAMPLED = 40
 
 

@@ -56,7 +56,7 @@ class Elements(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the user asked for; never changes."""
+    """What the user asked for. It never changes, but for the number of tasks of an elastic job; see `Job.tasks`."""
 
     command: tuple[str, ...]
     demand: Vector
@@ -96,6 +96,21 @@ class JobSpec:
     """By which its agent saves the program's work, in the words of /bin/sh; empty: none."""
     snapshots: tuple[str, ...] = ()
     """What its nodes unpack before it starts, by digest."""
+    min_tasks: int = 0
+    """Of an elastic job: the least number of tasks. 0: the number of its tasks is fixed."""
+    max_tasks: int = 0
+    """Of an elastic job: the greatest number of tasks."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may be resized. It is then a gang of one group, and has no alternatives."""
+        return self.max_tasks > 0
+
+    def resized(self, tasks: int) -> "JobSpec":
+        """The same of an elastic job with so many tasks."""
+        (group,) = self.gang
+        demand = Vector(*(part * tasks for part in group.demand))
+        return changed(self, gang=(group._replace(size=tasks),), demand=demand)
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
@@ -206,11 +221,26 @@ class Job:
     """What a policy has noted of how long the job takes in its configurations, the user's word included; empty: nothing."""
     sampling: Sampling | None = None
     """Of a job whose current launch is a sample."""
+    tasks: int = 0
+    """Of an elastic job that was resized: the number of tasks in its spec. 0: as many as it was submitted with."""
+    submitted_tasks: int = 0
+    """Of an elastic job that was resized: the number of tasks with which it was submitted."""
+    resize_to: int = 0
+    """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
 
     @property
     def launch_spec(self) -> JobSpec:
         """What its current or last launch asks for."""
         return self.spec.configured(self.configuration) if self.spec.alternatives else self.spec
+
+    def resized(self, tasks: int) -> "Job":
+        """The job with so many tasks. It has no active task."""
+        submitted = self.submitted_tasks or self.spec.gang[0].size
+        return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0)
+
+    def as_submitted(self) -> JobSpec:
+        """What the user asked for at first."""
+        return self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
 
     def configured(self, number: int) -> "Job":
         """The job as if it had this configuration alone: what policies place. It is never a row of the state."""

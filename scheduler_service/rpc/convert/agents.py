@@ -98,9 +98,10 @@ def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
             out.prepared.CopyFrom(_launch(launch, nodes))
         case Running() as launch:
             out.running.CopyFrom(_launch(launch, nodes))
-        case Stopped(grace_us, reason, cause_job):
-            grace = duration_out(grace_us)
-            out.stopped.CopyFrom(pb.Stop(grace_period=grace, reason=int(reason), cause_job_id=cause_job))  # type: ignore[arg-type]
+        case Stopped(grace_us, reason, cause_job, resize_to):
+            stop = pb.Stop(grace_period=duration_out(grace_us), cause_job_id=cause_job, resize_to=resize_to)
+            stop.reason = int(reason)  # type: ignore[assignment]
+            out.stopped.CopyFrom(stop)
         case _:
             assert_never(order.desired)
     return out

@@ -43,6 +43,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         array_job_id=job.array_job,
         array_index=job.array_index,
         configuration=job.configuration,
+        resize_to=job.resize_to,
         sampling=job.sampling is not None,
     )
     if job.estimates:

@@ -15,15 +15,13 @@ from scheduler_service.core.messages import (
     JobRequest,
     ReleaseRequested,
     RequeueRequested,
+    ResizeRequested,
     ResumeRequested,
     Submitted,
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Job, JobSpec, JobState, Run
-from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import CellRequest
+from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
@@ -31,7 +29,6 @@ from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
 from scheduler_service.rpc.convert.jobs import event_out, job_out
 from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
-from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
@@ -39,6 +36,7 @@ from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.services.observations import mini_batch_of, steps_of
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
+from scheduler_service.rpc.services.spec_checks import check_checkpoint, check_configurations, check_spec
 from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
@@ -49,11 +47,6 @@ MOST_COUNTED = 1_000_000
 """Jobs: what is counted takes a second or so in a database of many more."""
 AT_ONCE = 100
 """Jobs that are read for a page at once."""
-LARGEST_SPEC = 1 << 20
-MOST_TASKS = 4096
-"""Of one gang."""
-LARGEST_GANG = 1 << 26
-"""Bytes of the specs of all tasks of one together."""
 
 
 Ends = tuple[tuple[int, JobState], ...]
@@ -66,10 +59,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         self._answers = Answers(backend)
 
     async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
-        _check_spec(request.spec)
+        check_spec(request.spec)
         spec = spec_in(request.spec, self._front.default_grace_us)
-        _check_configurations(spec)
-        _check_checkpoint(spec)
+        check_configurations(spec)
+        check_checkpoint(spec)
         given = request.spec.HasField("grace_period")
         who = user()
         if spec.snapshots and not request.validate_only:
@@ -167,6 +160,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Requeue(self, request: pb.RequeueRequest, _context: Context) -> pb.RequeueResponse:
         return pb.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
 
+    async def Resize(self, request: pb.ResizeRequest, _context: Context) -> pb.ResizeResponse:
+        return pb.ResizeResponse(job=await self._request(ResizeRequested(request.job_id, request.tasks)))
+
     async def Update(self, request: pb.UpdateRequest, _context: Context) -> pb.UpdateResponse:
         priority = request.priority if request.HasField("priority") else None
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
@@ -241,55 +237,6 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def _shown(self, found: JobView) -> job_pb2.Job:
         """As the caller may see it."""
         return job_out(found, await self._front.names(), sight(self._front.secrets))
-
-
-def _check_spec(spec: job_pb2.JobSpec) -> None:
-    """Raises InvalidArgument for what no rule of a single field says."""
-    if spec.ByteSize() > LARGEST_SPEC:
-        raise invalid("spec", "bytes.max_len", f"must be at most {LARGEST_SPEC} bytes")
-    tasks = 0
-    for at, groups in enumerate((spec.task_groups, *(one.task_groups for one in spec.alternatives))):
-        tasks = max(tasks, many := sum(group.count for group in groups))
-        if many > MOST_TASKS:
-            where = f"spec.alternatives[{at - 1}]" if at else "spec"
-            raise invalid(f"{where}.task_groups", "tasks.max", f"at most {MOST_TASKS} tasks in all, not {many}")
-    if tasks * spec.ByteSize() > LARGEST_GANG:
-        too_much = f"with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
-        raise invalid("spec", "bytes.max_len", too_much)
-    if spec.guarantee and not spec.virtual_cluster:
-        raise invalid("spec.virtual_cluster", "virtual_cluster.given", "say whose guarantee is meant")
-    if spec.redacted:
-        lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
-        raise invalid("spec.redacted", "redacted.whole", lacks)
-
-
-def _check_checkpoint(spec: JobSpec) -> None:
-    """Raises InvalidArgument where the grace period leaves no time for the checkpoint signal or command."""
-    if spec.checkpoint_signal and spec.checkpoint_command:
-        raise invalid("spec.checkpoint_command", "checkpoint.one", "a job has a checkpoint signal or a checkpoint command")
-    if not (spec.checkpoint_signal or spec.checkpoint_command):
-        return
-    field = "spec.checkpoint_signal" if spec.checkpoint_signal else "spec.checkpoint_command"
-    seconds = int(spec.checkpoint_signal.partition("@")[2] or 0)
-    grace = f"the grace period is {spec.grace_us / 1e6:g} s"
-    if not spec.grace_us:
-        raise invalid(field, "checkpoint.grace", f"{grace}, which leaves no time to save; give a grace period (--grace)")
-    if seconds * SECOND > spec.grace_us:
-        why = f"{seconds} s to save are more than there is: {grace}; give a longer one (--grace)"
-        raise invalid(field, "checkpoint.grace", why)
-
-
-def _check_configurations(spec: JobSpec) -> None:
-    """Raises InvalidArgument for cells without a virtual cluster, and for two equal configurations."""
-    seen: dict[JobSpec, int] = {}
-    for number, one in enumerate(spec.in_each_configuration()):
-        cells = one.cells
-        if not spec.vc and cells != CellRequest(pool=cells.pool, model=cells.model):  # the engine refuses pools by name
-            whose = f"say whose cells configuration {number} asks for" if spec.alternatives else "say whose cells are meant"
-            raise invalid("spec.virtual_cluster", "virtual_cluster.given", whose)
-        if spec.alternatives and (before := seen.setdefault(changed(one, estimate_us=0), number)) != number:
-            equal = f"configurations {before} and {number} are equal; leave one out"
-            raise invalid(f"spec.alternatives[{number - 1}]", "alternatives.unique", equal)
 
 
 async def _check_vc(backend: Backend, name: str) -> None:

@@ -80,6 +80,8 @@ def to_job(v: Sequence[Any]) -> Job:
     demand = Vector(v[5], v[6], v[7])
     spec = JobSpec(command, demand, JobClass(v[4]), v[8], v[1], environment, v[11], vc=v[29], **sparse_fields.to_spec(v[25]))
     state = {"array_job": v[27], "array_index": v[28], **sparse_fields.to_job(v[26])}
+    if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
+        spec = spec.resized(tasks)
     return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 

@@ -67,6 +67,22 @@ def test_requeue_and_cancel(run: Run, client: Client) -> None:
     assert client.get(1).state is JobState.CANCELLED
 
 
+def test_resize(run: Run, client: Client) -> None:
+    assert run("submit", "-q", "--tasks", "2", "--max-tasks", "4", "sleep").output == "1\n"
+    assert run("resize", "1", "3").output == "job 1 is STOPPING (resized): 2 tasks, 3 in its next run\n"
+    assert client.get(1).run == 2
+    shown = run("show", "1").output
+    assert "elastic" in shown
+    assert "1 to 4 tasks" in shown
+    assert "tasks 2 -> 3" in run("story", "1").output
+    assert refused(run, "resize", "1", "5").startswith("ebb: job 1 has 1 to 4 tasks, and not 5; take a number within")
+    run("submit", "-q", "sleep")
+    assert "is not elastic" in refused(run, "resize", "2", "2")
+    assert "min_tasks=3, tasks=2 and max_tasks=2 are not in order" in refused(
+        run, "submit", "--tasks", "2", "--min-tasks", "3", "true"
+    )
+
+
 def test_lists_by_slurms_codes(run: Run, fake: FakeCluster, client: Client) -> None:
     victim, trial = client.submit(["sleep"], devices=2), client.submit(["sleep"], devices=2, job_class="trial")
     fake.preempt(victim, for_=trial)

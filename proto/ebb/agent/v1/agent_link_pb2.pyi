@@ -35,6 +35,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_GANG: _ClassVar[StopReason]
     STOP_REASON_DRAINED: _ClassVar[StopReason]
     STOP_REASON_RECLAIMED: _ClassVar[StopReason]
+    STOP_REASON_RESIZED: _ClassVar[StopReason]
     STOP_REASON_SAMPLED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
@@ -53,6 +54,7 @@ STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_GANG: StopReason
 STOP_REASON_DRAINED: StopReason
 STOP_REASON_RECLAIMED: StopReason
+STOP_REASON_RESIZED: StopReason
 STOP_REASON_SAMPLED: StopReason
 
 class ConnectRequest(_message.Message):
@@ -371,14 +373,16 @@ class Gang(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., world_size: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., node_rank: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., master_port: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
-    __slots__ = ("grace_period", "reason", "cause_job_id")
+    __slots__ = ("grace_period", "reason", "cause_job_id", "resize_to")
     GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_TO_FIELD_NUMBER: _ClassVar[int]
     grace_period: _duration_pb2.Duration
     reason: StopReason
     cause_job_id: int
-    def __init__(self, grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[_Union[StopReason, str]] = ..., cause_job_id: _Optional[int] = ...) -> None: ...
+    resize_to: int
+    def __init__(self, grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[_Union[StopReason, str]] = ..., cause_job_id: _Optional[int] = ..., resize_to: _Optional[int] = ...) -> None: ...
 
 class LogRequest(_message.Message):
     __slots__ = ("id", "job_id", "run", "task", "offset", "follow")

@@ -22,6 +22,8 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
     was = order.key(old, memo, state.settings) if old is not None and stands(old) else None
     now = order.key(new, memo, state.settings) if new is not None and stands(new) else None
     if was == now:
+        if now is not None and old is not None and new is not None and old.spec is not new.spec:
+            state.unsettled = True  # it was resized, and may fit now, or let others pass
         return
     if was is not None:
         _dequeue(state, row, was)

@@ -1,0 +1,20 @@
+"""Elastic jobs, as people ask for them."""
+
+from client_sdk._values.specs import TaskGroup
+from client_sdk.errors import InvalidArgument
+
+
+def bounds(groups: tuple[TaskGroup, ...], least: int, most: int) -> tuple[int, int]:
+    """The bounds of the number of tasks of an elastic job. 0 stands for what was left out. Raises InvalidArgument."""
+    if len(groups) != 1:
+        raise InvalidArgument(
+            "an elastic job has tasks that are alike: say how many it starts with (tasks=2, --tasks 2), and no other groups"
+        )
+    tasks = groups[0].count
+    least, most = least or 1, most or tasks
+    if not 1 <= least <= tasks <= most:
+        raise InvalidArgument(
+            f"min_tasks={least}, tasks={tasks} and max_tasks={most} are not in order: an elastic job needs "
+            "1 <= min_tasks <= tasks <= max_tasks"
+        )
+    return least, most

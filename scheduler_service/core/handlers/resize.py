@@ -1,0 +1,63 @@
+"""A user changes the number of tasks of an elastic job.
+
+A launch keeps its tasks: what changes is the next launch. So a job that runs is stopped and starts again, as after a requeue.
+"""
+
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.handlers.admission import check_in_cells
+from scheduler_service.core.handlers.jobs import leaves, live, refusal
+from scheduler_service.core.handlers.submit import check_can_ever_run
+from scheduler_service.core.messages import Accepted, ResizeRequested
+from scheduler_service.core.model import EventKind, Job, Reason, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.queue_keys import ACTIVE
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
+
+
+def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accepted:
+    """A job that waits has the new size at once. One that is being stopped already, for whatever reason, starts with the new
+    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run."""
+    job = live(state, event.job_id)
+    _check_size(job, event.tasks)
+    now_has = job.spec.gang[0].size
+    if event.tasks == (job.resize_to or now_has):
+        return Accepted(job.id)
+    if job.elements is not None:
+        raise refusal(job, "resized", "it is an array, whose elements are jobs: resize those")
+    if job.cancel_requested or leaves(state, job, StopReason.TIME_LIMIT):
+        raise refusal(job, "resized", "it is ending")
+    wanted = job.spec.resized(event.tasks)
+    if event.tasks != now_has:
+        if state.pools is None:
+            check_can_ever_run(state, wanted)
+        else:
+            check_in_cells(state, state.pools, wanted)
+    text = f"tasks {job.resize_to or now_has} -> {event.tasks}"
+    log_event(state, now, job.id, EventKind.UPDATED, run=job.run, reason=Reason.RESIZED, text=text)
+    if job.state not in ACTIVE:
+        drop_earmarks(state, now, job.id, "the job is resized")
+        state.put(state.jobs, job.id, job.resized(event.tasks))
+        return Accepted(job.id)
+    job = changed(job, resize_to=0 if event.tasks == now_has else event.tasks)
+    if leaves(state, job):
+        state.put(state.jobs, job.id, job)
+    else:
+        stop_job(state, now, job, StopReason.RESIZED, Reason.RESIZED)
+    return Accepted(job.id)
+
+
+def _check_size(job: Job, tasks: int) -> None:
+    spec = job.spec
+    facts = {"job_id": str(job.id), "min_tasks": str(spec.min_tasks), "max_tasks": str(spec.max_tasks)}
+    if not spec.elastic:
+        text = f"job {job.id} is not elastic, so the number of its tasks is fixed; submit it with --min-tasks and --max-tasks"
+        raise FailedPrecondition("NOT_ELASTIC", text, **facts)
+    if not spec.min_tasks <= tasks <= spec.max_tasks:
+        text = (
+            f"job {job.id} has {spec.min_tasks} to {spec.max_tasks} tasks, and not {tasks}; take a number within these bounds"
+        )
+        raise FailedPrecondition("TASKS_OUT_OF_BOUNDS", text, **facts)
