@@ -12,10 +12,11 @@ import hashlib
 import os
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from ebb_common.archive import BadArchive, unpack
 from node_agent.jobs.environment import Paths
@@ -37,8 +38,9 @@ class Snapshots:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._folder = paths.state / FOLDER
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One for each archive that is being fetched."""
+        self._unpacking: dict[RunKey, asyncio.Future[None]] = {}
 
     def lacking(self, launch: LaunchSpec) -> bool:
         """Whether a run has snapshots that are not unpacked yet."""
@@ -48,9 +50,23 @@ class Snapshots:
         """Fetches and unpacks what a run names. Raises BadArchive, OSError, and what `fetch` raises."""
         archives = []
         for digest in dict.fromkeys(launch.snapshots):
-            async with self._locks[digest]:
+            async with self._locks.setdefault(digest, asyncio.Lock()):
                 archives.append(await self._archive(launch.key, digest, fetch))
-        await asyncio.to_thread(self._unpack, launch.key, archives)
+        await asyncio.shield(self._unpacked(launch.key, archives))
+
+    def _unpacked(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
+        """Done once the snapshots of a run are unpacked. The thread outlives a caller that is cancelled, so the next caller waits
+        for the same thread: two of them would write to the same folder."""
+        if (current := self._unpacking.get(key)) is not None:
+            return current
+        current = self._unpacking[key] = asyncio.ensure_future(asyncio.to_thread(self._unpack, key, archives))
+        current.add_done_callback(partial(self._unpacked_once, key))
+        return current
+
+    def _unpacked_once(self, key: RunKey, done: asyncio.Future[None]) -> None:
+        del self._unpacking[key]
+        if not done.cancelled():
+            done.exception()  # whoever waits has it; where nobody does, the next try meets it again
 
     async def _archive(self, key: RunKey, digest: str, fetch: Fetch) -> Path:
         path = self._folder / digest
@@ -70,6 +86,8 @@ class Snapshots:
 
     def _unpack(self, key: RunKey, archives: list[Path]) -> None:
         code = Path(self._paths.code(key))
+        if code.is_dir():
+            return
         new = code.with_name(code.name + ".new")
         with suppress(FileNotFoundError):
             shutil.rmtree(new)
