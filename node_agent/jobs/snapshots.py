@@ -9,6 +9,7 @@ Each run has a copy of its own, because programs write where they are started.
 
 import asyncio
 import hashlib
+import logging
 import os
 import shutil
 import time
@@ -22,11 +23,12 @@ from ebb_common.archive import BadArchive, unpack
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import LaunchSpec, RunKey
 
+log = logging.getLogger(__name__)
+
 FOLDER = "snapshots"
 KEEP = 7 * 86400.0
 """Seconds for which an archive is kept that no run has named."""
 _PART = ".part"
-_PIECE = 1 << 20
 
 Fetch = Callable[[int, str, int], Awaitable[tuple[bytes, int]]]
 """A piece of the snapshot that this job names, from this byte on, and the size of the whole."""
@@ -55,8 +57,8 @@ class Snapshots:
         await asyncio.shield(self._unpacked(launch.key, archives))
 
     def _unpacked(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
-        """Done once the snapshots of a run are unpacked. The thread outlives a caller that is cancelled, so the next caller waits
-        for the same thread: two of them would write to the same folder."""
+        """Done once the snapshots of a run are unpacked. The thread outlives a caller that is cancelled, and the next caller
+        waits for the same thread: two of them would write to the same folder."""
         if (current := self._unpacking.get(key)) is not None:
             return current
         current = self._unpacking[key] = asyncio.ensure_future(asyncio.to_thread(self._unpack, key, archives))
@@ -70,7 +72,7 @@ class Snapshots:
 
     async def _archive(self, key: RunKey, digest: str, fetch: Fetch) -> Path:
         path = self._folder / digest
-        if path.exists():
+        if await asyncio.to_thread(_is_whole, path, digest):
             os.utime(path)  # it is in use
             return path
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
@@ -121,14 +123,27 @@ class Snapshots:
 
 def _keep(part: Path, path: Path, digest: str) -> None:
     """Raises BadArchive for another content than the name says."""
-    found = hashlib.sha256()
-    with part.open("rb") as file:
-        while data := file.read(_PIECE):
-            found.update(data)
-    if found.hexdigest() != digest:
+    if (found := _digest(part)) != digest:
         part.unlink()
-        raise BadArchive(f"what was fetched has the digest {found.hexdigest()}, and not {digest}")
+        raise BadArchive(f"what was fetched has the digest {found}, and not {digest}")
     part.rename(path)
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether the archive is there. One that a loss of power or a fault of the disk has damaged is removed, and fetched again."""
+    try:
+        if _digest(path) == digest:
+            return True
+    except FileNotFoundError:
+        return False
+    log.warning("the archive %s is damaged; it is removed, and fetched again", path)
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _merge(source: Path, into: Path) -> None:

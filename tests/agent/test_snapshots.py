@@ -93,6 +93,19 @@ def test_what_is_not_what_its_name_says_is_refused(agent: Start, scheduler: Fake
     assert list((state / "snapshots").iterdir()) == []
 
 
+def test_an_archive_that_was_damaged_on_the_node_is_fetched_again(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    code = archive(scheduler, hello="one")
+    scheduler.start(1, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 1) == "one"
+    kept = state / "snapshots" / code
+    kept.write_bytes(bytes(kept.stat().st_size))
+    scheduler.start(2, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 2) == "one"
+    assert scheduler.fetched == [(code, 0), (code, 0)]
+
+
 def test_what_would_write_elsewhere_is_refused(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
