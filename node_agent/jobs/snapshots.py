@@ -78,12 +78,18 @@ class Snapshots:
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         part = path.with_name(digest + _PART)
         with part.open("ab", buffering=0) as file:  # what was written outlives the agent
+            resumed = file.tell() > 0
             while True:
                 data, size = await fetch(key.job_id, digest, file.tell())
                 file.write(data)
                 if not data or file.tell() >= size:
                     break
-        await asyncio.to_thread(_keep, part, path, digest)
+        try:
+            await asyncio.to_thread(_keep, part, path, digest)
+        except BadArchive:
+            if not resumed:
+                raise
+            return await self._archive(key, digest, fetch)  # what was there before may have been damaged
         return path
 
     def _unpack(self, key: RunKey, archives: list[Path]) -> None:
@@ -130,7 +136,7 @@ def _keep(part: Path, path: Path, digest: str) -> None:
 
 
 def _is_whole(path: Path, digest: str) -> bool:
-    """Whether the archive is there. One that a loss of power or a fault of the disk has damaged is removed, and fetched again."""
+    """Whether the archive is there. One that a loss of power or a fault of the disk has damaged is removed."""
     try:
         if _digest(path) == digest:
             return True

@@ -104,6 +104,10 @@ def test_an_archive_that_was_damaged_on_the_node_is_fetched_again(agent: Start, 
     scheduler.start(2, "cat", "hello", snapshots=[code])
     assert output(scheduler, 2) == "one"
     assert scheduler.fetched == [(code, 0), (code, 0)]
+    kept.rename(kept.with_name(f"{code}.part"))
+    kept.with_name(f"{code}.part").write_bytes(b"zeros")
+    scheduler.start(3, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 3) == "one", "what was fetched in part, too"
 
 
 def test_what_would_write_elsewhere_is_refused(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
