@@ -90,12 +90,14 @@ def read_piece(conn: Connection, owner: str, name: str, at: int) -> tuple[bytes,
     return bytes(found.data)[at - found.at :], size
 
 
+# Joins by equality: PostgreSQL hashes these, however many jobs there are.
 _EXPIRE = text("""
-    WITH recent AS (SELECT id, user_name, spec_more FROM job WHERE ended_us IS NULL OR ended_us >= :before)
+    WITH recent AS (SELECT id, user_name, spec_more FROM job WHERE ended_us IS NULL OR ended_us >= :before),
+    needed AS (
+        SELECT user_name, jsonb_array_elements_text(spec_more -> 'snapshots') AS name FROM recent WHERE spec_more ? 'snapshots'
+        UNION SELECT user_name, 'result-' || id FROM recent)
     DELETE FROM user_file AS f WHERE used_us < :before
-    AND (owner, name) NOT IN (
-        SELECT user_name, jsonb_array_elements_text(spec_more -> 'snapshots') FROM recent WHERE spec_more ? 'snapshots')
-    AND NOT EXISTS (SELECT FROM recent WHERE user_name = f.owner AND f.name LIKE 'result-' || id || '.%')
+    AND NOT EXISTS (SELECT FROM needed AS n WHERE n.user_name = f.owner AND n.name = split_part(f.name, '.', 1))
 """)
 
 
