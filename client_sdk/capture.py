@@ -30,6 +30,11 @@ def snapshot(directory: str | os.PathLike[str], largest: int = LARGEST) -> Archi
     try:
         ignored = _patterns(root)
         names = [name for name in _files(root) if not _ignored(name, ignored)]
+        if not names:
+            raise InvalidArgument(
+                f"{root.absolute()} has no files that a snapshot takes; see `git ls-files -co --exclude-standard` there, "
+                f"and {IGNORE_FILE}"
+            )
         _check_size(root, names, largest)
         return pack(root, names)
     except BadArchive as error:
@@ -46,22 +51,31 @@ def _files(root: Path) -> list[str]:
 
 
 def _in_git(root: Path) -> bool:
-    return _git(root, "rev-parse", "--is-inside-work-tree") == b"true\n"
-
-
-def _git(root: Path, *words: str) -> bytes | None:
-    """What git says; None: it fails, or is not there."""
-    here = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    """Raises InvalidArgument where a repository is there and git does not read it: a walk would take what git ignores."""
     try:
-        return subprocess.run(["git", *words], cwd=root, env=here, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
+        return _git(root, "rev-parse", "--is-inside-work-tree") == b"true\n"
+    except (OSError, subprocess.CalledProcessError) as error:
+        if not any((folder / ".git").exists() for folder in (root.absolute(), *root.absolute().parents)):
+            return False
+        raise _unread(root, error) from error
+
+
+def _git(root: Path, *words: str) -> bytes:
+    """What git says. Raises OSError, and CalledProcessError."""
+    here = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return subprocess.run(["git", *words], cwd=root, env=here, capture_output=True, check=True).stdout
+
+
+def _unread(root: Path, error: OSError | subprocess.CalledProcessError) -> InvalidArgument:
+    said = str(error) if isinstance(error, OSError) else " ".join(os.fsdecode(error.stderr).split())
+    return InvalidArgument(f"git cannot say which files {root.absolute()} has: {said}; see `git status` there")
 
 
 def _of_git(root: Path) -> list[str]:
-    said = _git(root, "ls-files", "-co", "--exclude-standard", "-z")
-    if said is None:
-        raise InvalidArgument(f"git cannot list the files of {root.absolute()}; see `git ls-files` there")
+    try:
+        said = _git(root, "ls-files", "-co", "--exclude-standard", "-z")
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise _unread(root, error) from error
     found: list[str] = []
     for name in dict.fromkeys(os.fsdecode(said).split("\0")):
         path = root / name

@@ -5,6 +5,7 @@ archive nothing is believed: an entry that would be written anywhere else than b
 that is neither a file, a directory nor a link that stays inside, makes the whole archive invalid.
 """
 
+import errno
 import gzip
 import hashlib
 import io
@@ -24,6 +25,8 @@ MOST_UNPACKED = 4 << 30
 _LONGEST_NAME = 4096
 _LONGEST_HEADER = 1 << 16
 """Bytes. Names and targets that are too long for an entry stand in headers of their own."""
+_UNFIT = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
+"""Errors of a file system that does not take a name: no fault of the disk, and the same at each try."""
 _PIECE = 1 << 20
 _LEVEL = 6
 _SCRIPT, _PLAIN, _FOLDER = 0o755, 0o644, 0o755
@@ -114,10 +117,14 @@ def unpack(packed: IO[bytes], into: Path) -> None:
                 if left < 0:
                     raise BadArchive(f"its files have more than {MOST_UNPACKED >> 30} GiB")
                 _write(tar, entry, target)
-    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, UnicodeError, ValueError) as error:
+    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, UnicodeError, ValueError, RecursionError) as error:
         raise BadArchive(f"it is no archive of this kind, or is damaged ({error})") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise BadArchive(f"two entries of it exclude each other ({error.filename})") from error
+    except OSError as error:
+        if error.errno not in _UNFIT:
+            raise
+        raise BadArchive(f"an entry cannot be written here: {error.strerror} ({str(error.filename)[-200:]!r})") from error
 
 
 class _Entry(tarfile.TarInfo):
@@ -142,7 +149,7 @@ def _checked(entry: tarfile.TarInfo, seen: set[str], links: set[str]) -> str:
     name = entry.name
     shown = repr(name[:200])
     parts = name.split("/")
-    if not name or len(name.encode()) > _LONGEST_NAME or "\0" in name or any(part in ("", ".", "..") for part in parts):
+    if not name or len(os.fsencode(name)) > _LONGEST_NAME or "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise BadArchive(f"the entry {shown} is not named by a path below the directory")
     if name in seen:
         raise BadArchive(f"the entry {shown} is there twice")

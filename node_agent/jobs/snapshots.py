@@ -9,23 +9,26 @@ Each run has a copy of its own, because programs write where they are started.
 
 import asyncio
 import hashlib
+import logging
 import os
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from ebb_common.archive import BadArchive, unpack
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import LaunchSpec, RunKey
 
+log = logging.getLogger(__name__)
+
 FOLDER = "snapshots"
 KEEP = 7 * 86400.0
 """Seconds for which an archive is kept that no run has named."""
 _PART = ".part"
-_PIECE = 1 << 20
 
 Fetch = Callable[[int, str, int], Awaitable[tuple[bytes, int]]]
 """A piece of the snapshot that this job names, from this byte on, and the size of the whole."""
@@ -37,8 +40,9 @@ class Snapshots:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._folder = paths.state / FOLDER
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One for each archive that is being fetched."""
+        self._unpacking: dict[RunKey, asyncio.Future[None]] = {}
 
     def lacking(self, launch: LaunchSpec) -> bool:
         """Whether a run has snapshots that are not unpacked yet."""
@@ -48,28 +52,50 @@ class Snapshots:
         """Fetches and unpacks what a run names. Raises BadArchive, OSError, and what `fetch` raises."""
         archives = []
         for digest in dict.fromkeys(launch.snapshots):
-            async with self._locks[digest]:
+            async with self._locks.setdefault(digest, asyncio.Lock()):
                 archives.append(await self._archive(launch.key, digest, fetch))
-        await asyncio.to_thread(self._unpack, launch.key, archives)
+        await asyncio.shield(self._unpacked(launch.key, archives))
+
+    def _unpacked(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
+        """Done once the snapshots of a run are unpacked. The thread outlives a caller that is cancelled, and the next caller
+        waits for the same thread: two of them would write to the same folder."""
+        if (current := self._unpacking.get(key)) is not None:
+            return current
+        current = self._unpacking[key] = asyncio.ensure_future(asyncio.to_thread(self._unpack, key, archives))
+        current.add_done_callback(partial(self._unpacked_once, key))
+        return current
+
+    def _unpacked_once(self, key: RunKey, done: asyncio.Future[None]) -> None:
+        del self._unpacking[key]
+        if not done.cancelled():
+            done.exception()  # whoever waits has it; where nobody does, the next try meets it again
 
     async def _archive(self, key: RunKey, digest: str, fetch: Fetch) -> Path:
         path = self._folder / digest
-        if path.exists():
+        if await asyncio.to_thread(_is_whole, path, digest):
             os.utime(path)  # it is in use
             return path
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         part = path.with_name(digest + _PART)
         with part.open("ab", buffering=0) as file:  # what was written outlives the agent
+            resumed = file.tell() > 0
             while True:
                 data, size = await fetch(key.job_id, digest, file.tell())
                 file.write(data)
                 if not data or file.tell() >= size:
                     break
-        await asyncio.to_thread(_keep, part, path, digest)
+        try:
+            await asyncio.to_thread(_keep, part, path, digest)
+        except BadArchive:
+            if not resumed:
+                raise
+            return await self._archive(key, digest, fetch)  # what was there before may have been damaged
         return path
 
     def _unpack(self, key: RunKey, archives: list[Path]) -> None:
         code = Path(self._paths.code(key))
+        if code.is_dir():
+            return
         new = code.with_name(code.name + ".new")
         with suppress(FileNotFoundError):
             shutil.rmtree(new)
@@ -103,14 +129,27 @@ class Snapshots:
 
 def _keep(part: Path, path: Path, digest: str) -> None:
     """Raises BadArchive for another content than the name says."""
-    found = hashlib.sha256()
-    with part.open("rb") as file:
-        while data := file.read(_PIECE):
-            found.update(data)
-    if found.hexdigest() != digest:
+    if (found := _digest(part)) != digest:
         part.unlink()
-        raise BadArchive(f"what was fetched has the digest {found.hexdigest()}, and not {digest}")
+        raise BadArchive(f"what was fetched has the digest {found}, and not {digest}")
     part.rename(path)
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether the archive is there. One that a loss of power or a fault of the disk has damaged is removed."""
+    try:
+        if _digest(path) == digest:
+            return True
+    except FileNotFoundError:
+        return False
+    log.warning("the archive %s is damaged; it is removed, and fetched again", path)
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _merge(source: Path, into: Path) -> None:

@@ -78,11 +78,12 @@ class Transfers:
         try:
             while True:
                 self._changed.clear()
-                for key, launch in self._wanted.items():
-                    if key not in tasks or tasks[key].done():
-                        tasks[key] = asyncio.create_task(self._fetch(launch, calls))
+                for of in [of for of, task in tasks.items() if task.done()]:
+                    del tasks[of]
+                for key in self._wanted.keys() - tasks.keys():
+                    tasks[key] = asyncio.create_task(self._fetch(key, calls))
                 for key, path in self._results.waiting(self._cluster()).items():
-                    if (of := ("result", key)) not in tasks or tasks[of].done():
+                    if (of := ("result", key)) not in tasks:
                         tasks[of] = asyncio.create_task(self._send(key, path, calls))
                 await self._changed.wait()
         finally:
@@ -90,9 +91,8 @@ class Transfers:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def _fetch(self, launch: LaunchSpec, calls: Calls) -> None:
-        key = launch.key
-        while self._wanted.get(key) is launch:
+    async def _fetch(self, key: RunKey, calls: Calls) -> None:
+        while (launch := self._wanted.get(key)) is not None:
             try:
                 await self._snapshots.provide(launch, calls.get)
             except (BadArchive, FileRefused) as error:

@@ -33,7 +33,7 @@ from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.rpc.services.scheduler import Scheduler
 from scheduler_service.rpc.services.snapshots import Snapshots
 from scheduler_service.rpc.services.virtual_clusters import VirtualClusters
-from scheduler_service.rpc.user_turns import Turns
+from scheduler_service.rpc.user_turns import FILES, FILES_AT_ONCE, FILES_WAITING_EACH, Turns
 from scheduler_service.run.token_cache import Tokens
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ async def serving(
         partial(answered, backend),
         access.admitted,
         Turns().serve_in_turn,
+        Turns(FILES_AT_ONCE, FILES_WAITING_EACH, FILES).serve_in_turn,
         decoded,
         partial(checked, backend),
         access.owned,

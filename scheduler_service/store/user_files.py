@@ -38,17 +38,20 @@ def use_file(conn: Connection, owner: str, name: str, now: Micros) -> UserFile |
 def put_piece(
     conn: Connection, owner: str, name: str, size: int, at: int, data: bytes, now: Micros, digest: str = "", most: int = 0
 ) -> UserFile:
-    """Stores a piece if it follows on what is stored. `digest`: the SHA-256 that the whole must have; `most`: the bytes that
-    all files of the owner may have together, 0 for any number.
+    """Stores a piece if it follows on what is stored; otherwise nothing is stored, and no row is made. `digest`: the SHA-256
+    that the whole must have; `most`: the bytes that all files of the owner may have together, 0 for any number.
 
     Raises TooMuchStored, and DamagedFile where the digest is another, of which nothing is kept then.
     """
     of_file = and_(_f.owner == owner, _f.name == name)
     with transaction(conn):
         new = {"owner": owner, "name": name, "size": size, "stored": 0, "complete": False, "used_us": now}
-        conn.execute(upsert(user_file).values(new).on_conflict_do_nothing())
-        row = UserFile(*conn.execute(select(*_STATUS).where(of_file).with_for_update()).one())
-        if row.complete or row.stored != at or row.size != size or at + len(data) > size:
+        fits = at + len(data) <= size
+        if at == 0 and fits:
+            conn.execute(upsert(user_file).values(new).on_conflict_do_nothing())
+        found = conn.execute(select(*_STATUS).where(of_file).with_for_update()).one_or_none()
+        row = UserFile(size, 0, False) if found is None else UserFile(*found)
+        if row.complete or row.stored != at or row.size != size or not fits:
             return row
         if at == 0 and most:
             used = int(conn.execute(select(func.coalesce(func.sum(_f.size), 0)).where(_f.owner == owner)).scalar_one())
@@ -87,12 +90,14 @@ def read_piece(conn: Connection, owner: str, name: str, at: int) -> tuple[bytes,
     return bytes(found.data)[at - found.at :], size
 
 
+# Joins by equality: PostgreSQL hashes these, however many jobs there are.
 _EXPIRE = text("""
-    WITH recent AS (SELECT id, user_name, spec_more FROM job WHERE ended_us IS NULL OR ended_us >= :before)
+    WITH recent AS (SELECT id, user_name, spec_more FROM job WHERE ended_us IS NULL OR ended_us >= :before),
+    needed AS (
+        SELECT user_name, jsonb_array_elements_text(spec_more -> 'snapshots') AS name FROM recent WHERE spec_more ? 'snapshots'
+        UNION SELECT user_name, 'result-' || id FROM recent)
     DELETE FROM user_file AS f WHERE used_us < :before
-    AND (owner, name) NOT IN (
-        SELECT user_name, jsonb_array_elements_text(spec_more -> 'snapshots') FROM recent WHERE spec_more ? 'snapshots')
-    AND NOT EXISTS (SELECT FROM recent WHERE user_name = f.owner AND f.name LIKE 'result-' || id || '.%')
+    AND NOT EXISTS (SELECT FROM needed AS n WHERE n.user_name = f.owner AND n.name = split_part(f.name, '.', 1))
 """)
 
 

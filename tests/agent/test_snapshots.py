@@ -1,17 +1,24 @@
 """Snapshots that an agent fetches and unpacks, and results that it sends: also over connections and agents that end."""
 
+import asyncio
 import io
 import os
 import tarfile
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from ebb_common.archive import Archive, pack
+from ebb_common.archive import Archive, pack, unpack
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import LaunchSpec, RunKey
+from node_agent.jobs.results import Results
 from node_agent.jobs.snapshots import KEEP, Snapshots
+from node_agent.jobs.transfers import Transfers
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, gang
 
@@ -86,6 +93,23 @@ def test_what_is_not_what_its_name_says_is_refused(agent: Start, scheduler: Fake
     assert list((state / "snapshots").iterdir()) == []
 
 
+def test_an_archive_that_was_damaged_on_the_node_is_fetched_again(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    code = archive(scheduler, hello="one")
+    scheduler.start(1, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 1) == "one"
+    kept = state / "snapshots" / code
+    kept.write_bytes(bytes(kept.stat().st_size))
+    scheduler.start(2, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 2) == "one"
+    assert scheduler.fetched == [(code, 0), (code, 0)]
+    kept.rename(kept.with_name(f"{code}.part"))
+    kept.with_name(f"{code}.part").write_bytes(b"zeros")
+    scheduler.start(3, "cat", "hello", snapshots=[code])
+    assert output(scheduler, 3) == "one", "what was fetched in part, too"
+
+
 def test_what_would_write_elsewhere_is_refused(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -150,6 +174,69 @@ def test_a_gang_is_ready_once_its_snapshots_are_there(agent: Start, scheduler: F
         scheduler.start(1, "cat", "hello", gang=gang(rank, size=2, go=("127.0.0.1", ports[0])), snapshots=[code])
         assert scheduler.exited(1, task=rank).exit_code == 0
         assert Path(scheduler.started(1, task=rank).log_path).read_text() == "one"
+
+
+def launched(job: int, *digests: str) -> LaunchSpec:
+    return LaunchSpec(RunKey(job, 1), ("true",), snapshots=digests)
+
+
+async def test_a_connection_that_ends_while_a_thread_unpacks_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pack(Path(), (), [("hello", b"one")])
+    snapshots, launch = Snapshots(Paths(tmp_path, tmp_path, "s1")), launched(1, made.digest)
+    unpacking, go_on, times = threading.Event(), threading.Event(), []
+
+    def slowly(packed: IO[bytes], into: Path) -> None:
+        times.append(into)
+        unpacking.set()
+        assert go_on.wait(10)
+        unpack(packed, into)
+
+    async def fetch(_job: int, _digest: str, at: int) -> tuple[bytes, int]:
+        return made.data[at:], made.size
+
+    monkeypatch.setattr("node_agent.jobs.snapshots.unpack", slowly)
+    first = asyncio.create_task(snapshots.provide(launch, fetch))
+    assert await asyncio.to_thread(unpacking.wait, 10)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    second = asyncio.create_task(snapshots.provide(launch, fetch))
+    await asyncio.sleep(0)
+    go_on.set()
+    await second
+    assert not snapshots.lacking(launch)
+    await snapshots.provide(launch, fetch)
+    assert len(times) == 1, "no two threads write to one folder, and what is unpacked is left alone"
+    assert not snapshots._locks, "nothing is kept of an archive that nobody fetches"
+
+
+async def test_a_run_that_is_launched_anew_while_its_snapshot_is_fetched_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pack(Path(), (), [("hello", b"one")])
+    paths, ready = Paths(tmp_path, tmp_path, "s1"), asyncio.Event()
+    launch = launched(1, made.digest)
+    transfers = Transfers(Snapshots(paths), Results(paths), lambda: "c1", lambda _key: ready.set(), lambda *_: None)
+
+    class Failing:
+        tries = 0
+
+        async def get(self, _job: int, _digest: str, at: int) -> tuple[bytes, int]:
+            self.tries += 1
+            if self.tries == 1:
+                transfers.waits(replace(launch))
+                raise OSError("the connection is slow")
+            return made.data[at:], made.size
+
+        async def put(self, _key: RunKey, _size: int, _offset: int, _data: bytes) -> int:
+            raise AssertionError
+
+    monkeypatch.setattr("node_agent.jobs.transfers._AGAIN", 0.0)
+    transfers.waits(launch)
+    running = asyncio.create_task(transfers.run(Failing()))
+    await asyncio.wait_for(ready.wait(), 10)
+    running.cancel()
 
 
 def test_archives_that_nobody_names_are_removed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from scheduler_service.rpc import access
 from scheduler_service.rpc.access import Caller
 from scheduler_service.rpc.interceptors import status_of
 from scheduler_service.rpc.method_table import Call, Method
-from scheduler_service.rpc.user_turns import CHANGES, Turns
+from scheduler_service.rpc.user_turns import CHANGES, FILES, FILES_AT_ONCE, FILES_WAITING_EACH, Turns
 from scheduler_service.run.service import Overloaded
 
 SUBMIT = Method("/ebb.v1.Scheduler/Submit", bytes, streams_requests=False)
@@ -105,9 +105,29 @@ async def test_turns_of_clients_that_hang_up_are_not_lost() -> None:
     await asyncio.wait([again], timeout=LIMIT)
 
 
+async def test_files_have_turns_of_their_own() -> None:
+    work = Work()
+    method = Method("/ebb.v1.Snapshots/PutSnapshot", bytes, streams_requests=False)
+    turns = Turns(FILES_AT_ONCE, FILES_WAITING_EACH, FILES)
+    assert turns.serve_in_turn(SUBMIT, work.call) == work.call
+    call = turns.serve_in_turn(method, work.call)
+    flood = [send(call, "ada", f"a{number}") for number in range(FILES_AT_ONCE + FILES_WAITING_EACH)]
+    await asyncio.sleep(0)
+    refused, other = send(call, "ada", "more"), send(call, "bob", "b0")
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await asyncio.wait_for(refused, LIMIT)
+    while not other.done():
+        await work.finish()
+    assert work.begun.index("b0") <= FILES_AT_ONCE + 1
+    while work.at_work:
+        await work.finish()
+    await asyncio.wait_for(asyncio.gather(*flood), LIMIT)
+
+
 def test_what_changes_nothing_waits_for_no_turn() -> None:
     work = Work()
     for name in ("/ebb.v1.Scheduler/Get", "/ebb.agent.v1.AgentLink/Connect", "/grpc.health.v1.Health/Check"):
         method = Method(name, bytes, streams_requests=False)
         assert Turns().serve_in_turn(method, work.call) == work.call
-    assert access.MAY.keys() >= CHANGES
+    assert access.MAY.keys() >= CHANGES | FILES

@@ -125,6 +125,27 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path, target: str) -> None:
     snapshot(tmp_path)
 
 
+def test_a_directory_without_files_to_take_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, _DOT_gitignore="build/\n", build__run_DOT_py="1")
+    git(tmp_path, "init")
+    with pytest.raises(InvalidArgument, match=r"build has no files that a snapshot takes; see `git ls-files -co"):
+        snapshot(tmp_path / "build")
+
+
+def test_where_git_refuses_what_it_ignores_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, _DOT_gitignore=".env\n", _DOT_env="SECRET=1", sub__a="1")
+    git(tmp_path, "init")
+    (tmp_path / ".git" / "config").write_text("[broken\n")
+    for folder in (tmp_path, tmp_path / "sub"):
+        with pytest.raises(
+            InvalidArgument, match=r"git cannot say which files .* has: fatal: bad config line 1.*; see `git status`"
+        ):
+            snapshot(folder)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InvalidArgument, match=r"git cannot say which files .* has: .*No such file.*; see `git status`"):
+        snapshot(tmp_path)
+
+
 def test_what_is_no_directory(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="there is no directory"):
         snapshot(tmp_path / "nothing")
@@ -192,6 +213,26 @@ def test_an_archive_with_too_much_in_it_is_refused(tmp_path: Path, monkeypatch: 
 def test_a_header_without_end_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(BadArchive, match="a header of it has"):
         unpack(made(entry("a" * 200_000)), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_chain_of_headers_is_refused(tmp_path: Path, kind: bytes) -> None:
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, 512
+    chain = (header.tobuf(tarfile.GNU_FORMAT) + b"12 path=abc\n".ljust(512, b"\0")) * 3000
+    with pytest.raises(BadArchive, match="recursion"):
+        unpack(io.BytesIO(gzip.compress(chain + tarfile.TarInfo("a").tobuf() + bytes(1024))), tmp_path / "out")
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadArchive, match="cannot be written here: File name too long"):
+        unpack(made(entry("a" * 300)), tmp_path / "out")
+
+
+def test_a_name_that_is_no_text_travels(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.txt")
+    write(tmp_path / "in", **{name: "1"})
+    assert unpacked(snapshot(tmp_path / "in"), tmp_path / "out") == {name: "1"}
 
 
 @given(data=st.binary(max_size=2000))

@@ -48,6 +48,12 @@ def test_pieces_become_a_file(db: Db) -> None:
 
 def test_more_than_its_size_is_not_stored(db: Db) -> None:
     assert db.put_piece("ann", NAME, 5, 0, DATA, T) == UserFile(5, 0, False)
+    assert db.use_file("ann", NAME, T) is None
+
+
+def test_a_piece_that_does_not_follow_on_leaves_no_trace(db: Db) -> None:
+    assert db.put_piece("ann", NAME, 1 << 40, 10, DATA, T, most=50) == UserFile(1 << 40, 0, False)
+    assert db.use_file("ann", NAME, T) is None, "nobody has looked at how much ann may store"
 
 
 def test_content_that_is_not_what_its_name_says(db: Db) -> None:

@@ -25,7 +25,6 @@ def put_piece(
         kept = known or File(size, now)
         stored = len(kept.data)
         if kept.complete or stored != at or kept.size != size or at + len(data) > size:
-            memory.files[(owner, name)] = kept
             return UserFile(kept.size, stored, kept.complete)
         if at == 0 and most:
             used = sum(each.size for (whose, which), each in memory.files.items() if whose == owner and which != name)
