@@ -83,6 +83,20 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
         raise
 
 
+def make_writable(directory: Path) -> None:
+    """Makes the directory, and raises CheckpointError if no file can be made in it: not as late as at the first save."""
+    import tempfile  # which a program that only counts its steps does not need
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise CheckpointError(
+            f"no checkpoint can be written to {directory} ({error.strerror}): make it writable, or choose another one"
+        ) from error
+
+
 def new_folder(directory: Path, name: str) -> Path:
     """A folder that no one has: a run that was killed may have left one of this name."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ class Job:
         self._saved: dict[str, Any] = {}
         """Parts of the checkpoint from which this run resumes that are not registered yet."""
         self._resumed = False
+        self._complete = False
         self._resume: dict[str, Any] | None = None
         """The place in the data at which this run resumes, until the loop begins."""
         self._pass: Pass | ElasticPass | None = None
@@ -98,10 +99,14 @@ class Job:
         chosen = None if ranks is None else tuple(ranks)
         shares = elastic, micro_batches, keep_batch, seed, sharded
         options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen, *shares)
+        if self._complete:
+            self._opened()
         if self._saving is not None and options != Options():
             raise ValueError("the options of job.checkpointable belong to its first call; later calls register more parts")
         if OWN in parts:
             raise ValueError(f"{OWN}= names the part that keeps the place in the data: choose another name")
+        if twice := [name for name in parts if name in self._registered]:
+            raise ValueError(f"{twice[0]}= is registered already: choose another name for the second object")
         found = {name: access(name, part) for name, part in parts.items() if not _is_loader(part)}
         if self._saving is None:
             self._open(options)
@@ -112,7 +117,7 @@ class Job:
             found = {name: one for name, one in found.items() if name not in self._things}
         for name, one in found.items():
             if name in self._saved:
-                one.put(self._saved.pop(name))
+                self._restore(name, one)
             elif self._resumed:
                 _log.warning("the checkpoint has no part %r: it begins with its initial value", name)
         if self._resume is not None and self._share is None:  # what was built above may have drawn from the generators
@@ -124,6 +129,17 @@ class Job:
         self._things |= things
         if things and self._saving.folder is not None:
             _sharded.load(self._saving.folder, things, self._things)
+
+    def _restore(self, name: str, part: Access) -> None:
+        state = self._saved.pop(name)
+        try:
+            part.put(state)
+        except Exception as error:
+            error.add_note(
+                f"{name}= could not be restored from the checkpoint of step {self._step}. If the program has changed since "
+                "then, undo the change, or give job.checkpointable another directory to begin from the start."
+            )
+            raise
 
     def _open(self, options: Options) -> None:
         environment = os.environ if self._environment is None else self._environment
@@ -194,7 +210,7 @@ class Job:
 
     def epochs(self, n: int) -> Iterator[int]:
         """Yields the epochs that are not complete, up to `n` of them over all runs. After the last one, the job is complete."""
-        saving = self._opened()
+        self._opened()
         self._total_epochs = n
         try:
             while self._epoch < n:
@@ -203,7 +219,7 @@ class Job:
                 self._epoch, self._pass, self._resume = self._epoch + 1, None, None
         finally:
             self._total_epochs = None
-        saving.finish()
+        self.finish()
 
     def steps(self, loader: Iterable[T], total: int | None = None, *, accumulate: int = 1) -> Iterator[T]:
         """Yields the batches of one epoch that are not done. Each is a step, and ends when the loop asks for the next one.
@@ -258,9 +274,16 @@ class Job:
 
         Raises CheckpointError if the last save has failed.
         """
-        self._opened().finish()
+        if not self._complete:
+            self._opened().finish()
+            self._complete = True
 
     def _opened(self) -> Saving:
+        if self._complete:
+            raise RuntimeError(
+                "the job is complete, and a script has one: loop over the epochs of all its phases in one job.epochs(n), or "
+                "run each training in a script of its own"
+            )
         if self._saving is None:
             raise RuntimeError("call job.checkpointable(...) first: it says what is saved")
         return self._saving

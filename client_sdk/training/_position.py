@@ -49,7 +49,9 @@ class Pass:
             generator.set_state(state)
         if saved["loader"] is not None and _is_stateful(self._loader):
             self._loader.load_state_dict(saved["loader"])  # type: ignore[attr-defined]  # it has one
-        batches = _begin(self._loader, self.consumed)
+            batches = iter(self._loader)
+        else:
+            batches = _begin(self._loader, self.consumed)
         _random_state.restore(saved["random"])
         return batches
 
@@ -60,14 +62,16 @@ def _is_stateful(loader: object) -> bool:
 
 def _begin(loader: Iterable[Any], skip: int) -> Iterator[Any]:
     """Iterates over what follows the first `skip` batches, which have drawn from the random generators on return."""
-    if _is_stateful(loader):
-        return iter(loader)
     if _loader.is_map_style(loader):
         return _loader.begin(loader, skip)
     if isinstance(loader, Sequence):
         return (loader[index] for index in range(skip, len(loader)))
     batches = iter(loader)
-    if skip:
+    if skip and _is_stateful(loader):
+        _log.warning(
+            "the checkpoint has no state of a %s: the %d batches that are done are read again", type(loader).__name__, skip
+        )
+    elif skip:
         _log.warning(
             "a %s cannot resume in its middle: the %d batches that are done are read again", type(loader).__name__, skip
         )

@@ -1,5 +1,6 @@
 """What a program registers to be saved: how to read the state of each kind of object, and how to put a state back in place."""
 
+import pickle
 import random
 import sys
 from collections.abc import Callable
@@ -20,7 +21,8 @@ def access(name: str, thing: Any) -> Access:
     """`thing` is a pair of callables (get, put), or it has `state_dict` and `load_state_dict`, or it is a tensor, an array, a
     generator, a dict, a list, a set, or an object that `pickle` can save.
 
-    Raises TypeError for a value that cannot change in place, such as a number: it needs a pair of callables.
+    Raises TypeError for a value that cannot change in place, such as a number, and for one that has no state to save, such as
+    a function, or a state that cannot be pickled: it needs a pair of callables.
     """
     if isinstance(thing, tuple) and len(thing) == 2 and callable(thing[0]) and callable(thing[1]):
         return Access(*thing)
@@ -40,7 +42,29 @@ def access(name: str, thing: Any) -> Access:
         return Access(thing.get_state, thing.set_state)
     if is_array(thing, numpy, torch) or isinstance(thing, (dict, list, set)):
         return Access(lambda: thing, lambda state: _fill(name, thing, state))
-    return Access(thing.__getstate__, lambda state: _set_state(name, thing, state))
+    _refuse_unsavable(name, thing)
+    return Access(thing.__getstate__, lambda state: _set_state(thing, state))
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+
+def _refuse_unsavable(name: str, thing: Any) -> None:
+    """Raises TypeError now, because the first save may be that of a stop, and its failure would lose the work."""
+    kind = type(thing).__name__
+    state = thing.__getstate__()
+    if state is None and (callable(thing) or not hasattr(thing, "__dict__")):
+        raise TypeError(f"{name}: a {kind} has no state to save: register a pair of callables, {name}=(get, put)")
+    try:
+        pickle.Pickler(_Nowhere(), protocol=5).dump(state)
+    except Exception as error:
+        raise TypeError(
+            f"{name}: the attributes of this {kind} cannot be saved ({error}): register a pair of callables, {name}=(get, put)"
+        ) from error
 
 
 def is_array(thing: Any, numpy: ModuleType | None, torch: ModuleType | None) -> bool:
@@ -78,14 +102,11 @@ def _merged(name: str, old: Any, new: Any) -> Any:
     return new
 
 
-def _set_state(name: str, thing: Any, state: Any) -> None:
+def _set_state(thing: Any, state: Any) -> None:
     if hasattr(thing, "__setstate__"):
         thing.__setstate__(state)
         return
     plain, slots = state if isinstance(state, tuple) else (state, None)
-    if plain is None and slots is None:
-        kind = type(thing).__name__
-        raise TypeError(f"{name}: a {kind} has no state to restore: register a pair of callables, {name}=(get, put)")
     if plain is not None:
         vars(thing).update(plain)
     for attribute, value in (slots or {}).items():

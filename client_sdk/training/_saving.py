@@ -84,6 +84,7 @@ class Saving:
         self._next_time = time.monotonic() + (options.every_seconds or inf)
         self._last_boundary: float | None = None
         self._longest_step = 0.0
+        _folders.make_writable(self._directory)
         self._checkpointer.__enter__()
 
     def load(self) -> Parts | None:

@@ -3,9 +3,11 @@
 import logging
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,3 +111,88 @@ def test_a_grace_period_that_is_too_short_is_reported(tmp_path: Path, caplog: py
     (said,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert "up to 11.0 s" in said
     assert "`--grace 17s`" in said
+
+
+class Locked:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("part", [Locked(), (n for n in "ab"), lambda: 0, len, iter([1])])
+def test_what_cannot_be_saved_is_refused_before_the_training(new_job: New, part: Any) -> None:
+    with pytest.raises(TypeError, match=r"part: .*part=\(get, put\)"):
+        new_job().checkpointable(part=part)
+
+
+class Bare:
+    pass
+
+
+def test_an_object_without_attributes_is_restored(new_job: New) -> None:
+    job = new_job()
+    job.checkpointable(part=Bare())
+    run_to(job, 2)
+    job = new_job()
+    job.checkpointable(part=Bare())
+    assert job.step == 2
+
+
+def test_a_part_that_has_changed_is_named_with_the_remedy(new_job: New) -> None:
+    job = new_job()
+    job.checkpointable(weight=np.zeros(3))
+    run_to(job, 2)
+    with pytest.raises(ValueError, match="shape") as raised:
+        new_job().checkpointable(weight=np.zeros(4))
+    assert "weight= could not be restored from the checkpoint of step 2" in raised.value.__notes__[0]
+
+
+def test_a_name_is_registered_once(new_job: New) -> None:
+    job = new_job()
+    job.checkpointable(weight=np.zeros(3))
+    with pytest.raises(ValueError, match="weight= is registered already"):
+        job.checkpointable(weight=np.zeros(3))
+
+
+def test_a_directory_that_takes_no_file_is_reported_before_the_training(new_job: New, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match=r"no checkpoint can be written to .*file"):
+        new_job().checkpointable(directory=tmp_path / "file")
+
+
+def test_a_complete_job_does_not_train_again(new_job: New) -> None:
+    job = new_job()
+    job.checkpointable()
+    assert [list(job.steps("ab")) for _ in job.epochs(1)] == [["a", "b"]]
+    job.finish()  # says nothing new
+    for again in (lambda: job.checkpointable(other=[1]), lambda: next(job.epochs(1)), lambda: next(job.steps("ab"))):
+        with pytest.raises(RuntimeError, match="the job is complete"):
+            again()
+
+
+class Stateful:
+    """A loader that keeps its own place."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.place < 5:
+            self.place += 1
+            yield self.place - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(range(5), Stateful()), (Stateful(), range(5))])
+def test_no_batch_is_repeated_when_a_stateful_loader_comes_or_goes(new_job: New, first: Any, second: Any) -> None:
+    job, seen = new_job(), []
+    job.checkpointable(every_steps=1, background=False)
+    for batch, _ in zip(job.steps(first), range(2), strict=False):
+        seen.append(batch)
+    again = new_job()
+    again.checkpointable()
+    assert seen[: again.step] + list(again.steps(second)) == list(range(5))
