@@ -88,7 +88,12 @@ class Config(FileSettings):
     )
     snapshot_mib: int = Field(100, ge=0, le=MOST, description="MiB of a snapshot, packed, at most; 0: none are taken")
     result_mib: int = Field(16, ge=0, le=MOST, description="MiB of what a job leaves as its result, at most")
-    files_of_user_mib: int = Field(2048, ge=0, le=MOST, description="MiB of all snapshots and results of a user; 0: any number")
+    files_of_user_mib: int = Field(
+        2048,
+        ge=0,
+        le=MOST,
+        description="MiB that a user's snapshots and results may have before snapshots are refused; 0: any number",
+    )
     keep_files: float = Field(
         30, gt=0, le=36500, description="days after the end of the last job that uses it until a snapshot or result is deleted"
     )

@@ -110,6 +110,9 @@ def test_there_are_limits(database_url: str) -> None:
             job = user.submit()
             piece = link_pb.PutResultRequest(job_id=job.id, run=1, size=(1 << 20) + 1, data=b"x")
             assert failure(lambda: agent.stub.PutResult(piece, timeout=LIMIT)).reason == "TOO_LARGE"
+            while_full = [link_pb.PutResultRequest(job_id=job.id, run=run, size=1 << 20, data=bytes(1 << 20)) for run in (1, 2)]
+            for piece in while_full:  # 4 MiB with the snapshot: no result is lost for want of room
+                assert agent.stub.PutResult(piece, timeout=LIMIT).stored == 1 << 20
 
 
 def test_a_result_comes_back(server: Server, agent: Agent) -> None:

@@ -68,7 +68,10 @@ async def for_agent(backend: Backend, request: agent_link_pb2.GetSnapshotRequest
 
 
 async def from_agent(backend: Backend, request: agent_link_pb2.PutResultRequest) -> agent_link_pb2.PutResultResponse:
-    """A piece of a result. Raises NotFound for a job that there is not, and ResourceExhausted."""
+    """A piece of a result. Raises NotFound for a job that there is not, and ResourceExhausted for a result that is too large.
+
+    Stored whatever else its owner stores: a refused result would be lost. Snapshots find less room then.
+    """
     job: Job = (await backend.find(request.job_id)).job
     name = result_name(job.id, request.run)
     found = await put(backend, job.user, name, request, files_of(backend).limits.result, f"a result of job {job.id}")
@@ -93,7 +96,8 @@ async def put(
     what: str,
     digest: str = "",
 ) -> UserFile:
-    """Stores a piece. Raises ResourceExhausted where the file or those of its owner are too large, and InvalidArgument."""
+    """Stores a piece, of a snapshot if there is a digest. Raises ResourceExhausted where the file is too large, or the snapshot
+    beside all that its owner stores; and InvalidArgument."""
     if piece.size > most:
         why = f"{what} may have {most >> 20} MiB, and this one has {_mib(piece.size)}"
         raise ResourceExhausted("TOO_LARGE", why, size=str(piece.size), most=str(most))
@@ -101,7 +105,7 @@ async def put(
     at = wall_clock()
     try:
         return await backend.in_files(
-            files.put, owner, name, piece.size, piece.offset, piece.data, at, digest, files.limits.of_user
+            files.put, owner, name, piece.size, piece.offset, piece.data, at, digest, files.limits.of_user if digest else 0
         )
     except TooMuchStored as error:
         raise ResourceExhausted("TOO_MUCH_STORED", str(error), user=owner, most=str(files.limits.of_user)) from error
