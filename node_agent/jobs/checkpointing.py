@@ -168,9 +168,9 @@ class Checkpointing:
 
     def _ended(self, key: RunKey, end: Exited) -> None:
         self._commands.pop(key, None)
-        record = self._spool.runs[key]
-        if record.phase is not RunPhase.STOPPING or record.signalled or record.stop_received is None:
-            return
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is not RunPhase.STOPPING or record.signalled or record.stop_received is None:
+            return  # also if the launcher tells of a run that this spool never had
         if end.unknown or end.code or end.signal:
             how = "ended, and nobody knows how" if end.unknown else f"exited with code {end.code}"
             self._failed(key, f"was ended by {signal.Signals(end.signal).name}" if end.signal else how)
@@ -191,8 +191,8 @@ class Checkpointing:
 
     def _late(self, key: RunKey) -> None:
         del self._timers[key]
-        record = self._spool.runs[key]
-        if record.phase is not RunPhase.STOPPING or record.launch is None or record.stop_received is None:
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is not RunPhase.STOPPING or record.launch is None or record.stop_received is None:
             return
         took = f"{time.monotonic() - record.stop_received:.1f} s"
         name = record.launch.checkpoint_signal.partition("@")[0]
