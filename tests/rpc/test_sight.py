@@ -83,6 +83,8 @@ def request_of(method: MethodDescriptor, job_id: int) -> Any:
         request.job_id = job_id
     elif "spec" in method.input_type.fields_by_name:
         request.CopyFrom(a_job("once"))
+    if "tasks" in method.input_type.fields_by_name:
+        request.tasks = 1
     return request
 
 
