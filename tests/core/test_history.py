@@ -177,3 +177,9 @@ def test_nothing_is_kept_unless_a_policy_learns_from_it() -> None:
     d = driver(Settings())
     ran(d, spec(), 100)
     assert not d.state.history.rows
+
+
+def test_code_that_travels_is_a_part_of_the_script() -> None:
+    plain, old, new = (JobSpec(("python", "train.py"), Vector(1), snapshots=which) for which in ((), ("a" * 64,), ("b" * 64,)))
+    assert len({script_of(spec)[0] for spec in (plain, old, new)}) == 3
+    assert script_of(old) == script_of(JobSpec(("python", "train.py"), Vector(2), snapshots=("a" * 64,)))

@@ -28,9 +28,10 @@ _MOST_ELSEWHERE = 0.5
 
 
 def script_of(spec: JobSpec) -> tuple[str, tuple[float, ...]]:
-    """The script that a spec without alternatives runs, as a hash; and the numbers among its arguments."""
+    """The script that a spec without alternatives runs, as a hash; and the numbers among its arguments. Code that travels with
+    the job is a part of the script: other code takes another time."""
     sizes: list[float] = []
-    parts = [spec.working_directory, spec.command[0]]
+    parts = [*spec.snapshots, spec.working_directory, spec.command[0]]
     for argument in spec.command[1:]:
         name, equals, value = argument.rpartition("=")
         if (number := _number(value)) is None:
