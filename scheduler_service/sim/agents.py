@@ -9,7 +9,16 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, assert_never
 
-from scheduler_service.core.messages import Event, NodeSeen, Order, Prepared, Running, Stopped
+from scheduler_service.core.messages import (
+    Event,
+    MiniBatchMeasured,
+    NodeSeen,
+    Order,
+    Prepared,
+    Running,
+    SharePlan,
+    Stopped,
+)
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
@@ -17,6 +26,9 @@ from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Out
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
 from scheduler_service.sim.samples import is_under_way, measured_at
+from scheduler_service.sim.sharing.executing import Executing
+from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.turns import Turn
 
 Delay = Callable[[Random], Micros]
 
@@ -58,7 +70,14 @@ class Torn(NamedTuple):
 class Agents:
     """The agents of all nodes, and the heap of what is to happen on them."""
 
-    def __init__(self, delays: Delays, rng: Random, finished: Callable[[Life], None], outages: Outages = NO_OUTAGES) -> None:
+    def __init__(
+        self,
+        delays: Delays,
+        rng: Random,
+        finished: Callable[[Life], None],
+        outages: Outages = NO_OUTAGES,
+        sharing: Setup | None = None,
+    ) -> None:
         """`finished` hears of each job that has done all of its work."""
         self._delays = delays
         self._rng = rng
@@ -66,7 +85,7 @@ class Agents:
         self.torn: list[Torn] = []
         self._outages = outages
         self._failures = iter(outages.failures)
-        self._heap: list[tuple[Micros, int, What, Task | Node | Failure]] = []
+        self._heap: list[tuple[Micros, int, What, Task | Node | Failure | Turn]] = []
         self._number = 0
         self._until: Micros = 0
         self._nodes: list[Node] = []
@@ -75,8 +94,9 @@ class Agents:
         """By job: those whose launch is not over."""
         self._gathering: list[Micros] = []
         """When tasks of gangs come together: a heap."""
-        self._heard: list[tuple[What, Task | Node]] = []
+        self._heard: list[tuple[What, Task | Node | MiniBatchMeasured]] = []
         """What has happened and was not reported yet."""
+        self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._push(at, What.TURN, turn))
         self._await_failure(after_us=0)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
@@ -89,21 +109,23 @@ class Agents:
     def obey(self, order: Order, life: Life, now: Micros) -> None:
         """Each order comes once, and none is late: generations are of no use here."""
         match order.desired:
-            case Prepared(job, run):
-                self.come(job, run, life, now)
-            case Running(run=run) if run.phase is RunPhase.RUNNING:
-                pass  # another share plan: simulated runs share nothing yet
-            case Running(job, run, gang):
+            case Prepared(job, run, share=plan):
+                self.come(job, run, life, now, plan)
+            case Running(run=run, share=plan) if run.phase is RunPhase.RUNNING:
+                if (task := self._tasks.get(run.key)) is not None:
+                    self.executing.told(task, plan, now)
+            case Running(job, run, gang, plan):
                 if gang is None:
-                    self.come(job, run, life, now)
+                    self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
+                    self.executing.told(prepared, plan, now)
                     self._gathers(prepared, now, MET)
             case Stopped() as stopped:
                 self._stop(order.key, stopped, now)
             case _:
                 assert_never(order.desired)
 
-    def come(self, job: Job, run: Run, life: Life, now: Micros) -> None:
+    def come(self, job: Job, run: Run, life: Life, now: Micros, plan: SharePlan | None = None) -> None:
         """A task is there, to begin by itself or, of a gang, to be prepared."""
         alone = not job.launch_spec.gang
         if alone:
@@ -112,9 +134,11 @@ class Agents:
             party = self._gangs.get(job.id) or self._gangs.setdefault(
                 job.id, self._party(life, job.task_nodes, now, run.guaranteed, job)
             )
-        task = Task(run.key, self._nodes[run.node - 1], party)
+        task = Task(run.key, self._nodes[run.node - 1], party, devices=run.given)
         party.tasks.append(task)
         self._tasks[task.key] = task
+        if plan is not None:
+            self.executing.told(task, plan, now)
         if not task.node.up:
             self._vanishes(task, now)
         elif alone:
@@ -140,6 +164,8 @@ class Agents:
         party, launch = task.party, task.party.launch
         if launch.signalled_us is None:
             launch.signalled_us, launch.why = now, stopped.reason
+        if launch.pace is not None:
+            self.executing.stops(party, now)
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
@@ -186,11 +212,16 @@ class Agents:
         while heap and heap[0][0] <= now:
             at, number, what, subject = heappop(heap)
             if isinstance(subject, Task):
+                if what is What.OBSERVED:
+                    heard += self._observed(subject, at)
+                    continue
                 if subject.due == number:
                     self._goes_on(subject, what, at)
                 elif what is not What.MEASURED or not is_under_way(subject.party.launch):
                     continue
                 heard.append((what, subject))
+            elif isinstance(subject, Turn):
+                self.executing.turned(subject, at)
             elif isinstance(subject, Failure):
                 self._dies(subject, at)
             else:
@@ -224,12 +255,36 @@ class Agents:
         launch.began_us = launch.works_us = at
         if life.done_us:
             launch.works_us += self._delays.resume(self._rng)
-        left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
-        done = launch.works_us + left + self._delays.end(self._rng)
-        for task in party.tasks:
-            self._then(task, done, FINISHED)
+        party.end_us = self._delays.end(self._rng)
+        if self.executing.covers(party):
+            self.executing.begins(party, at)
+            if (every := self.executing.measures_every_us) is not None:
+                self._push(launch.works_us + every, What.OBSERVED, party.tasks[0])
+        else:
+            left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
+            done = launch.works_us + left + party.end_us
+            for task in party.tasks:
+                self._then(task, done, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
             self._push(measured, What.MEASURED, party.tasks[0])
+
+    def _retime(self, party: Party, done: Micros | None) -> None:
+        """The launch is done then; None: never, as long as its rate stays as it is."""
+        for task in party.tasks:
+            if task.key in self._tasks:
+                if done is None:
+                    task.due, task.next = 0, FINISHED
+                else:
+                    self._then(task, done + party.end_us, FINISHED)
+
+    def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | MiniBatchMeasured]]:
+        """What the node has measured of a run, if it works still and there is something new."""
+        every = self.executing.measures_every_us
+        if every is None or not is_under_way(task.party.launch):
+            return []
+        self._push(at + every, What.OBSERVED, task)
+        measured = self.executing.measures(task, at)
+        return [] if measured is None else [(What.OBSERVED, measured)]
 
     def _gone(self, task: Task, at: Micros) -> None:
         """With the last task the launch is over."""
@@ -238,6 +293,8 @@ class Agents:
         party.there -= 1
         if not party.there:
             party.launch.ended_us = at
+            if party.launch.pace is not None or party.group:
+                self.executing.left(party, at)
             party.tasks.clear()  # they know it, and it them: only a search for cycles would find them
             party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
             self._gangs.pop(party.life.id, None)
@@ -252,7 +309,7 @@ class Agents:
             raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
         self._push(failure.at_us, What.DIES, failure)
 
-    def _push(self, at: Micros, what: What, subject: Task | Node | Failure) -> None:
+    def _push(self, at: Micros, what: What, subject: Task | Node | Failure | Turn) -> None:
         self._number += 1
         heappush(self._heap, (at, self._number, what, subject))
 
@@ -279,6 +336,8 @@ class Agents:
         party.saved = False
         if party.launch.lost_us is None:
             party.launch.lost_us = at
+            if party.launch.pace is not None:
+                self.executing.stops(party, at)
         task.due = 0
         for mate in party.tasks:
             if mate.next is FINISHED:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from scheduler_service.core.model import StopReason
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.sharing.pace import Pace
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Launch:
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
     configuration: int = 0
     """Of the job, by its number, in which it ran."""
+    pace: Pace | None = None
+    """How fast it works; None: at the rate 1 from `works_us` on."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -47,7 +50,7 @@ class Launch:
         self.guaranteed_us = None
 
     def worked_us(self) -> Micros:
-        """For how long it did its work; it is over."""
+        """For how long it did its work, counted in the time that it takes at the rate 1; it is over."""
         if self.works_us is None or self.ended_us is None:
             return 0
         until = self.ended_us
@@ -55,6 +58,8 @@ class Launch:
             until = self.signalled_us
         if self.lost_us is not None and self.lost_us < until:
             until = self.lost_us
+        if self.pace is not None:
+            return self.pace.done_us(until)
         return max(until - self.works_us, 0)
 
 

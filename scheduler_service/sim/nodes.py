@@ -6,6 +6,7 @@ from enum import IntEnum
 from scheduler_service.core.messages import (
     Event,
     FenceRequested,
+    MiniBatchMeasured,
     NodeSeen,
     NodeSilent,
     RunExited,
@@ -18,6 +19,8 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.samples import measurement
+from scheduler_service.sim.sharing.kinds import Kind
+from scheduler_service.sim.sharing.model import Site
 
 
 class What(IntEnum):
@@ -40,6 +43,10 @@ class What(IntEnum):
     BACK = 10
     MEASURED = 11
     """A sample has done as many steps as it is to do."""
+    TURN = 12
+    """The next row of a share group becomes active."""
+    OBSERVED = 13
+    """The node tells how long the mini-batches of a run take."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
@@ -76,6 +83,19 @@ class Party:
     tasks: "list[Task]" = field(default_factory=list)
     sampling: Sampling | None = None
     """If the launch is a sample."""
+    end_us: Micros = 0
+    """From the end of its work until the scheduler hears of that."""
+    group: int = 0
+    """The share group of its tasks; 0: it has its devices alone."""
+    kind: Kind | None = None
+    site: Site | None = None
+    """Where its tasks are, once it works."""
+    seen: tuple[Micros, Micros] = (0, 0)
+    """What it had done, and for how long it had executed, when it was measured last."""
+    levels: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """What it contributes to the levels of `sharing.usage`."""
+    levels_us: Micros = 0
+    """Since then."""
 
 
 @dataclass(slots=True)
@@ -88,10 +108,13 @@ class Task:
     next: What = What.BEGUN
     leaves_us: Micros | None = None
     """When it leaves, since it was told to."""
+    devices: tuple[int, ...] = ()
 
 
-def report(what: What, subject: Task | Node) -> Event:
+def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
     """The next report of the node, or what somebody else says of it."""
+    if isinstance(subject, MiniBatchMeasured):
+        return subject
     if isinstance(subject, Node):
         return _report_of_node(what, subject)
     if what is What.MEASURED:

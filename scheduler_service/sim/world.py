@@ -25,6 +25,7 @@ from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.nodes import node_name
+from scheduler_service.sim.sharing.setup import Setup
 
 ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
 HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
@@ -51,6 +52,8 @@ class Site:
     """How virtual clusters request others' cells; None: they do not."""
     plan_delay_us: Micros = 0
     """How long it takes until a plan is there that the policy delegates."""
+    sharing: Setup | None = None
+    """How fast jobs run where they are; None: each run works at the rate 1, unless it shares its devices."""
 
 
 class World:
@@ -61,7 +64,7 @@ class World:
         self.site = site
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
-        self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages)
+        self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages, site.sharing)
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
         """All that there were, as they are now or ended."""
@@ -147,6 +150,8 @@ class World:
             self._plans.append((self.now + self.site.plan_delay_us, plan))
         for order in taken.orders:
             self._obey(order)
+        if self.agents.executing.stale:
+            self.agents.executing.settle(self.now)
         for line in taken.log:
             if (kind := line.kind) not in HEARD:
                 continue

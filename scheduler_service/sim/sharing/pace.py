@@ -22,6 +22,7 @@ class Pace:
     """Work after which a time is noted; 0: none is."""
     marked_us: Micros | None = None
     """When that work was done."""
+    _finished_us: Micros | None = None
     _done: int = 0
     _executed: int = 0
 
@@ -39,7 +40,9 @@ class Pace:
         if lasted > 0:
             done = self._done + self.rate * lasted
             if self.marked_us is None and self.mark_us and done >= self.mark_us * BILLION:
-                self.marked_us = self.since_us - -(self.mark_us * BILLION - self._done) // self.rate
+                self.marked_us = self._reaches(self.mark_us)
+            if self._finished_us is None and done >= self.target_us * BILLION:
+                self._finished_us = self._reaches(self.target_us)
             self._done = done
             self._executed += self.share * lasted
         self.rate, self.share = rate, share
@@ -47,7 +50,10 @@ class Pace:
 
     def ends_us(self) -> Micros | None:
         """When all is done if the rate stays as it is; None: never."""
-        left = self.target_us * BILLION - self._done
-        if left <= 0:
-            return self.since_us
-        return self.since_us - -left // self.rate if self.rate else None
+        if self._finished_us is not None:
+            return self._finished_us
+        return self._reaches(self.target_us) if self.rate or self._done >= self.target_us * BILLION else None
+
+    def _reaches(self, work_us: Micros) -> Micros:
+        left = work_us * BILLION - self._done
+        return self.since_us - -left // self.rate if left > 0 else self.since_us

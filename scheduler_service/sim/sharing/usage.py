@@ -4,6 +4,9 @@ from array import array
 from dataclasses import dataclass, field
 
 from scheduler_service.core.model.values import Micros
+from scheduler_service.sim.nodes import Party
+from scheduler_service.sim.sharing.kinds import UNKNOWN
+from scheduler_service.sim.sharing.model import BILLION
 
 MINI_BATCHES = 100
 """After so many a user has early feedback (Gandiva, section 6.3)."""
@@ -24,23 +27,37 @@ class Level:
 
 @dataclass(slots=True)
 class Usage:
-    """Of all devices and jobs. Device time is in device-microseconds and billionths."""
+    """Of all devices and jobs. Levels of jobs count each as often as it has devices."""
 
     utilised: Level = field(default_factory=Level)
     """The utilisation of all devices together, in millionths of a device."""
-    rate: Level = field(default_factory=Level)
-    """The rates of all jobs together, each times its devices, in billionths of the rate alone."""
+    working: Level = field(default_factory=Level)
+    """The rates of all jobs, in billionths of those alone."""
+    lost: Level = field(default_factory=Level)
+    """The devices on which runs are parked and resumed, in billionths."""
     packed: Level = field(default_factory=Level)
-    """How many jobs are packed with another one."""
+    """How many jobs are packed with others."""
     switches: int = 0
     """Changes from one row of a share group to the next."""
     parks: int = 0
-    """Of a job, at the end of a slice."""
-    switching: int = 0
-    """Device time that was lost while runs were parked and resumed."""
+    """How often a run was parked at the end of a turn."""
     packings: int = 0
-    """How often jobs were packed that had been apart, or had not run."""
+    """How often a job was packed that had not been packed before."""
     unpackings: int = 0
-    """How often packed jobs were separated while all of them ran."""
+    """How often a share plan separated a job from those with which it was packed."""
     early_us: dict[int, Micros] = field(default_factory=dict)
     """By job: from its submit until it had done MINI_BATCHES of its mini-batches."""
+
+    def level(self, party: Party, at: Micros, rate: int, lost: int, packed: bool, planned: bool) -> None:
+        """What a launch contributes from now on. Not before the time for which that was said last."""
+        devices = 0 if party.site is None else party.site.devices
+        used = 0 if party.kind is None or party.kind.utilisation == UNKNOWN else party.kind.utilisation * rate // BILLION
+        now = (used * devices, rate * devices, lost * devices, int(packed))
+        before, at = party.levels, max(at, party.levels_us)
+        if now == before:
+            return
+        for level, old, new in zip((self.utilised, self.working, self.lost, self.packed), before, now, strict=True):
+            level.add(at, new - old)
+        self.packings += packed and not before[3]
+        self.unpackings += planned and bool(before[3]) and not packed
+        party.levels, party.levels_us = now, at

@@ -134,8 +134,8 @@ def _recorded(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -
     if arriving.load is not None and first < last:
         hours = len(jobs) / per_hour_at(arriving.load, jobs, capacity)
         speed = (last - first) / (hours * HOUR_S * SECOND)
-    for spec, work_us, submit_us, user, vc, times, samples in jobs:  # `_replace` takes several times as long
-        yield SimJob(spec, work_us, round((submit_us - first) / speed), user, vc, times, samples)
+    for spec, work_us, submit_us, user, vc, times, samples, kind in jobs:  # `_replace` takes several times as long
+        yield SimJob(spec, work_us, round((submit_us - first) / speed), user, vc, times, samples, kind)
 
 
 def times_us(jobs: Jobs, arriving: Poisson | Diurnal | Batches, rng: Random, capacity: Vector | None) -> Iterator[Micros]:
