@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scheduler_service.sim.config import Config
     from scheduler_service.sim.estimates import Group
 
-METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs")
+METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs", "sharing")
 
 
 STUDIES = {

@@ -62,6 +62,7 @@ class Executing:
         if plan is not None:
             group = self._groups.get(number)
             if group is None:
+                self.usage.groups += 1
                 self._groups[number] = Group(number, plan.generation, plan.rows, plan.period_us, now, counted_us=now)
             else:
                 self._count(group, now)

@@ -37,6 +37,8 @@ class Usage:
     """The devices on which runs are parked and resumed, in billionths."""
     packed: Level = field(default_factory=Level)
     """How many jobs are packed with others."""
+    groups: int = 0
+    """Share groups that there were."""
     switches: int = 0
     """Changes from one row of a share group to the next."""
     parks: int = 0

@@ -231,8 +231,8 @@ def at_times(jobs: Iterable[SimJob], times_us: Sequence[int], skipped: Skipped) 
         if given == len(times_us):
             skipped[NEVER_CAME] += 1
             continue
-        spec, work_us, _, user, vc, times, samples = job
-        yield SimJob(spec, work_us, times_us[given], user, vc, times, samples)
+        spec, work_us, _, user, vc, times, samples, kind = job
+        yield SimJob(spec, work_us, times_us[given], user, vc, times, samples, kind)
         given += 1
     if given < len(times_us):
         raise ValueError(f"there are {len(times_us)} recorded times, and {given} jobs")

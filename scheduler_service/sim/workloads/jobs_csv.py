@@ -36,6 +36,7 @@ OPTIONAL = (
     "time_limit_s",
     "estimate_s",
     "project",
+    "kind",
 )
 COLUMNS = (*NEEDED, *OPTIONAL)
 CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
@@ -82,9 +83,8 @@ def _job(row: Row) -> SimJob:
         gang=gang,
         project=row.text("project"),
     )
-    return SimJob(
-        spec, row.lasts("work_s", row.micros("work_s")), row.micros("submit_s"), row.text("user") or "user", row.text("vc")
-    )
+    work_us, submit_us = row.lasts("work_s", row.micros("work_s")), row.micros("submit_s")
+    return SimJob(spec, work_us, submit_us, row.text("user") or "user", row.text("vc"), kind=row.text("kind").strip())
 
 
 def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:
@@ -172,6 +172,7 @@ def _written(job: SimJob) -> list[str]:
         seconds(spec.time_limit_us),
         seconds(spec.estimate_us),
         spec.project,
+        job.kind,
     ]
 
 
