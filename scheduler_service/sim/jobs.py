@@ -25,8 +25,8 @@ class SimJob(NamedTuple):
     samples_us: tuple[Micros, ...] = ()
     """How long it runs in all in each of its configurations as a sample measures it; empty: it counts no steps."""
     kind: str = ""
-    """What decides how fast it runs on shared devices (`sharing.kinds`); empty: unknown. `work_us` is then the time that it takes
-    on the reference device, with its own number of devices, next to each other and alone."""
+    """What decides how fast it runs on shared devices (`sharing.kinds`); empty: unknown. `work_us` is then the time that it
+    takes on the reference device, with its own number of devices, next to each other and alone."""
 
     def takes_us(self, configuration: int, work_us: Micros) -> Micros:
         """How long this configuration takes for so much work. What is done in that time is the work exactly."""

@@ -63,7 +63,9 @@ def joining(state: State, job: Job, settings: Settings) -> Place | None:
         return None
     _, at, devices = min(found)
     run = RunKey(job.id, job.run + 1)
-    others = {one.key: one for device in devices for other in users.get((at, device), ()) for one in runs_together(state, other)}
+    others = {
+        one.key: one for device in devices for other in users.get((at, device), ()) for one in runs_together(state, other)
+    }
     members = [Member((run,), frozenset((at, index) for index in devices)), *_members(others.values())]
     rows = rows_of(members)
     limits = tuple(_limits(state, members))

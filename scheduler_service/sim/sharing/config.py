@@ -20,7 +20,8 @@ class Sharing(Model):
     """How fast jobs run that share devices. Durations are in seconds."""
 
     rates: Literal["gandiva", "gavel"] = Field(
-        default="gandiva", description="what is known of kinds of jobs: the Gandiva paper's tables, or what Gavel's authors measured"
+        default="gandiva",
+        description="what is known of kinds of jobs: the Gandiva paper's tables, or what Gavel's authors measured",
     )
     throughputs: Path | None = Field(default=None, description="of gavel: the table of rates alone")
     pairs: Path | None = Field(default=None, description="of gavel: the table of pairs on one device")

@@ -35,5 +35,8 @@ class Switching(NamedTuple):
         return self.save_us + copied + _copied(kind, self.transfer_us) + self.start_us + copied
 
 
+AT_ONCE = Switching()
+
+
 def _copied(kind: Kind | None, per_gib: int) -> Micros:
     return 0 if kind is None else kind.boundary_mib * per_gib // 1024

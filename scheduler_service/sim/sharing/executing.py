@@ -20,7 +20,7 @@ from scheduler_service.sim.sharing.pace import Pace
 from scheduler_service.sim.sharing.placement import site_of
 from scheduler_service.sim.sharing.present import Present, beside, entering_us, present, site, works
 from scheduler_service.sim.sharing.setup import PLAIN, Setup
-from scheduler_service.sim.sharing.turns import Group, Turn, is_in, leaving, users
+from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users
 from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage
 
 
@@ -113,12 +113,12 @@ class Executing:
         for key in keys:
             self._members.pop(key, None)
         group = self._groups[number]
-        if not any(key in self._members for key in group.keys()):
+        if not any(key in self._members for key in keys_of(group.rows)):
             del self._groups[number]
 
     def _parties(self, group: Group) -> list[Party]:
         """In the order of their runs, each as often as it has tasks."""
-        return [party for key in sorted(group.keys()) if (party := self._members.get(key)) is not None]
+        return [party for key in sorted(keys_of(group.rows)) if (party := self._members.get(key)) is not None]
 
     # ---- launches ----------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     boundary_mib: int = 0
     """The least, at the boundary of two mini-batches: what a park moves to the host, and what a checkpoint has."""
     packed: int = 0
-    """The most mini-batches that several jobs of the kind do together on one device, by those that one does alone; 0: unknown."""
+    """The most mini-batches that several jobs of the kind do on one device, relative to what one does alone; 0: unknown."""
     spread: tuple[int, ...] = (MILLION,) * len(Spread)
     """By `Spread`: the part of the rate that is left."""
     network: int = 0

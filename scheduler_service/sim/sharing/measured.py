@@ -88,7 +88,7 @@ class Measured:
         alone = self._found.alone.get((name, model, devices, False))
         return (pair, alone) if pair is not None and alone else None
 
-    def beside(self, name: str, neighbours: Iterable[tuple[str, int]], networked: Iterable[int]) -> int:
+    def beside(self, _name: str, _neighbours: Iterable[tuple[str, int]], _networked: Iterable[int]) -> int:
         return BILLION
 
     def _steps(self, name: str, model: str, devices: int, spread: bool) -> int:

@@ -32,16 +32,16 @@ class Rates(Protocol):
         """None: nothing is known of such jobs."""
         ...
 
-    def alone(self, name: str, devices: int, site: Site) -> int:
+    def alone(self, name: str, devices: int, site: Site, /) -> int:
         """The rate of a job that was submitted with so many devices and has its present ones alone, by its rate on the
         reference device, with the devices that it was submitted with, next to each other."""
         ...
 
-    def packed(self, name: str, others: Sequence[str], site: Site) -> int:
+    def packed(self, name: str, others: Sequence[str], site: Site, /) -> int:
         """The part of its rate that is left if these others execute on the same device; `site`: where the job is."""
         ...
 
-    def beside(self, name: str, neighbours: Iterable[tuple[str, int]], networked: Iterable[int]) -> int:
+    def beside(self, name: str, neighbours: Iterable[tuple[str, int]], networked: Iterable[int], /) -> int:
         """The part of its rate that is left beside jobs on other devices of its nodes: of each its kind and the part of the
         time in which it executes; and, if the job is on several nodes, that part of each job with which it shares a
         network."""
@@ -75,7 +75,7 @@ class Proportional:
         more = site.devices / devices
         return round(rate * more * (kind.scaling / MILLION) ** log2(more)) if more > 1 else round(rate * more)
 
-    def packed(self, name: str, others: Sequence[str], site: Site) -> int:
+    def packed(self, name: str, others: Sequence[str], _site: Site) -> int:
         if not others:
             return BILLION
         asked = sum(self._demanded.get(other, 1.0) for other in (name, *others))

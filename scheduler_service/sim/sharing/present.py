@@ -33,9 +33,7 @@ ALONE = Present(BILLION, BILLION, 0)
 
 def works(launch: Launch) -> bool:
     """Whether all of its tasks have begun, and none was signalled or lost."""
-    return (
-        launch.works_us is not None and launch.signalled_us is None and launch.lost_us is None and launch.ended_us is None
-    )
+    return launch.works_us is not None and launch.signalled_us is None and launch.lost_us is None and launch.ended_us is None
 
 
 def present(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Present:

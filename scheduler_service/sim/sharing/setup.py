@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.sim.sharing.delays import Switching
+from scheduler_service.sim.sharing.delays import AT_ONCE, Switching
 from scheduler_service.sim.sharing.model import Proportional, Rates
 
 MINUTE_US = 60 * SECOND
@@ -12,7 +12,7 @@ MINUTE_US = 60 * SECOND
 @dataclass(frozen=True, slots=True)
 class Setup:
     rates: Rates
-    switching: Switching = Switching()
+    switching: Switching = AT_ONCE
     exact: bool = False
     """Each slice begins and ends at its time; False: a run executes all the time at the mean rate of a cycle, which is the same
     at the end of each cycle, and takes fewer events."""

@@ -36,9 +36,6 @@ class Group:
         self.rows = plan.rows
         return True
 
-    def keys(self) -> set[RunKey]:
-        return {key for row in self.rows for key in row.runs}
-
     def active(self, at: Micros) -> tuple[int, Micros]:
         """The row that is active at this time, by its number, and when the next one is. Where the weights do not go into the
         period evenly, a turn ends at the last whole microsecond."""
@@ -58,6 +55,10 @@ class Turn(NamedTuple):
     group: Group
     due: int
     """The number that this has in the group."""
+
+
+def keys_of(rows: Iterable[Row]) -> set[RunKey]:
+    return {key for row in rows for key in row.runs}
 
 
 def weights(rows: Iterable[Row]) -> int:

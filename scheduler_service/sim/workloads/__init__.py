@@ -100,7 +100,11 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
+    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds,
+    seed: int,
+    folder: Path,
+    nodes: Sequence[Inventory],
+    skipped: Skipped,
 ) -> list[SimJob]:
     """A trace's jobs, by their times."""
     if isinstance(workload, Gavel):

@@ -1,8 +1,7 @@
 """The workloads of the Gandiva paper (OSDI 2018): jobs of known kinds, whose rates depend on where and beside whom they run.
 
-The experiment of section 6.3 is drawn as the paper describes it. Of the 9-day trace of section 6.4 the paper tells the number of
-jobs, the mix of models and that durations follow a private trace; durations and numbers of GPUs are assumptions here. The micro-
-benchmark is that of Figure 9.
+The experiment of section 6.3 is drawn as the paper describes it. Of the 9-day trace of section 6.4 the paper tells the number
+of jobs and the mix of models. Durations follow a private trace; they are assumptions here, and so are the numbers of GPUs.
 """
 
 import math

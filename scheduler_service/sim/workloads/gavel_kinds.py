@@ -1,8 +1,8 @@
 """Jobs of Microsoft's Philly trace, each of a kind that the authors of Gavel measured on real devices.
 
-As in `gavel` each job draws a kind of those that were measured with as many GPUs as the job has. Here a job may run on any model
-of GPU, alone or beside another one, and `sharing` says at which rate (`sharing.measured`). The trace's duration is that on the
-reference device.
+As in `gavel` each job draws a kind of those that were measured with as many GPUs as the job has. Here a job may run on any
+model of GPU, alone or beside another one, and `sharing` says at which rate (`sharing.measured`). The trace's duration is that
+on the reference device.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,9 @@ class GavelKinds(File):
 
     kind: Literal["gavel-kinds"] = "gavel-kinds"
     rates: Path = Field(description="the table of throughputs")
-    measured_on: str = Field(default="p100", description="the model of GPU on which the trace's durations are taken to have been")
+    measured_on: str = Field(
+        default="p100", description="the model of GPU on which the trace's durations are taken to have been"
+    )
     from_s: float = Field(default=0, ge=0, description="only jobs that were submitted at this time of the trace, or later")
     grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
     cpus_per_gpu: float = Field(default=1, ge=0, le=1e6, description="an assumption")
