@@ -24,7 +24,7 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
+from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, OBSERVED, READY, Node, Party, Task, What, report
 from scheduler_service.sim.samples import is_under_way, measured_at
 from scheduler_service.sim.sharing.executing import Executing
 from scheduler_service.sim.sharing.setup import Setup
@@ -212,11 +212,11 @@ class Agents:
         while heap and heap[0][0] <= now:
             at, number, what, subject = heappop(heap)
             if isinstance(subject, Task):
-                if what is What.OBSERVED:
-                    heard += self._observed(subject, at)
-                    continue
                 if subject.due == number:
                     self._goes_on(subject, what, at)
+                elif what is OBSERVED:
+                    heard += self._observed(subject, at)
+                    continue
                 elif what is not What.MEASURED or not is_under_way(subject.party.launch):
                     continue
                 heard.append((what, subject))
@@ -259,7 +259,7 @@ class Agents:
         if self.executing.covers(party):
             self.executing.begins(party, at)
             if (every := self.executing.measures_every_us) is not None:
-                self._push(launch.works_us + every, What.OBSERVED, party.tasks[0])
+                self._push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
             done = launch.works_us + left + party.end_us
@@ -282,9 +282,9 @@ class Agents:
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
             return []
-        self._push(at + every, What.OBSERVED, task)
+        self._push(at + every, OBSERVED, task)
         measured = self.executing.measures(task, at)
-        return [] if measured is None else [(What.OBSERVED, measured)]
+        return [] if measured is None else [(OBSERVED, measured)]
 
     def _gone(self, task: Task, at: Micros) -> None:
         """With the last task the launch is over."""

@@ -50,6 +50,7 @@ class What(IntEnum):
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
+OBSERVED = What.OBSERVED
 GATHERING = (READY, MET)
 
 

@@ -65,6 +65,7 @@ class World:
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
         self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages, site.sharing)
+        self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
         """All that there were, as they are now or ended."""
@@ -150,8 +151,8 @@ class World:
             self._plans.append((self.now + self.site.plan_delay_us, plan))
         for order in taken.orders:
             self._obey(order)
-        if self.agents.executing.stale:
-            self.agents.executing.settle(self.now)
+        if self._executing.stale:
+            self._executing.settle(self.now)
         for line in taken.log:
             if (kind := line.kind) not in HEARD:
                 continue
