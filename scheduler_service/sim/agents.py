@@ -14,6 +14,7 @@ from scheduler_service.core.messages import (
     MiniBatchMeasured,
     NodeSeen,
     Order,
+    Parked,
     Prepared,
     Running,
     SharePlan,
@@ -22,14 +23,31 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim import parks
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, OBSERVED, READY, Node, Party, Task, What, report
+from scheduler_service.sim.nodes import (
+    BEGUN,
+    FINISHED,
+    GATHERING,
+    LEFT,
+    MET,
+    OBSERVED,
+    PARKED,
+    READY,
+    RESUMED,
+    Node,
+    Party,
+    Task,
+    What,
+    report,
+)
 from scheduler_service.sim.samples import is_under_way, measured_at
 from scheduler_service.sim.sharing.executing import Executing
 from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Turn
 
+NEVER_US = 1 << 62
 Delay = Callable[[Random], Micros]
 
 
@@ -50,6 +68,10 @@ class Delays(NamedTuple):
     end of that, and has saved nothing. None: it takes all of that, and is done."""
     end: Delay = none
     """From the end of its work until the scheduler hears that it is over."""
+    park: Delay = none
+    """From the order to park until the run is parked. It works until then."""
+    unpark: Delay = none
+    """From the order to go on until a parked run works again."""
     checkpoint_every_us: Micros | None = None
     """How much work lies between the checkpoints that a job makes by itself, which take no time: what it has done since the
     last one is lost where its node dies, or where it is killed. None: it makes none, and begins again where that run began."""
@@ -111,15 +133,20 @@ class Agents:
         match order.desired:
             case Prepared(job, run, share=plan):
                 self.come(job, run, life, now, plan)
-            case Running(run=run, share=plan) if run.phase is RunPhase.RUNNING:
-                if (task := self._tasks.get(run.key)) is not None:
-                    self.executing.told(task, plan, now)
+            case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
+                if (task := self._tasks.get(run.key)) is not None:  # else its node has died
+                    if run.shared:
+                        self.executing.told(task, plan, now)
+                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._then)
             case Running(job, run, gang, plan):
                 if gang is None:
                     self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
                     self.executing.told(prepared, plan, now)
                     self._gathers(prepared, now, MET)
+            case Parked(run=run):
+                if (task := self._tasks.get(run.key)) is not None:
+                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._then)
             case Stopped() as stopped:
                 self._stop(order.key, stopped, now)
             case _:
@@ -164,6 +191,7 @@ class Agents:
         party, launch = task.party, task.party.launch
         if launch.signalled_us is None:
             launch.signalled_us, launch.why = now, stopped.reason
+            parks.is_over(party, now)
         if launch.pace is not None:
             self.executing.stops(party, now)
         if launch.began_us is None:  # there is nothing to save
@@ -236,7 +264,15 @@ class Agents:
 
     def _goes_on(self, task: Task, what: What, at: Micros) -> None:
         party = task.party
-        if what is BEGUN or what is MET:
+        if what is PARKED:
+            parks.is_parked(task, at)
+            if party.launch.pace is not None:
+                self.executing.stops(party, at)
+        elif what is RESUMED:
+            parks.is_resumed(task, at, self._then)
+            if party.launch.pace is not None:
+                self.executing.goes_on(party, at)
+        elif what is BEGUN or what is MET:
             party.missing -= 1
             if not party.missing and party.saved:
                 self._works(party, at)
@@ -262,20 +298,22 @@ class Agents:
                 self._push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
-            done = launch.works_us + left + party.end_us
+            party.done_us = launch.works_us + left + party.end_us
             for task in party.tasks:
-                self._then(task, done, FINISHED)
+                self._then(task, party.done_us, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
             self._push(measured, What.MEASURED, party.tasks[0])
 
     def _retime(self, party: Party, done: Micros | None) -> None:
-        """The launch is done then; None: never, as long as its rate stays as it is."""
+        """The launch is done then; None: never, as long as its rate stays as it is. What is to be parked is parked first."""
+        party.done_us = NEVER_US if done is None else done + party.end_us
         for task in party.tasks:
-            if task.key in self._tasks:
-                if done is None:
-                    task.due, task.next = 0, FINISHED
-                else:
-                    self._then(task, done + party.end_us, FINISHED)
+            if task.key not in self._tasks or task.next is PARKED:
+                continue
+            if done is None:
+                task.due, task.next = 0, FINISHED
+            else:
+                self._then(task, party.done_us, FINISHED)
 
     def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | MiniBatchMeasured]]:
         """What the node has measured of a run, if it works still and there is something new."""
@@ -336,6 +374,7 @@ class Agents:
         party.saved = False
         if party.launch.lost_us is None:
             party.launch.lost_us = at
+            parks.is_over(party, at)
             if party.launch.pace is not None:
                 self.executing.stops(party, at)
         task.due = 0

@@ -34,6 +34,8 @@ class Launch:
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
     configuration: int = 0
     """Of the job, by its number, in which it ran."""
+    parked: tuple[Micros, ...] = ()
+    """From when to when, in pairs, it did no work because it was parked."""
     pace: Pace | None = None
     """How fast it works; None: at the rate 1 from `works_us` on."""
 
@@ -60,7 +62,8 @@ class Launch:
             until = self.lost_us
         if self.pace is not None:
             return self.pace.done_us(until)
-        return max(until - self.works_us, 0)
+        parked = sum(self.parked[1::2]) - sum(self.parked[::2])
+        return max(until - self.works_us - parked, 0)
 
 
 @dataclass(slots=True)

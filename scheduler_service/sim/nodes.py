@@ -10,7 +10,9 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     RunExited,
+    RunParked,
     RunReady,
+    RunResumed,
     RunStarted,
 )
 from scheduler_service.core.model import RunKey
@@ -43,14 +45,17 @@ class What(IntEnum):
     BACK = 10
     MEASURED = 11
     """A sample has done as many steps as it is to do."""
-    TURN = 12
+    PARKED = 12
+    RESUMED = 13
+    """A parked task executes again."""
+    TURN = 14
     """The next row of a share group becomes active."""
-    OBSERVED = 13
+    OBSERVED = 15
     """The node tells how long the mini-batches of a run take."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
-OBSERVED = What.OBSERVED
+OBSERVED, PARKED, RESUMED = What.OBSERVED, What.PARKED, What.RESUMED
 GATHERING = (READY, MET)
 
 
@@ -84,6 +89,12 @@ class Party:
     tasks: "list[Task]" = field(default_factory=list)
     sampling: Sampling | None = None
     """If the launch is a sample."""
+    done_us: Micros = 0
+    """When its work is done, if nothing disturbs it from now on."""
+    parks_us: Micros | None = None
+    """When its tasks are parked, since it was told to park."""
+    stopped_us: Micros | None = None
+    """Since when it does no work because it is parked."""
     end_us: Micros = 0
     """From the end of its work until the scheduler hears of that."""
     group: int = 0
@@ -109,6 +120,7 @@ class Task:
     next: What = What.BEGUN
     leaves_us: Micros | None = None
     """When it leaves, since it was told to."""
+    parked: bool = False
     devices: tuple[int, ...] = ()
 
 
@@ -131,6 +143,10 @@ def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
         return RunStarted(node.name, node.boot, node.sequence, key)
     if what is READY:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
+    if what is What.PARKED:
+        return RunParked(node.name, node.boot, node.sequence, key, "simulated")
+    if what is What.RESUMED:
+        return RunResumed(node.name, node.boot, node.sequence, key, "simulated")
     if what is LEFT:
         return RunExited(node.name, node.boot, node.sequence, key, yielded=True)
     return RunExited(node.name, node.boot, node.sequence, key, exit_signal=9)

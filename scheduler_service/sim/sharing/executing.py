@@ -134,8 +134,14 @@ class Executing:
                 self._near.setdefault(task.node.name, {})[id(party)] = party
         self._refresh(self._affected([party]), at)
 
+    def goes_on(self, party: Party, at: Micros) -> None:
+        """It was parked, and may work again."""
+        self._refresh(self._affected([party]), at)
+        if works(party) and party.launch.pace is not None:
+            self._retime(party, party.launch.pace.ends_us())
+
     def stops(self, party: Party, at: Micros) -> None:
-        """It was signalled, or has lost a task: it works no more."""
+        """It was signalled, was parked, or has lost a task: it works no more."""
         self._ceases(party, at)
         self._refresh(self._affected([party]), at)
 
@@ -158,7 +164,7 @@ class Executing:
     def measures(self, task: Task, at: Micros) -> MiniBatchMeasured | None:
         """What the node tells of the run of the task; None: nothing new."""
         party, pace = task.party, task.party.launch.pace
-        if pace is None or not works(party.launch):
+        if pace is None or not works(party):
             return None
         return measured(task, pace, self._used_beside(party), at, self._rng, self._setup.noise)
 
@@ -193,7 +199,7 @@ class Executing:
 
     def _refresh(self, parties: Iterable[Party], at: Micros, planned: bool = False) -> None:
         """Gives each its present rate. `planned`: by another share plan."""
-        working = [party for party in parties if works(party.launch)]
+        working = [party for party in parties if works(party)]
         setup, groups = self._setup, self._groups
         now = {id(party): present(party, groups.get(party.group), self._members, setup, at) for party in working}
         for party in working:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.values import Micros
-from scheduler_service.sim.lives import Launch
 from scheduler_service.sim.nodes import Party
 from scheduler_service.sim.sharing.model import BILLION, Site
 from scheduler_service.sim.sharing.setup import Setup
@@ -31,9 +30,11 @@ class Present(NamedTuple):
 ALONE = Present(BILLION, BILLION, 0)
 
 
-def works(launch: Launch) -> bool:
-    """Whether all of its tasks have begun, and none was signalled or lost."""
-    return launch.works_us is not None and launch.signalled_us is None and launch.lost_us is None and launch.ended_us is None
+def works(party: Party) -> bool:
+    """Whether all of its tasks have begun, and none was signalled, lost or parked."""
+    launch = party.launch
+    left = launch.signalled_us is not None or launch.lost_us is not None or launch.ended_us is not None
+    return launch.works_us is not None and party.stopped_us is None and not left
 
 
 def present(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Present:
@@ -46,7 +47,7 @@ def present(party: Party, group: Group | None, members: Members, setup: Setup, a
     for number, row in enumerate(group.rows):
         if not is_in(row, party) or now not in (None, number):
             continue
-        mates = [mate.life.job.kind for mate in users(row, members, party) if works(mate.launch)]
+        mates = [mate.life.job.kind for mate in users(row, members, party) if works(mate)]
         if now is None:
             entry = entry_us(group, number, party, members, setup.switching)
             part, whole = part_of_cycle(group, number, entry), part_of_cycle(group, number, 0)
@@ -75,7 +76,7 @@ def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mappin
     def others() -> Iterator[tuple[Party, int]]:
         for node in nodes:
             for key, other in near.get(node, {}).items():
-                if other is not party and works(other.launch) and not mine & set(places(other)):
+                if other is not party and works(other) and not mine & set(places(other)):
                     pace = other.launch.pace
                     known = shares.get(key)
                     yield other, known.share if known is not None else pace.share if pace is not None else BILLION

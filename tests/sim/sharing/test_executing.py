@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler_service.core.messages import ResumeRequested, SuspendRequested
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
@@ -15,7 +16,7 @@ from scheduler_service.sim.sharing.model import BILLION, gandiva
 from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.usage import MINI_BATCHES
 from scheduler_service.sim.world import World
-from tests.sim.building import MINUTE, Listed
+from tests.sim.building import MINUTE, Listed, right
 from tests.sim.sharing.building import FREE, PAPER, TURNS, ends, job, node, packing, slow, worked_us, world
 
 TURN_US = 60 * SECOND
@@ -189,3 +190,24 @@ def test_a_world_under_way_has_no_time_for_jobs_that_have_done_less() -> None:
     while (at := under_way.next_us()) is not None and at < MINUTE:
         under_way.advance(at)
     assert under_way.agents.executing.usage.early_us == {}
+
+
+# ---- parked by users ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_its_user_parks_does_nothing_until_it_goes_on_and_its_neighbour_is_faster() -> None:
+    of = "language-model"
+    made = World(world([], node(2), setup=Setup(gandiva())).site, Listed([job(81, kind=of), job(81, kind=of)]))
+    for at, request in ((10, SuspendRequested(1, park=True)), (20, ResumeRequested(1))):
+        while (soon := made.next_us()) is not None and soon < at * MINUTE:
+            made.advance(soon)
+        made.now = at * MINUTE
+        made._take([request], ())
+    made.run()
+    first, second = made.lives.values()
+    right(first)
+    right(second)
+    assert first.launches[0].parked == (10 * MINUTE, 20 * MINUTE)
+    assert second.end_us == pytest.approx((20 + (81 - 8.1 - 10) / 0.81) * MINUTE, abs=2), "10 minutes alone"
+    done_then = (second.end_us / MINUTE - 10) * 0.81
+    assert first.end_us == pytest.approx(second.end_us + (81 - done_then) * MINUTE, abs=2)
