@@ -31,13 +31,15 @@ def numbers(usage: Usage, h: History, stable_s: tuple[float, float] | None = Non
         spans[".stable"] = (round(stable_s[0] * SECOND), round(stable_s[1] * SECOND))
     utilised, working, lost = steps(usage.utilised), steps(usage.working), steps(usage.lost)
     for suffix, (begin, end) in spans.items():
-        yield f"sharing.utilisation{suffix}", utilised.mean(begin, end) / (devices * MILLION)
+        if len(utilised.at):  # else nobody knows how much of a device a job uses
+            yield f"sharing.utilisation{suffix}", utilised.mean(begin, end) / (devices * MILLION)
         yield f"sharing.rate{suffix}", working.mean(begin, end) / (devices * BILLION)
     whole = h.horizon - h.begin
     yield "sharing.switching_gpu_h", lost.mean(h.begin, h.horizon) * whole / (BILLION * HOUR_US)
     yield "sharing.packed.mean", steps(usage.packed).mean(h.begin, h.horizon)
     for name in ("groups", "switches", "parks", "packings", "unpackings"):
         yield f"sharing.{name}", getattr(usage, name)
+    yield "sharing.migrations", int(h.migrated.sum())
     if usage.early_us:
         early = np.array(sorted(usage.early_us.values())) / SECOND
         yield "sharing.early_s.mean", float(early.mean())
