@@ -99,8 +99,10 @@ class Agents:
         finished: Callable[[Life], None],
         outages: Outages = NO_OUTAGES,
         sharing: Setup | None = None,
+        asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`finished` hears of each job that has done all of its work."""
+        """`finished` hears of each job that has done all of its work; `asked` says whether measurements are wanted."""
+        self._asked = asked
         self._delays = delays
         self._rng = rng
         self._finished = finished
@@ -294,7 +296,7 @@ class Agents:
         party.end_us = self._delays.end(self._rng)
         if self.executing.covers(party):
             self.executing.begins(party, at)
-            if (every := self.executing.measures_every_us) is not None:
+            if (every := self.executing.measures_every_us) is not None and self._asked():
                 self._push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)

@@ -21,7 +21,7 @@ from scheduler_service.core.errors import Refused
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.digests import held, paths
 from scheduler_service.sim.exchange import Exchange
@@ -261,18 +261,13 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
         tuple(vc.requested(exchange) for vc in case.virtual_clusters),
         None if exchange is None else exchange.tenants(),
-        sharing=None if case.sharing is None else case.sharing.setup(case.folder, asked=introspects(made)),
+        sharing=None if case.sharing is None else case.sharing.setup(case.folder),
     )
     if case.policy.name != "quota" or not case.virtual_clusters:
         return site
     from scheduler_service.sim.policies.quota_site import quota_site  # like every policy, loaded when it is made
 
     return quota_site(site, overflows=case.guarantee != "guaranteed")
-
-
-def introspects(made: Stages) -> bool:
-    """Whether the policy goes by what nodes measure of runs."""
-    return bool(getattr(made, "introspects", False))
 
 
 def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:

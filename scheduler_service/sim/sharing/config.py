@@ -74,9 +74,9 @@ class Sharing(Model):
             start_us=_micros(self.start),
         )
 
-    def setup(self, folder: Path, asked: bool) -> Setup:
-        """`asked`: the policy goes by measurements. Raises BadTrace and OSError."""
-        every = _micros(self.measure_every) if asked and self.measure_every is not None else None
+    def setup(self, folder: Path) -> Setup:
+        """Raises BadTrace and OSError."""
+        every = None if self.measure_every is None else _micros(self.measure_every)
         return Setup(self.model(folder), self.switching(), self.slices == "exact", every, self.noise)
 
 

@@ -17,7 +17,7 @@ class Setup:
     """Each slice begins and ends at its time; False: a run executes all the time at the mean rate of a cycle, which is the same
     at the end of each cycle, and takes fewer events."""
     measures_every_us: Micros | None = None
-    """Nodes tell the mini-batch time of each run as often; None: never."""
+    """Nodes tell the mini-batch time of each run as often, while the policy asks for it; None: never."""
     noise: float = 0.0
     """Standard deviation of measured times, relative to the right ones."""
 

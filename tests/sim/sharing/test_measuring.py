@@ -9,9 +9,10 @@ from tests.sim.building import MINUTE, Listed
 from tests.sim.sharing.building import PAPER, TURNS, job, node, packing, slow
 
 
-def measured(*jobs, setup=None, policy=TURNS, until: float = 20):  # type: ignore[no-untyped-def]
+def measured(*jobs, setup=None, policy=TURNS, until: float = 20, asked: bool = True):  # type: ignore[no-untyped-def]
     """The world after so many minutes, and what was told until then."""
     world = World(Site((node(),), policy, sharing=setup or slow(0, every=60)), Listed(list(jobs)))
+    world.agents._asked = lambda: asked
     told: list[MiniBatchMeasured] = []
     happened = world.agents.happened
 
@@ -28,6 +29,7 @@ def measured(*jobs, setup=None, policy=TURNS, until: float = 20):  # type: ignor
 
 def test_without_a_question_nobody_measures() -> None:
     assert measured(job(30, kind="rhn"), setup=PAPER)[1] == []
+    assert measured(job(30, kind="rhn"), asked=False)[1] == []
 
 
 def test_each_minute_the_time_of_a_mini_batch_alone() -> None:
