@@ -104,7 +104,9 @@ class Party:
     """Where its tasks are, once it works."""
     seen: tuple[Micros, Micros] = (0, 0)
     """What it had done, and for how long it had executed, when it was measured last."""
-    levels: tuple[int, int, int, int] = (0, 0, 0, 0)
+    packed: bool = False
+    """Others use its devices at the same time."""
+    levels: tuple[int, int, int] = (0, 0, 0)
     """What it contributes to the levels of `sharing.usage`."""
     levels_us: Micros = 0
     """Since then."""

@@ -18,7 +18,7 @@ from scheduler_service.sim.sharing.measuring import measured
 from scheduler_service.sim.sharing.model import BILLION
 from scheduler_service.sim.sharing.pace import Pace
 from scheduler_service.sim.sharing.placement import site_of
-from scheduler_service.sim.sharing.present import Present, beside, entering_us, present, site, works
+from scheduler_service.sim.sharing.present import Present, beside, entering_us, is_packed, present, site, works
 from scheduler_service.sim.sharing.setup import PLAIN, Setup
 from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users
 from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage
@@ -92,7 +92,7 @@ class Executing:
         group, due = turn
         if due == group.due and self._groups.get(group.number) is group:
             self._begin_turn(group, at)
-            self._refresh(self._affected(self._parties(group)), at)
+            self._refresh(self._affected(self._parties(group)), at, turn=True)
 
     def _begin_turn(self, group: Group, at: Micros) -> None:
         if len(group.rows) > 1:
@@ -197,11 +197,14 @@ class Executing:
 
     # ---- rates -------------------------------------------------------------------------------------------------------------
 
-    def _refresh(self, parties: Iterable[Party], at: Micros, planned: bool = False) -> None:
-        """Gives each its present rate. `planned`: by another share plan."""
+    def _refresh(self, parties: Iterable[Party], at: Micros, planned: bool = False, turn: bool = False) -> None:
+        """Gives each its present rate. `planned`: by another share plan; `turn`: nothing is new but whose turn it is."""
         working = [party for party in parties if works(party)]
         setup, groups = self._setup, self._groups
         now = {id(party): present(party, groups.get(party.group), self._members, setup, at) for party in working}
+        if not turn:
+            for party in working:
+                self.usage.notes_packed(party, at, is_packed(party, groups.get(party.group), self._members), planned)
         for party in working:
             self._change(party, at, now[id(party)], now, planned)
 
@@ -223,7 +226,7 @@ class Executing:
             self._retime(party, pace.ends_us())
         if planned or not known:
             party.seen = pace.done_us(at), pace.executed_us(at)
-        self.usage.level(party, max(at, pace.since_us), rate, now.lost, bool(now.mates), planned)
+        self.usage.level(party, max(at, pace.since_us), rate, now.lost)
 
     def _ceases(self, party: Party, at: Micros) -> None:
         """It works no more."""
@@ -232,7 +235,8 @@ class Executing:
             pace.change(at, 0, 0)
             if pace.marked_us is not None:
                 self.usage.early_us.setdefault(party.life.id, pace.marked_us - party.life.submit_us)
-        self.usage.level(party, at, 0, 0, packed=False, planned=False)
+        self.usage.level(party, at, 0, 0)
+        self.usage.notes_packed(party, at, packed=False, planned=False)
 
 
 def new_pace(party: Party) -> Pace:

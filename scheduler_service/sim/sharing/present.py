@@ -23,8 +23,6 @@ class Present(NamedTuple):
     """What it does of what it would do alone all the time: less than its share if it is packed."""
     lost: int
     """The part of the time that is its turn, but in which others are parked and it is resumed."""
-    mates: tuple[str, ...] = ()
-    """The kinds of the jobs with which it is packed, in any row."""
 
 
 ALONE = Present(BILLION, BILLION, 0)
@@ -43,7 +41,6 @@ def present(party: Party, group: Group | None, members: Members, setup: Setup, a
         return ALONE
     now = group.active(at)[0] if setup.exact else None
     share = done = lost = 0
-    found: list[str] = []
     for number, row in enumerate(group.rows):
         if not is_in(row, party) or now not in (None, number):
             continue
@@ -55,8 +52,13 @@ def present(party: Party, group: Group | None, members: Members, setup: Setup, a
             part = whole = BILLION
         share, lost = share + part, lost + whole - part
         done += part * setup.rates.packed(party.life.job.kind, mates, site(party)) // BILLION
-        found += mates
-    return Present(share, done, lost, tuple(found))
+    return Present(share, done, lost)
+
+
+def is_packed(party: Party, group: Group | None, members: Members) -> bool:
+    """Whether another job uses one of its devices at the same time, in any row."""
+    rows = () if group is None else group.rows
+    return any(works(mate) for row in rows if is_in(row, party) for mate in users(row, members, party))
 
 
 def entering_us(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Micros:

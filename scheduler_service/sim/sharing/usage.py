@@ -50,16 +50,22 @@ class Usage:
     early_us: dict[int, Micros] = field(default_factory=dict)
     """By job: from its submit until it had done MINI_BATCHES of its mini-batches."""
 
-    def level(self, party: Party, at: Micros, rate: int, lost: int, packed: bool, planned: bool) -> None:
+    def level(self, party: Party, at: Micros, rate: int, lost: int) -> None:
         """What a launch contributes from now on. Not before the time for which that was said last."""
         devices = 0 if party.site is None else party.site.devices
         used = 0 if party.kind is None or party.kind.utilisation == UNKNOWN else party.kind.utilisation * rate // BILLION
-        now = (used * devices, rate * devices, lost * devices, int(packed))
+        now = (used * devices, rate * devices, lost * devices)
         before, at = party.levels, max(at, party.levels_us)
         if now == before:
             return
-        for level, old, new in zip((self.utilised, self.working, self.lost, self.packed), before, now, strict=True):
+        for level, old, new in zip((self.utilised, self.working, self.lost), before, now, strict=True):
             level.add(at, new - old)
-        self.packings += packed and not before[3]
-        self.unpackings += planned and bool(before[3]) and not packed
         party.levels, party.levels_us = now, at
+
+    def notes_packed(self, party: Party, at: Micros, packed: bool, planned: bool) -> None:
+        """`planned`: by a share plan, and not because others came or left."""
+        if packed is not party.packed:
+            party.packed = packed
+            self.packed.add(at, 1 if packed else -1)
+            self.packings += packed
+            self.unpackings += planned and not packed
