@@ -128,7 +128,8 @@ class Executing:
 
     def begins(self, party: Party, at: Micros) -> None:
         """All of its tasks are there, and it works from `works_us` of its launch on."""
-        party.site, party.kind = site_of(party.tasks), self._setup.rates.kind(party.life.job.kind)
+        job = party.life.job
+        party.site, party.kind = site_of(party.tasks), self._setup.rates.kind(job.kind, job.spec.demand.devices)
         if self._setup.rates.interferes:
             for task in party.tasks:
                 self._near.setdefault(task.node.name, {})[id(party)] = party

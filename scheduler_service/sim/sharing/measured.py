@@ -61,13 +61,13 @@ class Measured:
         """`reference`: the model of device on which jobs take the time that the workload names."""
         self._found, self._reference = found, reference
         self._kinds = {
-            name: Kind(name, SECOND * MILLIONTHS // rate)
+            (name, devices): Kind(name, SECOND * MILLIONTHS // rate)
             for (name, device, devices, spread), rate in found.alone.items()
-            if device == reference and devices == 1 and not spread and rate
+            if device == reference and not spread and rate
         }
 
-    def kind(self, name: str) -> Kind | None:
-        return self._kinds.get(name)
+    def kind(self, name: str, devices: int) -> Kind | None:
+        return self._kinds.get((name, devices))
 
     def alone(self, name: str, devices: int, site: Site) -> int:
         reference = self._steps(name, self._reference, devices, spread=False)

@@ -28,8 +28,8 @@ class Rates(Protocol):
         """Whether jobs on other devices of the same node matter."""
         ...
 
-    def kind(self, name: str) -> Kind | None:
-        """None: nothing is known of such jobs."""
+    def kind(self, name: str, devices: int, /) -> Kind | None:
+        """Of jobs that were submitted with so many devices. None: nothing is known of such jobs."""
         ...
 
     def alone(self, name: str, devices: int, site: Site, /) -> int:
@@ -62,7 +62,7 @@ class Proportional:
         self._demanded = {name: demanded(kind) for name, kind in self._kinds.items()}
         self.interferes = interference
 
-    def kind(self, name: str) -> Kind | None:
+    def kind(self, name: str, _devices: int) -> Kind | None:
         return self._kinds.get(name)
 
     def alone(self, name: str, devices: int, site: Site) -> int:

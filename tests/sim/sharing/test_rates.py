@@ -107,9 +107,11 @@ def gavel(tmp_path: Path) -> Measured:
 
 
 def test_measured_rates_are_those_of_the_tables(gavel: Measured) -> None:
-    kind = gavel.kind("LM-5")
+    kind, of_two = gavel.kind("LM-5", 1), gavel.kind("LM-5", 2)
     assert kind is not None
-    assert kind.mini_batch_us == SECOND // 10
+    assert of_two is not None
+    assert (kind.mini_batch_us, of_two.mini_batch_us) == (SECOND // 10, SECOND // 16)
+    assert gavel.kind("LM-10", 1) is None
     assert gavel.alone("LM-5", 1, Site("v100", 1, Spread.SWITCH)) == 2 * BILLION
     assert gavel.alone("LM-5", 2, Site("p100", 2, Spread.SCATTERED)) == 0.75 * BILLION
     assert gavel.alone("LM-5", 1, Site("p100", 2, Spread.SWITCH)) == 1.6 * BILLION
