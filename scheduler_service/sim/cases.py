@@ -223,6 +223,8 @@ def preview(case: Case) -> tuple[int, Skipped]:
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
+    if case.sharing is not None:
+        case.sharing.setup(case.folder, models_of(case.cluster))
     if case.virtual_clusters:
         try:
             World(site_of(case, nodes), Timed(()))  # where nobody comes
@@ -261,13 +263,18 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
         tuple(vc.requested(exchange) for vc in case.virtual_clusters),
         None if exchange is None else exchange.tenants(),
-        sharing=None if case.sharing is None else case.sharing.setup(case.folder),
+        sharing=None if case.sharing is None else case.sharing.setup(case.folder, models_of(case.cluster)),
     )
     if case.policy.name != "quota" or not case.virtual_clusters:
         return site
     from scheduler_service.sim.policies.quota_site import quota_site  # like every policy, loaded when it is made
 
     return quota_site(site, overflows=case.guarantee != "guaranteed")
+
+
+def models_of(cluster: Cluster) -> set[str]:
+    """Of its GPUs."""
+    return {group.model for group in cluster if group.gpus}
 
 
 def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:

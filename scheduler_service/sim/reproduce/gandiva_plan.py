@@ -44,6 +44,8 @@ EXPERIMENT = cluster(23, 22)
 """180 GPUs."""
 TRACE = cluster(13, 12)
 """100 GPUs."""
+MEASURED = (servers(13, "p100", 16), servers(12, "v100", 16))
+"""100 GPUs of models that Gavel's authors measured."""
 
 
 class Traces(NamedTuple):
@@ -100,4 +102,4 @@ def cases(study: Study, part: Part, policy: str) -> list[Case]:
     philly, rates, pairs = (file.absolute() for file in study.traces)
     real = GavelKinds(file=philly, rates=rates, jobs=study.measured_jobs, from_s=35 * 86400)
     sharing = Sharing(rates="gavel", throughputs=rates, pairs=pairs)
-    return [Case(cluster=TRACE, workload=real, policy=of, sharing=sharing)]
+    return [Case(cluster=MEASURED, workload=real, policy=of, sharing=sharing)]

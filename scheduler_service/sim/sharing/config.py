@@ -1,5 +1,6 @@
 """The part of a configuration that says how fast jobs run where they are, and what it costs to share devices."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,10 +75,16 @@ class Sharing(Model):
             start_us=_micros(self.start),
         )
 
-    def setup(self, folder: Path) -> Setup:
-        """Raises BadTrace and OSError."""
+    def setup(self, folder: Path, models: Iterable[str]) -> Setup:
+        """For GPUs of these models. Raises BadTrace and OSError, and ValueError if nothing is known of a model."""
         every = None if self.measure_every is None else _micros(self.measure_every)
-        return Setup(self.model(folder), self.switching(), self.slices == "exact", every, self.noise)
+        rates = self.model(folder)
+        if isinstance(rates, Measured) and (unknown := sorted(set(models) - rates.models())):
+            raise ValueError(
+                f"sharing: {self.throughputs} has no rates of GPUs of the model {unknown[0]!r}; "
+                f"it has {', '.join(sorted(rates.models()))}"
+            )
+        return Setup(rates, self.switching(), self.slices == "exact", every, self.noise)
 
 
 def _micros(seconds: float) -> Micros:

@@ -66,6 +66,10 @@ class Measured:
             if device == reference and not spread and rate
         }
 
+    def models(self) -> set[str]:
+        """The models of devices of which there are rates."""
+        return {device for _, device, _, _ in self._found.alone}
+
     def kind(self, name: str, devices: int) -> Kind | None:
         return self._kinds.get((name, devices))
 

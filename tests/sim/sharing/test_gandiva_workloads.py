@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.cases import Case, preview, simulate
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.site import Nodes, Policy
@@ -108,3 +108,12 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], why: str)
 def test_figure_9_has_four_long_jobs_and_two_short_ones() -> None:
     jobs = list(jobs_of(GandivaSlicing(), 1, Path()))
     assert [(job.submit_us // MINUTE, job.work_us // MINUTE) for job in jobs] == [(0, 100)] * 4 + [(25, 20)] * 2
+
+
+def test_gpus_of_which_no_rates_are_known_are_refused_before_anything_is_simulated() -> None:
+    rates, pairs = DATA / "gavel_rates.csv", DATA / "gavel_pairs.csv"
+    gavel = case(rates="gavel", throughputs=rates, pairs=pairs)
+    with pytest.raises(ValueError, match="no rates of GPUs of the model 'gpu'; it has k80, p100, v100"):
+        preview(gavel)
+    known = (Nodes(nodes=2, model="p100", **SERVER),)  # type: ignore[arg-type]
+    assert preview(gavel.model_copy(update={"cluster": known}))[0] == 40
