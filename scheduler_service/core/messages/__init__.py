@@ -66,7 +66,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import RunMeasured
+from scheduler_service.core.messages.measurements import GraceWanted, RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -111,6 +111,7 @@ __all__ = [
     "FaultsSeen",
     "FenceRequested",
     "GangPlace",
+    "GraceWanted",
     "HoldRequested",
     "JobRequest",
     "Joined",
