@@ -44,6 +44,7 @@ from scheduler_service.core.messages import (
     FenceRequested,
     GraceWanted,
     HoldRequested,
+    MiniBatchMeasured,
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
@@ -72,6 +73,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
@@ -216,6 +218,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     PlanReady: plan_ready,
     RunMeasured: run_measured,
     GraceWanted: grace_wanted,
+    MiniBatchMeasured: mini_batch_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from client_sdk.training import job
@@ -24,7 +25,7 @@ class Slow:
 def main() -> None:
     part = Slow()
     job.checkpointable(part=part, every_steps=20, background=False)
-    with open(os.environ["EVIDENCE"], "a", encoding="utf-8") as evidence:
+    with Path(os.environ["EVIDENCE"]).open("a", encoding="utf-8") as evidence:
         evidence.write(f"{os.environ['EBB_RUN']} {job.step} {os.environ['EBB_GRACE_SECONDS']}\n")
     for _ in job.epochs(1):
         for _ in job.steps(range(100_000)):

@@ -66,7 +66,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import GraceWanted, RunMeasured
+from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -117,6 +117,7 @@ __all__ = [
     "Joined",
     "KnownRun",
     "Launch",
+    "MiniBatchMeasured",
     "NodeChanged",
     "NodeDeleteRequested",
     "NodeRequest",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
 from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
 from scheduler_service.core.model.estimates import Estimate, Sampling
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.values import Micros, Vector
@@ -236,6 +237,8 @@ class Job:
     """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
     submitted_grace_us: Micros = 0
     """Of a job whose grace period was changed: that of its submission."""
+    profile: Profile | None = None
+    """How it runs while nobody else executes on its devices, if that was measured."""
 
     @property
     def launch_spec(self) -> JobSpec:
