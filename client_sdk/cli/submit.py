@@ -25,7 +25,10 @@ from client_sdk.models import JobState
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
 @click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
 @click.option(
-    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0: killed at once.  [default: the site's]"
+    "--grace",
+    metavar="TIME",
+    help="From the stop signal to the kill, such as 30s; 0: killed at once; auto: the site's, and more if saves take longer.  "
+    "[default: auto]",
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
 @click.option(

@@ -58,7 +58,8 @@ class Elements(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the user asked for. It never changes, but for the number of tasks of an elastic job; see `Job.tasks`."""
+    """What the user asked for. It never changes, but for the number of tasks of an elastic job and for the grace period; see
+    `Job.tasks` and `Job.grace_now_us`."""
 
     command: tuple[str, ...]
     demand: Vector
@@ -229,6 +230,14 @@ class Job:
     """Of an elastic job that was resized: the number of tasks with which it was submitted."""
     resize_to: int = 0
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
+    grace_follows: bool = False
+    """Its user has given no grace period: it follows from what its saves take."""
+    grace_wanted_us: Micros = 0
+    """The longest grace period that its runs have asked for; 0: they have asked for none."""
+    grace_now_us: Micros | None = None
+    """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
+    submitted_grace_us: Micros = 0
+    """Of a job whose grace period was changed: that of its submission."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
 
@@ -242,9 +251,15 @@ class Job:
         submitted = self.submitted_tasks or self.spec.gang[0].size
         return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0)
 
+    def with_grace(self, grace_us: Micros) -> "Job":
+        """The job with this grace period, for every stop from now on."""
+        submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
+        return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
+
     def as_submitted(self) -> JobSpec:
         """What the user asked for at first."""
-        return self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":
         """The job as if it had this configuration alone: what policies place. It is never a row of the state."""

@@ -11,6 +11,8 @@ class Settings(NamedTuple):
 
     default_grace_us: Micros = 30 * SECOND
     """The grace period of jobs that name none."""
+    grace_limit_us: Micros = 300 * SECOND
+    """The longest grace period that a job gets because its saves take so long."""
     earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
     aging_us: Micros = 0

@@ -27,6 +27,7 @@ from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
@@ -88,6 +89,8 @@ def to_job(v: Sequence[Any]) -> Job:
     state = {"array_job": v[27], "array_index": v[28], **sparse_fields.to_job(v[26])}
     if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
         spec = spec.resized(tasks)
+    if (grace_us := state.get("grace_now_us")) is not None:
+        spec = changed(spec, grace_us=grace_us)
     return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 
