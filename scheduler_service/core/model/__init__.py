@@ -20,6 +20,7 @@ from scheduler_service.core.model.enums import (
     JobState,
     NodeState,
     Reason,
+    ShareMode,
     StopReason,
 )
 from scheduler_service.core.model.jobs import (
@@ -74,6 +75,7 @@ __all__ = [
     "Run",
     "RunKey",
     "RunPhase",
+    "ShareMode",
     "StopReason",
     "TaskGroup",
     "present",

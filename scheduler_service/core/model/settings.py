@@ -37,6 +37,8 @@ class Settings(NamedTuple):
     """The part of a device's memory that the members of a share group may use together."""
     parked_residue_mib: int = 512
     """What a parked run leaves on each of its devices, such as its context."""
+    pack_other_users: bool = False
+    """Whether packed jobs of several users may share a device. A fault of one may end the others."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 

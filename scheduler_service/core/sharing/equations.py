@@ -51,11 +51,12 @@ def most_used_mib(rows: Sequence[Row], users: Sequence[Run], limit: int, residue
 
 
 def excess(rows: Sequence[Row], members: Iterable[Run], memory: Mapping[Device, int], settings: Settings) -> Excess | None:
-    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices."""
+    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices, 0 where a node does
+    not say how much there is."""
     for device, users in users_of(members).items():
         limit = limit_mib(memory[device], settings)
         used = most_used_mib(rows, users, limit, settings.parked_residue_mib)
-        if used > limit:
+        if used > limit > 0:
             return Excess(device, used, limit)
     return None
 
