@@ -51,6 +51,7 @@ RUN: dict[str, Source] = {
     "share_group": lambda run: run.group if run.shared else None,
     "device_memory_mib": lambda run: run.device_memory_mib or None,
     "parked_mib": lambda run: run.parked_mib or None,
+    "part_ppm": lambda run: run.part_ppm or None,
 }
 NODE: dict[str, Source] = {**vector("capacity", "capacity"), "labels": lambda node: dict(node.labels) or None}
 EARMARK: dict[str, Source] = {
@@ -87,10 +88,10 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, vc = v[23:31]
+    guaranteed, done, program, generation, group, memory, parked, part, vc = v[23:32]
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
-    later = (*later, group or 0, memory or 0, parked or 0, group is not None)
+    later = (*later, group or 0, memory or 0, parked or 0, group is not None, part or 0)
     return Run(v[0], v[1], v[2], tuple(v[3]), Vector(v[4], v[5], v[6]), RunPhase(v[7]), *later)
 
 
