@@ -56,7 +56,7 @@ def _lines(job: Job) -> dict[str, str]:
         "state": job.state.name,
         "reason": output.reason(job) + (f": {job.reason_detail}" if job.reason_detail else ""),
         "command": shlex.join(spec.command),
-        "needs": output.amount(spec.resources),
+        "needs": output.needs(spec),
         "priority": str(job.priority),
         "grace": "the site's" if spec.grace_period is None else f"{spec.grace_period.total_seconds():g} s",
         "directory": spec.working_directory or "the job's own",
