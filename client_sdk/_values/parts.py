@@ -22,29 +22,28 @@ class Part(NamedTuple):
     share: ShareMode = ShareMode.EXCLUSIVE
 
 
-def part(
-    devices: float | None, gpu_memory: str | int, share: ShareMode | Literal["exclusive", "packed", "sliced"] | None
-) -> Part:
+Sharing = ShareMode | Literal["exclusive", "packed", "sliced"] | None
+
+
+def part(devices: float | None, gpu_memory: str | int, share: Sharing) -> Part:
     """`devices`: whole devices, or a fraction of one. Raises InvalidArgument for what no job can have."""
     if isinstance(share, str) and share not in SHARES:
         raise InvalidArgument(f"share={share!r} is unknown; it is {', '.join(SHARES)}")
     mode = SHARES[share] if isinstance(share, str) else share
-    fraction = 0
-    if devices is not None and isinstance(devices, Real) and not isinstance(devices, int):
-        devices, fraction = _split(devices)
     memory = units.parse_memory(gpu_memory)
-    if devices is None:
-        devices = 1 if memory else 0
+    whole, fraction = (1 if memory else 0, 0) if devices is None else _split(devices)
     if mode is ShareMode.EXCLUSIVE and (fraction or memory):
         named = "a fraction of a device" if fraction else "memory of a device (gpu_memory)"
         raise InvalidArgument(f"a job that asks for {named} shares the device; leave out exclusive, or ask for whole devices")
     if mode is None:
         mode = ShareMode.SLICED if fraction else ShareMode.PACKED if memory else ShareMode.EXCLUSIVE
-    return Part(devices, fraction, memory, mode)
+    return Part(whole, fraction, memory, mode)
 
 
 def _split(devices: float) -> tuple[int, int]:
     """Whole devices, and millionths of one."""
+    if isinstance(devices, int) or not isinstance(devices, Real):
+        return devices, 0  # what is no number is refused as it is sent
     if not math.isfinite(devices) or devices < 0:
         raise InvalidArgument(f"devices={devices!r} is no number of devices")
     if devices == int(devices):

@@ -72,8 +72,8 @@ def place(state: State, action: Place, now: Micros) -> None:
 
 
 def _alone(job: Job, spec: JobSpec) -> Share | None:
-    """A job that asks for a part of a device is the first member of a group that others may join, if the plan says nothing else;
-    None: it has its devices alone."""
+    """How a job holds its devices if the plan does not say. One that asks for a part of a device is the first member of a group
+    that others may join. None: it has its devices alone."""
     return Share((first_row(spec, RunKey(job.id, job.run)),), open=True) if spec.shares else None
 
 

@@ -102,9 +102,7 @@ run = table(
     big("share_group", "The share group that holds its devices; 0: none any more; null: it never was in one", null=True),
     big("device_memory_mib", "In a share group: the most memory that it may use of each device; null: no limit", null=True),
     big("parked_mib", "In a share group: host memory for what is on its devices while it is parked; null: none", null=True),
-    big(
-        "part_ppm", "In a share group: the part of its device that it asked for, in millionths; null: whole devices", null=True
-    ),
+    big("part_ppm", "In a share group: the part of its device that it asked for, in millionths; null: all of it", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
