@@ -43,7 +43,7 @@ def part(devices: float | None, gpu_memory: str | int, share: Sharing) -> Part:
 def _split(devices: float) -> tuple[int, int]:
     """Whole devices, and millionths of one."""
     if isinstance(devices, int) or not isinstance(devices, Real):
-        return devices, 0  # what is no number is refused as it is sent
+        return devices, 0  # type: ignore[return-value]  # what is no number is refused as it is sent
     if not math.isfinite(devices) or devices < 0:
         raise InvalidArgument(f"devices={devices!r} is no number of devices")
     if devices == int(devices):

@@ -52,9 +52,11 @@ def job_options(given: Given, where: Callable[[str], str]) -> JobOptions:
 
 
 def _devices(value: Any) -> float:
-    """A whole number, or a fraction."""
+    """A whole number, or a fraction of one device."""
     count = number(value)
-    return int(count) if math.isfinite(count) and count == int(count) else count
+    if not (0 < count < 1 or (math.isfinite(count) and count == int(count))):
+        raise InvalidArgument(f"{value} is not a whole number, nor a fraction of one device, such as 0.5")
+    return count if 0 < count < 1 else int(count)
 
 
 def _retry_on(value: Any) -> dict[str, Any]:
@@ -242,6 +244,9 @@ _EACH = (
 _READ: dict[str, Callable[[Any], dict[str, Any]]] = dict(found for found in _EACH if found is not None)
 _OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
     name: _READ[name] for name in Alternative.__annotations__ if name != "command"
-} | {"command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value))}
+} | {
+    "devices": _named("devices", whole),
+    "command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value)),
+}
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -119,8 +119,8 @@ class Tables:
         self.subjects: dict[tuple[str, str], set[int]] = {}
         """Policy and subject of a memo -> the jobs whose order depends on it."""
         self.charged: dict[tuple[str, str], Vector] = {}
-        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, in millionths
-        of one, and the CPUs of runs without devices."""
+        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, in
+        millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
         self.too_large: set[int] = set()
