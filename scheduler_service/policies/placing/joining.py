@@ -57,7 +57,10 @@ def why_no_part(state: State, job: Job, guaranteed: bool = False) -> str:
     if not count:
         return f"no device is shared by {mode} jobs that it may join, and none is idle for it"
     shared = "1 device is" if count == 1 else f"{count} devices are"
-    return f"{shared} shared by {mode} jobs that it may join; the most that is left of one is {most / WHOLE:.3g}"
+    said = f"{shared} shared by {mode} jobs that it may join; the most that is left of one is {most / WHOLE:.3g}"
+    if job.spec.gpu_fraction_ppm and most >= job.spec.gpu_fraction_ppm:
+        return f"{said}, and there it lacks memory of the device, or CPUs or memory of the node (also for what is parked)"
+    return said
 
 
 def _next_run(state: State, job: Job) -> RunKey:
