@@ -34,6 +34,7 @@ from scheduler_service.core.model import (
     Run,
     RunKey,
     RunPhase,
+    ShareMode,
     StopReason,
     TaskGroup,
 )
@@ -253,6 +254,9 @@ specs = st.builds(
     snapshots=names_of,
     inherited=pairs,
     device_memory_mib=natural,
+    gpu_fraction_ppm=natural,
+    gpu_memory_mib=natural,
+    share=st.sampled_from(ShareMode),
     nodes=node_selectors,
     alternatives=st.lists(configurations, max_size=2).map(tuple),
 )
@@ -346,6 +350,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(big),
         draw(big),
         shared,
+        draw(st.integers(0, 1_000_000)),
     )
 
 
