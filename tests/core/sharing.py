@@ -160,7 +160,7 @@ def check_sharing(state: State) -> None:
             assert sum(run.part_ppm for run in users) <= WHOLE, f"device {device} is promised more than once"
         for row in group.rows:
             jobs = [state.jobs.rows[key.job_id] for key in row.runs]
-            if any(job.spec.share is ShareMode.PACKED for job in jobs):
+            if not state.settings.pack_other_users and any(job.spec.share is ShareMode.PACKED for job in jobs):
                 assert len({job.user for job in jobs}) == 1, f"jobs of several users are packed: {jobs}"
         assert sum(Fraction(row.weight, sum(r.weight for r in group.rows)) for row in group.rows) == 1
     for number in state.open_groups.snapshot()[0]:

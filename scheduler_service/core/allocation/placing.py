@@ -10,7 +10,7 @@ from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Earmark, EventKind, Job, JobSpec, JobState, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.rows import changed, made
-from scheduler_service.core.model.values import Micros, Vector, fits, mask_of
+from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mask_of
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.sharing.parts import first_row, memory_of, part_of
 from scheduler_service.core.state.queue_keys import stands, startable
@@ -68,6 +68,8 @@ def place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
     text = _told(state, job, action) if is_gang or job.spec.alternatives else ""
+    if spec.shares:
+        text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
 
@@ -82,6 +84,15 @@ def _told(state: State, job: Job, action: Place) -> str:
     sample = "sample of " if action.sample else ""
     parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
     return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
+
+
+def _told_of_part(state: State, job: Job) -> str:
+    """What the story says of a job that shares a device."""
+    (run,) = state.runs_of(job.id)
+    group = state.share_groups.rows[run.group]
+    others = ", ".join(str(key.job_id) for key in group.members() if key != run.key)
+    part = f"{run.part_ppm / WHOLE:.3g} of device {run.devices[0]}, {job.spec.share.name.lower()}"
+    return f"{part}, with {'jobs' if ',' in others else 'job'} {others}" if others else part
 
 
 def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
