@@ -65,7 +65,7 @@ def _lines(job: Job) -> dict[str, str]:
         "state": job.state.name,
         "reason": output.reason(job) + (f": {job.reason_detail}" if job.reason_detail else ""),
         "command": shlex.join(spec.command),
-        "needs": output.amount(spec.resources),
+        "needs": output.needs(spec),
         "priority": str(job.priority),
         "grace": _grace(job),
         "directory": spec.working_directory or "the job's own",

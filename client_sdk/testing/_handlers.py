@@ -9,7 +9,7 @@ from client_sdk._protobuf import convert
 from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
-from client_sdk.testing._field_rules import check_checkpoint, check_elastic
+from client_sdk.testing._field_rules import check_checkpoint, check_elastic, check_share
 from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
 from client_sdk.testing._state import ACTIVE, Outcome, State, set_tasks, state_of
@@ -33,6 +33,7 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
     _check_alternatives(spec)
     check_checkpoint(spec)
     check_elastic(spec)
+    check_share(spec)
     _nodes.check_can_ever_run(state, spec)
     return spec
 

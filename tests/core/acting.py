@@ -311,6 +311,7 @@ def suits(state: State, node: int, spec: JobSpec) -> bool:
     return (
         (not spec.cells.model or models == {spec.cells.model})
         and (not spec.device_memory_mib or (bool(devices) and all(d.memory_mib >= spec.device_memory_mib for d in devices)))
+        and (not spec.gpu_memory_mib or all(d.memory_mib * 92 // 100 >= spec.gpu_memory_mib for d in devices))
         and (not names or row.name in names)
         and row.name not in excluded
         and set(labels) <= set(row.labels)
