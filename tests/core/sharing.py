@@ -155,7 +155,8 @@ def check_sharing(state: State) -> None:
             assert 0 < time_share(group.rows, run.key) <= 1
         assert sum(Fraction(row.weight, sum(r.weight for r in group.rows)) for row in group.rows) == 1
     for run in state.runs.rows.values():
-        assert run.group or not run.parked_mib, f"run {run.key} holds its devices alone, and is charged for being parked"
+        parks = run.parking is not None and run.parking.underway
+        assert run.group or parks or not run.parked_mib, f"run {run.key} is charged for being parked, and is alone"
 
 
 class PlansTold:
