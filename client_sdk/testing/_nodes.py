@@ -1,6 +1,7 @@
 """The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ebb.v1 import cluster_pb2, job_pb2
@@ -50,7 +51,7 @@ def suitable(state: State, spec: Configured) -> list[str]:
 
 def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
     free = {name: free_on(state, name) for name in suitable(state, spec) if name not in state.drains}
-    idle = {name: _idle(state, name) for name in free}
+    idle = {name: idle_devices(state, name) for name in free}
     tasks = []
     for rank, need in enumerate(demands(spec)):
         name = next((name for name, left in free.items() if fits(need, left)), None)
@@ -100,10 +101,14 @@ def free_on(state: State, name: str) -> Resources:
     free = state.nodes[name]
     for _, task in tasks_on(state, name):
         free = minus(free, convert.resources(task.resources))
+    for job in state.jobs.values():
+        for task in job.tasks if job.parked else ():
+            if task.node == name:  # it is in the memory of its node
+                free = minus(free, replace(convert.resources(task.resources), devices=0))
     return free
 
 
-def _idle(state: State, name: str) -> list[int]:
+def idle_devices(state: State, name: str) -> list[int]:
     taken = {index for _, task in tasks_on(state, name) for index in task.devices}
     return [index for index in range(state.nodes[name].devices) if index not in taken]
 
