@@ -35,6 +35,10 @@ class Launch:
     """Of the job, by its number, in which it ran."""
     parked: tuple[Micros, ...] = ()
     """From when to when, in pairs, it did no work because it was parked."""
+    park_delays: tuple[Micros, ...] = ()
+    """From each order to park until it was parked."""
+    unpark_delays: tuple[Micros, ...] = ()
+    """From each order to go on until it worked again."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -48,6 +52,10 @@ class Launch:
             self.guaranteed_before += (self.guaranteed_us, now)
         self.guaranteed_us = None
 
+    def parked_us(self) -> Micros:
+        """For how long it did no work because it was parked."""
+        return sum(self.parked[1::2]) - sum(self.parked[::2])
+
     def worked_us(self) -> Micros:
         """For how long it did its work; it is over."""
         if self.works_us is None or self.ended_us is None:
@@ -57,8 +65,7 @@ class Launch:
             until = self.signalled_us
         if self.lost_us is not None and self.lost_us < until:
             until = self.lost_us
-        parked = sum(self.parked[1::2]) - sum(self.parked[::2])
-        return max(until - self.works_us - parked, 0)
+        return max(until - self.works_us - self.parked_us(), 0)
 
 
 @dataclass(slots=True)
