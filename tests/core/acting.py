@@ -28,6 +28,7 @@ from tests.core.driver import Driver
 from tests.core.specs import CAPACITIES, EXITS, LABELS
 from tests.core.watch import Watch
 
+MOVES = (RunPhase.PARKING, RunPhase.RESUMING)
 NAMES = ("n1", "n2", "n3")
 
 
@@ -224,6 +225,15 @@ class Acting(Base):
                 for key in agent.to_begin():
                     self.run_begins(agent, key)
             self.all_reports_arrive()
+
+    @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
+    @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
+    def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
+        for agent in self.agents.values():
+            moving = agent.in_phase(*MOVES)
+            for key in data.draw(st.lists(st.sampled_from(moving), unique=True)) if moving else ():
+                agent.move(key, how, mib)
+        self.all_reports_arrive()
 
     @precondition(lambda self: any(agent.in_phase(RunPhase.STOPPING) for agent in self.agents.values()))
     @rule(outcome=EXITS)
