@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from client_sdk.training._ranks import Ranks
+from client_sdk.training._gang.ranks import Ranks
 
 DONE = 1 << 62
 """The bound of a rank that is through with its loop: more than any boundary."""

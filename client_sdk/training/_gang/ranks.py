@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training._files import CheckpointError, Key
+from client_sdk.training._storing.files import CheckpointError, Key
 
 _SHORTEST, _LONGEST = 0.005, 0.25
 """Seconds between two looks at the words of the others."""

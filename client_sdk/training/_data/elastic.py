@@ -7,10 +7,10 @@ and its place in the epoch. So what a step computes depends on the number of tas
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from client_sdk.training import _loader, _random_state
+from client_sdk.training._data import random_state, torch_loader
 
 
 class Share(NamedTuple):
@@ -86,14 +86,14 @@ class ElasticPass:
         share, begin = self._share, self.consumed
         whole = (len(self._loader) - begin) // share.micro_batches * share.micro_batches
         own = [begin + number for number in range(whole) if share.takes(number)]
-        _loader.set_epoch(self._loader, self._epoch)
+        torch_loader.set_epoch(self._loader, self._epoch)
         seed = _derived(self._seed, self._epoch)
-        for generator in _loader.generators(self._loader):
+        for generator in torch_loader.generators(self._loader):
             generator.manual_seed(seed)
-        _random_state.seed(seed)
+        random_state.seed(seed)
         batches = _batches(self._loader, own)
         for place, number in enumerate(own, 1):
-            _random_state.seed(_derived(self._seed, self._epoch, number))
+            random_state.seed(_derived(self._seed, self._epoch, number))
             batch = next(batches)
             yield batch, place % share.accumulate == 0
 
@@ -107,7 +107,7 @@ def _derived(*numbers: int) -> int:
 def _check(loader: Any) -> None:
     if isinstance(loader, Sequence):
         return
-    if not _loader.is_map_style(loader):
+    if not torch_loader.is_map_style(loader):
         raise TypeError(
             "an elastic job needs a sequence, or a DataLoader over a dataset that has indices, and not a "
             f"{type(loader).__name__}: its batches must be the same for any number of tasks"
@@ -124,4 +124,13 @@ def _batches(loader: Any, numbers: list[int]) -> Iterator[Any]:
     """The batches at these places of the epoch."""
     if isinstance(loader, Sequence):
         return (loader[number] for number in numbers)
-    return _loader.chosen(loader, numbers)
+    return torch_loader.chosen(loader, numbers)
+
+
+def scale_rates(things: Iterable[Any], factor: float) -> None:
+    """Multiplies the learning rates of optimizers, and of schedulers with `base_lrs`."""
+    for thing in things:
+        for group in getattr(thing, "param_groups", ()):
+            group |= {name: group[name] * factor for name in ("lr", "initial_lr") if name in group}
+        if hasattr(thing, "base_lrs"):
+            thing.base_lrs = [rate * factor for rate in thing.base_lrs]

@@ -21,8 +21,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training import _files
-from client_sdk.training._files import CheckpointError
+from client_sdk.training._storing import files
+from client_sdk.training._storing.files import CheckpointError
 
 MANIFEST = "manifest.json"
 _VERSION = 1
@@ -111,10 +111,10 @@ def new_folder(directory: Path, name: str) -> Path:
 
 
 def _write_part(folder: Path, part: str, state: Any) -> dict[str, Any]:
-    from client_sdk.training import _formats  # here, so that the start of a training does not wait for it
+    from client_sdk.training._storing import formats  # here, so that the start of a training does not wait for it
 
-    format_name = _formats.choose(state)
-    found = _formats.FORMATS[format_name]
+    format_name = formats.choose(state)
+    found = formats.FORMATS[format_name]
     path = folder / f"{part}{found.suffix}"
     extra = found.write(path, state)
     said = {"file": path.name, "format": format_name, **_facts(path)}
@@ -142,16 +142,16 @@ def seal(folder: Path, parts: Mapping[str, Mapping[str, Any]], about: Mapping[st
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(folder / MANIFEST)
-    _files.sync_directory(folder)
-    _files.sync_directory(folder.parent)
+    files.sync_directory(folder)
+    files.sync_directory(folder.parent)
     return Reference(folder.name, hashlib.blake2b(text, digest_size=32).hexdigest())
 
 
 def seal_existing(folder: Path, about: Mapping[str, Any]) -> Reference:
     """Writes the manifest of a folder, or of a single file's folder, that a framework has written. Each file is a part."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in (MANIFEST, f".{MANIFEST}.tmp"))
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in (MANIFEST, f".{MANIFEST}.tmp"))
     parts = {}
-    for path in files:
+    for path in found:
         name = str(path.relative_to(folder))
         parts[name] = {"file": name, "format": "framework", **_facts(path)}
     return seal(folder, parts, about)
@@ -193,25 +193,26 @@ def read(directory: Path, reference: Reference) -> Saved:
     return _contents(*check(directory, reference))
 
 
-def read_folder(folder: Path) -> Saved:
-    """The same for a folder that is not named by a reference, such as one that is kept for later."""
+def read_folder(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The parts of a checkpoint folder by name, such as for an evaluation. Raises CheckpointError if the folder is damaged."""
+    folder = Path(folder)
     try:
         text = (folder / MANIFEST).read_bytes()
     except OSError as error:
         raise CheckpointError(f"{folder} is not complete: its manifest cannot be read: {error.strerror}") from error
-    return _contents(folder, _verified(folder, text))
+    return _contents(folder, _verified(folder, text)).parts
 
 
 def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
-    from client_sdk.training import _formats
+    from client_sdk.training._storing import formats
 
-    if foreign := [part for part, said in manifest["parts"].items() if said["format"] not in _formats.FORMATS]:
+    if foreign := [part for part, said in manifest["parts"].items() if said["format"] not in formats.FORMATS]:
         raise CheckpointError(
             f"{folder} has files that another program has written, such as {foreign[0]}: read it with that program, or with "
             "job.checkpointable(sharded=True) if it is sharded"
         )
     parts = {
-        part: _formats.FORMATS[said["format"]].read(folder / said["file"], said.get("extra"))
+        part: formats.FORMATS[said["format"]].read(folder / said["file"], said.get("extra"))
         for part, said in manifest["parts"].items()
     }
     return Saved(folder, parts, manifest["about"])
@@ -219,7 +220,7 @@ def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
 
 def referenced(directory: Path, name: str) -> set[str]:
     """The folders to which the checkpoints of this name refer. Raises CheckpointError and OSError if one cannot be read."""
-    found = [_files.read(_files.path_of(directory, name, key)) for key in _files.present(directory, name)]
+    found = [files.read(files.path_of(directory, name, key)) for key in files.present(directory, name)]
     return {reference.folder for reference in found if isinstance(reference, Reference)}
 
 
@@ -233,7 +234,7 @@ def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str |
     if not directory.is_dir():
         return
     try:
-        names = [name] if checkpoints is None else {checkpoints + tag for tag, _ in _files.everything(directory, checkpoints)}
+        names = [name] if checkpoints is None else {checkpoints + tag for tag, _ in files.everything(directory, checkpoints)}
         used = set().union(*(referenced(directory, each) for each in names))
     except (CheckpointError, OSError):
         return

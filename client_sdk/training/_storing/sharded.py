@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from client_sdk.training import _folders
-from client_sdk.training._files import CheckpointError
+from client_sdk.training._storing import folders
+from client_sdk.training._storing.files import CheckpointError
 
 _OTHERS = "others.pickle"
 
@@ -40,7 +40,7 @@ def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping
     import torch.distributed.checkpoint as dcp
 
     first = dist.get_rank() == 0
-    chosen = [_folders.new_folder(directory, name) if first else None]
+    chosen = [folders.new_folder(directory, name) if first else None]
     dist.broadcast_object_list(chosen, 0)
     (folder,) = chosen
     assert folder is not None
@@ -48,7 +48,7 @@ def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping
     if not first:
         return None
     (folder / _OTHERS).write_bytes(pickle.dumps(dict(others), protocol=5))
-    return _folders.seal_existing(folder, about)
+    return folders.seal_existing(folder, about)
 
 
 def read_others(folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from client_sdk.training import _loader, _random_state
+from client_sdk.training._data import random_state, torch_loader
 
 _log = logging.getLogger("client_sdk.training")
 
@@ -33,18 +33,18 @@ class Pass:
     def state(self) -> dict[str, Any]:
         """Everything that is needed to resume after the batches that are done."""
         own = self._loader.state_dict() if _is_stateful(self._loader) else None  # type: ignore[attr-defined]  # it has one
-        return {"start": self._start, "consumed": self.consumed, "loader": own, "random": _random_state.capture()}
+        return {"start": self._start, "consumed": self.consumed, "loader": own, "random": random_state.capture()}
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the batches that are not done. The caller counts `consumed`."""
-        _loader.set_epoch(self._loader, self._epoch)
-        generators = _loader.generators(self._loader)
+        torch_loader.set_epoch(self._loader, self._epoch)
+        generators = torch_loader.generators(self._loader)
         if self._saved is None:
-            self._start = {"random": _random_state.capture(), "generators": [each.get_state() for each in generators]}
+            self._start = {"random": random_state.capture(), "generators": [each.get_state() for each in generators]}
             return _begin(self._loader, 0)
         saved, self._saved = self._saved, None
         self._start = saved["start"]
-        _random_state.restore(self._start["random"])
+        random_state.restore(self._start["random"])
         for generator, state in zip(generators, self._start["generators"], strict=False):
             generator.set_state(state)
         if saved["loader"] is not None and _is_stateful(self._loader):
@@ -52,7 +52,7 @@ class Pass:
             batches = iter(self._loader)
         else:
             batches = _begin(self._loader, self.consumed)
-        _random_state.restore(saved["random"])
+        random_state.restore(saved["random"])
         return batches
 
 
@@ -62,8 +62,8 @@ def _is_stateful(loader: object) -> bool:
 
 def _begin(loader: Iterable[Any], skip: int) -> Iterator[Any]:
     """Iterates over what follows the first `skip` batches, which have drawn from the random generators on return."""
-    if _loader.is_map_style(loader):
-        return _loader.begin(loader, skip)
+    if torch_loader.is_map_style(loader):
+        return torch_loader.begin(loader, skip)
     if isinstance(loader, Sequence):
         return (loader[index] for index in range(skip, len(loader)))
     batches = iter(loader)

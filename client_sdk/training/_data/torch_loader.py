@@ -2,11 +2,11 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from itertools import islice
 from typing import Any, NamedTuple
 
-from client_sdk.training import _random_state
+from client_sdk.training._data import random_state
 
 
 def is_map_style(loader: Any) -> bool:
@@ -162,4 +162,16 @@ def _seed(batch: int) -> None:
 
     worker = get_worker_info()
     base = worker.seed - worker.id  # of the epoch: the same for all workers
-    _random_state.seed(int.from_bytes(hashlib.blake2b(f"{base}:{batch}".encode(), digest_size=8).digest()))
+    random_state.seed(int.from_bytes(hashlib.blake2b(f"{base}:{batch}".encode(), digest_size=8).digest()))
+
+
+def is_loader(part: object) -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and isinstance(part, data.DataLoader)
+
+
+def length(loader: object) -> int | None:
+    try:
+        return len(loader) if isinstance(loader, Sized) else None
+    except TypeError:  # a DataLoader over an IterableDataset
+        return None

@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training import _files
-from client_sdk.training._files import CheckpointError, Key
-from client_sdk.training._together import refuse_strangers
+from client_sdk.training._gang.together import refuse_strangers
+from client_sdk.training._storing import files
+from client_sdk.training._storing.files import CheckpointError, Key
 
 _log = logging.getLogger("client_sdk.training")
 
@@ -27,7 +27,7 @@ class Alone:
         self._number = 0
 
     def begin(self) -> None:
-        if good := _files.present(self._directory, self._name):
+        if good := files.present(self._directory, self._name):
             self._good = good
             # Started by hand in a job's directory, without a run of its own, it still has to go on after that job's runs.
             self._run = max(self._run, good[-1].run)
@@ -35,12 +35,12 @@ class Alone:
 
     def load(self) -> Found | None:
         """The newest checkpoint that is whole; None if there is none. Raises CheckpointError if none of several can be used."""
-        keys = _files.present(self._directory, self._name)
+        keys = files.present(self._directory, self._name)
         problems: list[str] = []
         for key in reversed(keys):
-            path = _files.path_of(self._directory, self._name, key)
+            path = files.path_of(self._directory, self._name, key)
             try:
-                state = _files.read(path)
+                state = files.read(path)
             except (CheckpointError, OSError) as error:
                 problems.append(str(error))
                 continue
@@ -53,7 +53,7 @@ class Alone:
                 f"no checkpoint in {self._directory} can be used: {'; '.join(problems)}. "
                 "Repair one, or remove them all to begin from the start"
             )
-        if tags := {tag for tag, _ in _files.everything(self._directory, self._name)}:
+        if tags := {tag for tag, _ in files.everything(self._directory, self._name)}:
             refuse_strangers(self._directory, self._name, tags, "this process, which is no rank of a gang,")
         return None
 
@@ -68,6 +68,6 @@ class Alone:
         """Removes what is older than the newest `keep` checkpoints, or damaged."""
         self.take(key)
         self._good = [*self._good, key][-self._keep :]
-        for old in _files.present(self._directory, self._name):
+        for old in files.present(self._directory, self._name):
             if old < key and old not in self._good:
-                _files.path_of(self._directory, self._name, old).unlink(missing_ok=True)
+                files.path_of(self._directory, self._name, old).unlink(missing_ok=True)

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from client_sdk.training._notices import DONE, Channel, FileChannel, Notice, merged, of_process_group, read_stop_file
-from client_sdk.training._ranks import Ranks
+from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merged, of_process_group, read_stop_file
+from client_sdk.training._gang.ranks import Ranks
 
 T = TypeVar("T")
 

@@ -111,3 +111,15 @@ def _set_state(thing: Any, state: Any) -> None:
         vars(thing).update(plain)
     for attribute, value in (slots or {}).items():
         setattr(thing, attribute, value)
+
+
+def put_back(name: str, part: Access, state: Any, step: int) -> None:
+    """Restores a part from the checkpoint of a step. Raises what the part raises, with a note of what to do."""
+    try:
+        part.put(state)
+    except Exception as error:
+        error.add_note(
+            f"{name}= could not be restored from the checkpoint of step {step}. If the program has changed since "
+            "then, undo the change, or give job.checkpointable another directory to begin from the start."
+        )
+        raise

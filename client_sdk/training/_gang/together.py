@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from client_sdk.training import _files
-from client_sdk.training._files import CheckpointError, Key
-from client_sdk.training._ranks import Meeting, Ranks, Said, clear_words
+from client_sdk.training._gang.ranks import Meeting, Ranks, Said, clear_words
+from client_sdk.training._storing import files
+from client_sdk.training._storing.files import CheckpointError, Key
 
 _log = logging.getLogger("client_sdk.training")
 
@@ -91,7 +91,7 @@ class Together:
             self._had.touch()
             for old in found[self._ranks.own]:
                 if old < common[-self._keep :][0]:
-                    _files.path_of(self._directory, self.tag, old).unlink(missing_ok=True)
+                    files.path_of(self._directory, self.tag, old).unlink(missing_ok=True)
         elif self._saves == _UNMATCHED:
             without = [str(rank) for rank in self._ranks.together if not found[rank]]
             who = f"rank {', '.join(without)} has saved nothing" if without else "the ranks have saved at other steps"
@@ -122,20 +122,20 @@ class Together:
     def _everything(self) -> dict[int, set[Key]]:
         """The checkpoints that are here, by rank."""
         by_tag: dict[str, set[Key]] = {}
-        for tag, key in _files.everything(self._directory, self._name):
+        for tag, key in files.everything(self._directory, self._name):
             by_tag.setdefault(tag, set()).add(key)
         return {rank: by_tag.get(self._tag_of(rank), set()) for rank in self._ranks.together}
 
     def _read(self, key: Key) -> tuple[Any, str]:
         try:
-            return _files.read(_files.path_of(self._directory, self.tag, key)), ""
+            return files.read(files.path_of(self._directory, self.tag, key)), ""
         except (CheckpointError, OSError) as error:
             return None, str(error)
 
     def _refuse_strangers(self) -> None:
         """Checkpoints of this name that others than these ranks have made are not thrown away in silence."""
         mine = {self._tag_of(rank) for rank in range(self._ranks.world)}
-        strangers = {tag for tag, _ in _files.everything(self._directory, self._name)} - mine
+        strangers = {tag for tag, _ in files.everything(self._directory, self._name)} - mine
         if strangers:
             refuse_strangers(self._directory, self._name, strangers, f"rank {self._ranks.own} of {self._ranks.world}")
 

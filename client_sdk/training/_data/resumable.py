@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Generic, TypeVar
 
-from client_sdk.training import _random_state
-from client_sdk.training._position import Pass
+from client_sdk.training._data import random_state
+from client_sdk.training._data.position import Pass
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class ResumableLoader(Generic[T]):
 
 def _batches(current: Pass, batches: Iterator[Any], saved: dict[str, Any] | None) -> Iterator[Any]:
     if saved is not None:  # the framework may have drawn since the loader was asked for an iterator
-        _random_state.restore(saved["random"])
+        random_state.restore(saved["random"])
     for batch in batches:
         current.consumed += 1
         yield batch
