@@ -50,6 +50,22 @@ class RunCycle:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceObservation:
+    """What a member of a share group has had of its devices' time. Durations are in seconds."""
+
+    key: RunKey
+    executing: bool
+    executed: float
+    since: float
+    """It is in the group."""
+    switches: int
+    switching: float
+    """In which it neither executed nor was parked."""
+    rung: str
+    residue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Observations:
     devices: tuple[Observation, ...]
     """Every device of the node; none if they are simulated."""
@@ -61,6 +77,8 @@ class Observations:
     """The same runs, if it is known when their processes began."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
+    slices: tuple[SliceObservation, ...] = ()
+    """Every run that shares its devices in turns."""
 
     @property
     def mini_batches(self) -> tuple[MiniBatch, ...]:

@@ -30,7 +30,8 @@ _SPARE_DELAY = 0.02
 
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `guarded`
+    calls a function for the event loop, and tells of what fails in it."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Starting:
         node: str,
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
+        may_start: Callable[[RunKey], bool],
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
@@ -52,6 +54,7 @@ class Starting:
         self._node = node
         self._reported = reported
         self._refused = refused
+        self._may_start = may_start
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
@@ -97,7 +100,7 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.transfers.waits(launch):
+        if self.transfers.waits(launch) or not self._may_start(key):
             return
         try:
             group = self._holding.make(key, launch.memory_mib)

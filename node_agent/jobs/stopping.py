@@ -57,11 +57,16 @@ class Stopping:
         if deadline <= time.monotonic():
             self._kill(key)
             return
-        loop = asyncio.get_running_loop()
-        self.deadlines[key] = loop.call_at(deadline, self._guarded, self._kill, key)
+        self.kill_at(record, deadline)
         self._tell_why(record, deadline)
         if not self.checkpointing.begin(record, deadline):
             self._terminate(key)
+
+    def kill_at(self, record: RunRecord, deadline: float) -> None:
+        """Kills a run at the deadline."""
+        self._no_deadline(record.key)
+        loop = asyncio.get_running_loop()
+        self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
 
     def over(self, key: RunKey) -> None:
         """The run has ended."""
