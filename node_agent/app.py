@@ -12,6 +12,7 @@ from pathlib import Path
 import ebb_inject
 from ebb_common.notify import Notifier
 from node_agent.config import Settings
+from node_agent.devices.driver_checkpoint import DriverCheckpoint
 from node_agent.devices.opening import Opened, opened
 from node_agent.errors import (
     AgentError,
@@ -27,6 +28,9 @@ from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.observations import Observing
+from node_agent.jobs.parking import host_memory
+from node_agent.jobs.parking.ladder import Ladder
+from node_agent.jobs.parking.parking import Node
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.opening import open_spool
@@ -93,11 +97,17 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         logs.wake()
 
     rendezvous = Rendezvous(settings.reached_at)
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, groups)
+    observing = Observing(provider, spool, state, node.reported.set)
+    driver = None if devices.reading is None else DriverCheckpoint()
+    parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
+    if devices.reading is not None:
+        parks = parks._replace(on_devices=observing.memory_of)
+    of_runs = groups, Ladder(driver), parks
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
-    node.observing = Observing(provider, spool, state, node.reported.set)
+    node.observing = observing
     node.step_watch = StepWatch(spool, paths)
     log.info(
         "node %s: %d devices (%s), state in %s",
@@ -134,6 +144,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
                 worker.cancel()
     finally:
         executor.close()
+        if driver is not None:
+            await driver.close()
         logs.close()
         log.info("stopped; %d runs go on", len(spool.live()))
         spool.close()

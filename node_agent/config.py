@@ -144,6 +144,8 @@ class Settings(DeviceSettings):
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
     control_groups: Literal["auto", "require", "off"] = "auto"
+    parked_memory_mib: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Host memory for what parked runs had on their devices; None: half of the node's memory."""
     hook: Literal["on", "off"] = "on"
     """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 

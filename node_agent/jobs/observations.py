@@ -7,6 +7,7 @@ such a one, or was started with the run's environment: programs make groups of t
 import asyncio
 import logging
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -32,6 +33,9 @@ _PATIENCE = 5.0
 
 _ONCE_MORE = 3.0
 """Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
+
+_TRUSTED = 5.0
+"""Seconds for which it is known what a process has on a device."""
 
 Leaders = Mapping[int, RunKey]
 """The runs that have a process, by that."""
@@ -104,6 +108,8 @@ class Observing:
         self._looked = asyncio.Event()
         self._leaders: Leaders = {}
         self._owners: dict[int, RunKey | None] = {}
+        self._used: dict[RunKey, dict[int, int]] = {}
+        self._looked_at = 0.0
         self._asking = False
         """Whose some processes are; perhaps for ever."""
 
@@ -114,8 +120,15 @@ class Observing:
             if before is None or before.faults != self.latest.faults:
                 self._log(dict(before.faults if before else ()), dict(self.latest.faults))
                 self._urgent()
+            self._looked_at = time.monotonic()
             self._looked.set()
             self._looked = asyncio.Event()
+
+    def memory_of(self, key: RunKey) -> dict[int, int] | None:
+        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known."""
+        if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED:
+            return None
+        return dict(self._used.get(key, {}))
 
     async def once_more(self) -> None:
         """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
@@ -157,9 +170,11 @@ class Observing:
         seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}
         used: dict[tuple[RunKey, int], int] = defaultdict(int)
         waves: dict[tuple[RunKey, int], DeviceCycle] = {}
+        self._used = defaultdict(dict)
         for process in observed.processes:
             if (key := self._owners.get(process.pid)) is not None:
                 used[key, process.index] += process.used_mib
+                self._used[key][process.pid] = self._used[key].get(process.pid, 0) + process.used_mib
                 if (wave := seen.get((process.pid, process.index))) is not None:
                     waves[key, process.index] = wave
         cycles = tuple(_cycles(used, waves))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -70,12 +70,14 @@ class Slices:
         parking: Parking,
         start: Callable[[RunKey], None],
         guarded: Callable[..., None],
+        on_devices: Callable[[RunKey], Mapping[int, int] | None] = lambda _: {},
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._spool = spool
         self._parking = parking
         self._start = start
         self._guarded = guarded
+        self._on_devices = on_devices
         self._wall = wall
         self._groups: dict[int, _Group] = {}
         self._begun: set[RunKey] = set()
@@ -173,6 +175,7 @@ class Slices:
         for record in self._spool.live():
             if record.share is None or len(record.share.rows) < 2 or not record.pid:
                 continue
+            used = self._on_devices(record.key) if record.park.stage is ParkStage.PARKED else None
             state, began = record.park, started_ns(record.start_ticks) * 1e-9
             yield SliceObservation(
                 record.key,
@@ -182,7 +185,7 @@ class Slices:
                 state.switches,
                 state.switching_seconds,
                 "" if state.rung is None else state.rung.value,
-                state.residue_bytes,
+                sum(used.values()) << 20 if used else state.residue_bytes,
             )
 
     # The turn.

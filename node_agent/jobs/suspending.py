@@ -54,7 +54,7 @@ class Suspending:
         self._kill = kill
         self._reported = reported
         self.parking = Parking(spool, holding, paths, ladder, node, self, guarded)
-        self.slices = Slices(spool, self.parking, start, guarded)
+        self.slices = Slices(spool, self.parking, start, guarded, node.on_devices)
 
     def close(self) -> None:
         """Changes nothing from here on. What is parked stays parked."""
