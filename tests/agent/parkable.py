@@ -10,8 +10,7 @@ from node_agent.jobs.processes import start_ticks, stat_fields
 from tests.agent.conftest import until
 
 PROGRAM = """
-import os, sys, time
-from mmap import mmap
+import os, pathlib, signal, sys, time
 from ebb_hook import control, step_file
 from ebb_hook.claims import claim
 
@@ -20,7 +19,18 @@ pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
 me = control.Control(os.environ["EBB_PARK_DIR"])
 steps = claim(os.environ["EBB_STEPS_FILE"])
 began, step, seen, parked, busy, squares = time.monotonic_ns(), 0, 0, False, 0, 0.0
-writes = open("steps.txt", "w")
+writes, segments = open("steps.txt", "w"), open("segments.txt", "a")
+since = time.monotonic()
+
+
+def leaves(number, frame):
+    print(since, time.monotonic(), file=segments)
+    segments.close()
+    pathlib.Path(os.environ["EBB_YIELD_FILE"]).touch()
+    sys.exit(0)
+
+
+signal.signal(signal.SIGTERM, leaves)
 
 
 def publish():
@@ -61,6 +71,11 @@ while True:
     else:
         state = [control.RUNNING, control.PARKED, control.PREPARED][request.command - control.RESUME]
         parked = parked if state == control.PREPARED else state == control.PARKED
+    if state == control.PARKED and request.command == control.PARK:
+        print(since, time.monotonic(), file=segments)
+        segments.flush()
+    elif state == control.RUNNING:
+        since = time.monotonic()
     me.answer(answer | {"state": state})
 """
 """Counts steps of `pause` seconds, and parks between two of them. Its mood: refuses, deaf (it never looks), stuck (it parks and

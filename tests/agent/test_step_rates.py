@@ -274,7 +274,7 @@ def test_whatever_a_program_says_can_be_told(records: list[Record], now: int) ->
 
 
 def test_the_time_in_which_a_run_is_stopped_in_a_step_does_not_count() -> None:
-    """It is stopped three times for ten seconds, each time in the middle of a step of 0.1 s that its program takes for a long one."""
+    """It is stopped three times for ten seconds, in the middle of a step of 0.1 s that its program takes for a long one."""
     program = Program()
     advance = looks(program, [0.1] * 30)
     for _ in range(3):
