@@ -13,6 +13,7 @@ import ebb_inject
 from ebb_common.notify import Notifier
 from node_agent.config import Settings
 from node_agent.devices.driver_checkpoint import DriverCheckpoint
+from node_agent.devices.mps import MpsDaemons
 from node_agent.devices.opening import Opened, opened
 from node_agent.errors import (
     AgentError,
@@ -21,6 +22,7 @@ from node_agent.errors import (
 )
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
+from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired
@@ -97,12 +99,14 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         logs.wake()
 
     rendezvous = Rendezvous(settings.reached_at)
-    observing = Observing(provider, spool, state, node.reported.set)
+    watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
+    observing = Observing(provider, spool, state, node.reported.set, watch.look)
     driver = None if devices.reading is None else DriverCheckpoint()
     parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
     if devices.reading is not None:
         parks = parks._replace(on_devices=observing.memory_of)
-    of_runs = groups, Ladder(driver), parks
+    mps = MpsDaemons(state / "mps") if settings.mps == "packed" and devices.reading is not None else None
+    of_runs = groups, Ladder(driver), parks, mps
     executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)

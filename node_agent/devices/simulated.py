@@ -74,8 +74,8 @@ def device_count(profile: str) -> int:
 def simulated(
     profile: str, node: str, host_cpus: Sequence[int] | None = None, cpu_sets: Sequence[frozenset[int]] = ()
 ) -> Simulated:
-    """The devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each device. If it
-    is empty, the CPUs of the host are spread evenly."""
+    """The devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each device.
+    Without it, the CPUs of the host are spread evenly."""
     if profile not in PROFILES:
         raise UnknownProfile(name=profile, known=", ".join(PROFILES))
     shape = PROFILES[profile]

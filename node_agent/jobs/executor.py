@@ -8,13 +8,14 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from node_agent.devices.base import Provider
+from node_agent.devices.mps import MpsDaemons
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.confinement import Holding
@@ -34,7 +35,8 @@ from node_agent.jobs.launcher.client import (
 )
 from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
 from node_agent.jobs.memory_watch import Limits
-from node_agent.jobs.model import Desired, Exited, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import Desired, Exited, LaunchSpec, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.packing import Packing
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
 from node_agent.jobs.parking import host_memory
 from node_agent.jobs.parking.ladder import Ladder
@@ -75,6 +77,7 @@ class Executor:
         groups: Groups | None = None,
         ladder: Ladder | None = None,
         parks: Node | None = None,
+        mps: MpsDaemons | None = None,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -84,11 +87,13 @@ class Executor:
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
         self.starting = Starting(
-            spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._may_start, self._guarded
+            spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._may_start, self._packed, self._guarded
         )
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
+        self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
+        parks = parks._replace(uses_mps=self._packing.uses_mps)
         acts = self.starting.launch, self._press, self.stopping.signal, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
@@ -141,7 +146,11 @@ class Executor:
             self._failed(error)
 
     def _may_start(self, key: RunKey) -> bool:
-        return self.suspending.slices.may_start(key)
+        """Whether a run that is to start has its devices, and the daemon that it shares them by."""
+        return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
+        return self._packing.environment(launch)
 
     def _accept(self, action: Action) -> None:
         key = action.key
@@ -218,6 +227,7 @@ class Executor:
             look.cancel()
         self.stopping.close()
         self.suspending.close()
+        self._packing.close()
         self._evictions.close()
         self._holding.close()
         self._rendezvous.close()
@@ -250,6 +260,7 @@ class Executor:
     def _recover(self, connected: Connected) -> None:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
+        self._packing.tidy()
         self.starting.make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
@@ -330,3 +341,4 @@ class Executor:
             log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
         self._holding.release(record.key)
         self.suspending.over(record)
+        self._packing.over(record.key)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
+from node_agent.jobs.device_memory import Used
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
@@ -98,8 +99,16 @@ class Observations:
 class Observing:
     """Keeps the last that was seen. Where the provider sees nothing, `run` ends at once, and it all costs nothing."""
 
-    def __init__(self, provider: Provider, spool: Spool, state: Path, urgent: Callable[[], None]) -> None:
-        """`urgent` is called when other devices are faulty than before."""
+    def __init__(
+        self,
+        provider: Provider,
+        spool: Spool,
+        state: Path,
+        urgent: Callable[[], None],
+        looked: Callable[[Used], None] = lambda _: None,
+    ) -> None:
+        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices."""
+        self._tell = looked
         self.latest: Observations | None = None
         self._provider = provider
         self._spool = spool
@@ -177,6 +186,7 @@ class Observing:
                 self._used[key][process.pid] = self._used[key].get(process.pid, 0) + process.used_mib
                 if (wave := seen.get((process.pid, process.index))) is not None:
                     waves[key, process.index] = wave
+        self._tell(used)
         cycles = tuple(_cycles(used, waves))
         return Observations(observed.devices, cycles, periods=(*_by_memory(cycles), *self._by_activity(observed.activity)))
 
