@@ -80,14 +80,19 @@ class Stage:
         for key in keys:
             self.parking.want(key, parked=False)
 
-    async def told(self, *kinds: str) -> list[tuple[Any, ...]]:
-        """The next events, which must be of these kinds."""
-        while len(self.events) < len(kinds) and not self.failures:
+    async def told_any(self, count: int) -> list[tuple[Any, ...]]:
+        """The next events."""
+        while len(self.events) < count and not self.failures:
             self.happened.clear()
             async with asyncio.timeout(90):
                 await self.happened.wait()
         assert not self.failures
-        found, self.events = self.events[: len(kinds)], self.events[len(kinds) :]
+        found, self.events = self.events[:count], self.events[count:]
+        return found
+
+    async def told(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """The next events, which must be of these kinds."""
+        found = await self.told_any(len(kinds))
         assert [event[0] for event in found] == list(kinds)
         return found
 
@@ -268,6 +273,20 @@ async def test_parked_memory_is_bounded(stage: Stage) -> None:
     ((_, _, reason, _),) = await stage.told("refused")
     assert "64 MiB of 64 MiB are taken" in reason, "the first keeps its memory for the next park"
     assert "parked_memory_mib" in reason
+
+
+async def test_parks_at_the_same_time_are_bounded_together(stage: Stage) -> None:
+    """Neither knows how much the other one is going to move. One of them is parked, and the other one goes on."""
+    stage.total = 100 << 20
+    stage.again()
+    programs = {key: stage.run(key) for key in (ONE, TWO)}
+    stage.park(ONE, TWO)
+    events = await stage.told_any(2)
+    (refused,) = (event for event in events if event[0] == "refused")
+    assert "64 MiB of 100 MiB are taken" in refused[2]
+    assert not refused[3]
+    programs[refused[1]].goes_on()
+    assert sorted(stage.stage(key) for key in (ONE, TWO)) == [ParkStage.EXECUTES, ParkStage.PARKED]
 
 
 async def test_a_gang_on_several_nodes_does_not_park_itself(stage: Stage) -> None:

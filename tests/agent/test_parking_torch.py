@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from node_agent.jobs.step_files import read_record
 from tests.agent.conftest import AgentProcess, run_directory, until
-from tests.agent.fake_scheduler import FakeScheduler, share_plan
+from tests.agent.fake_scheduler import FakeScheduler, gang, share_plan
 from tests.in_job.scripts import LOOP, TRAINING
 from tests.torch_needed import require_torch
 
@@ -31,11 +33,13 @@ def memory(pid: int, kind: str) -> int:
     return int(found.split()[1]) << 10
 
 
-def counted(state: Path, job: int) -> int:
-    from node_agent.jobs.step_files import read_record
-
-    record = read_record(str(run_directory(state, job) / "steps"), 1 << 62)
+def steps_of(folder: Path) -> int:
+    record = read_record(str(folder / "steps"), 1 << 62)
     return 0 if record is None else record.counted
+
+
+def counted(state: Path, job: int) -> int:
+    return steps_of(run_directory(state, job))
 
 
 def goes_on(state: Path, job: int) -> None:
@@ -71,6 +75,53 @@ def test_memory_is_gone_as_the_system_sees_it(agent: Start, scheduler: FakeSched
         scheduler.event("resumed", 1, times=times)
         goes_on(state, 1)
         assert memory(pid, "RssAnon") > before - 0.05 * parked.bytes
+
+
+GANG = """
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.Linear(1000, 1000)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(4, 1000)
+while True:
+    model(x).square().mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_the_ranks_of_a_gang_park_after_one_step(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
+    """Two ranks that exchange gradients: one that parked a step earlier would leave the other one in a collective."""
+    agent()
+    scheduler.connected()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = sys.executable, script(tmp_path, GANG)
+    told = {"environment": {"EBB_PARK_DEVICES": "cpu", "OMP_NUM_THREADS": "1"}, "devices": (0,)}
+    ranks = [gang(rank, go=("127.0.0.1", port), size=2) for rank in (0, 1)]
+    for place in ranks:
+        place.nodes[:] = ["n1"]
+        scheduler.start(1, *command, gang=place, **told)
+    folders = [until(lambda rank=rank: next(state.glob(f"runs/*/1.1{rank}"), None)) for rank in ("", ".1")]
+    for folder in folders:
+        until(lambda folder=folder: steps_of(folder) > 3, LIMIT)
+    for times in (1, 2, 3):
+        for place in ranks:
+            scheduler.start(1, *command, gang=place, **told, park_within=60)
+        parked = [scheduler.event("parked", 1, task=task, times=times) for task in (0, 1)]
+        assert [each.rung for each in parked] == ["cooperative", "cooperative"]
+        at = {steps_of(folder) for folder in folders}
+        assert len(at) == 1, "both have done the same steps"
+        for place in ranks:
+            scheduler.start(1, *command, gang=place, **told)
+        for task in (0, 1):
+            scheduler.event("resumed", 1, task=task, times=times)
+        for folder in folders:
+            until(lambda folder=folder, at=at: steps_of(folder) > max(at), LIMIT)
 
 
 def test_a_limit_of_host_memory_that_is_too_small(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:

@@ -6,16 +6,20 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from tests.agent.conftest import AgentProcess, alive, run_directory, until
+from tests import preloaded
+from tests.agent.conftest import AgentProcess, _kill, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, share_plan
 from tests.agent.parkable import PROGRAM
+from tests.nvml.conftest import PlugIn, library, plug_in  # noqa: F401 (fixtures)
+from tests.nvml.test_machines import load
 
 Start = Callable[..., AgentProcess]
+MACHINE = Path(__file__).parents[1] / "nvml" / "machines" / "pcie-8.json"
 COMMAND = (sys.executable, "-S", "-c", PROGRAM)
 
 
@@ -241,3 +245,68 @@ def test_a_process_that_dies_while_it_is_parked(agent: Start, scheduler: FakeSch
     scheduler.event("parked", 1)
     os.kill(pid, signal.SIGKILL)
     assert scheduler.exited(1).exit_signal == signal.SIGKILL
+
+
+# ---- on GPUs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_cannot_be_parked_keeps_its_gpu(
+    agent: Start,
+    scheduler: FakeScheduler,
+    state: Path,
+    plug_in: PlugIn,  # noqa: F811
+) -> None:
+    """Its program refuses, it has memory on the GPU, and this machine has no driver that could help."""
+    shim = plug_in(load(MACHINE)[0])
+    agent(devices="nvml")
+    scheduler.connected()
+    scheduler.start(1, *COMMAND, "refuses", devices=(0,))
+    pid = scheduler.started(1).pid
+    shim.processes(0, {pid: 1000})
+    scheduler.wait(lambda: scheduler.observations and scheduler.observations[-1].cycles)
+    begin(scheduler, share_plan((1,), (2,), period=1.0), 1, 2, mood="refuses")
+    refused = scheduler.event("park_refused", 1)
+    assert not refused.lost
+    assert "CUDA graphs" in refused.reason
+    count = len(scheduler.observations)
+    scheduler.wait(lambda: len(scheduler.observations) >= count + 4)
+    goes_on(state, 1)
+    assert not scheduler.of(2), "there is no room on the device for another program"
+    assert len([report for report in scheduler.of(1) if report.WhichOneof("event") == "park_refused"]) == 1
+    scheduler.stop(1, 30)
+    assert scheduler.exited(1).yielded
+    scheduler.started(2)
+    goes_on(state, 2)
+
+
+# ---- several nodes ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_agents_of_two_nodes_switch_together(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
+    """Runs 1 and 2 are a row, and 3 and 4 another one. Each node has a run of either row, and the nodes do not talk."""
+    other, elsewhere = FakeScheduler(), tmp_path / "elsewhere"
+    plan = share_plan((1, 2), (3, 4), period=2.0)
+    second = AgentProcess(elsewhere, other.address, node="n2", start=preloaded.start)
+    try:
+        agent()
+        scheduler.connected(), other.connected()
+        begin(scheduler, plan, 1, 3)
+        begin(other, plan, 2, 4)
+        for fake in (scheduler, other):
+            fake.wait(partial(switched, fake, 8), 60)
+        of = {1: segments(state, 1), 3: segments(state, 3), 2: segments(elsewhere, 2), 4: segments(elsewhere, 4)}
+    finally:
+        second.kill()
+        until(lambda: not [_kill(pid) for pid in of_state(elsewhere)])
+        other.close()
+    begun = max(found[1][0] for found in of.values())
+    ended = min(found[-1][1] for found in of.values())
+    assert ended - begun > 2.0
+    for one, two in ((1, 4), (3, 2)):
+        assert overlap(of[one], of[two], begun, ended) < 0.2 * (ended - begun), "they are of different rows"
+    assert overlap(of[1], of[2], begun, ended) > 0.2 * (ended - begun), "they are of one row"
+
+
+def overlap(ones: list[tuple[float, float]], others: list[tuple[float, float]], begun: float, ended: float) -> float:
+    """Seconds in which both execute."""
+    return sum(max(0.0, min(a_end, b_end, ended) - max(a, b, begun)) for (a, a_end), (b, b_end) in product(ones, others))

@@ -1,6 +1,6 @@
 """How much host memory parked runs may take. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from node_agent.jobs.model import RunKey, RunRecord
 
@@ -14,24 +14,14 @@ def capacity(parked_memory_mib: int | None, memory_mib: int) -> int:
     return (int(memory_mib * SHARE) if parked_memory_mib is None else parked_memory_mib) * _MIB
 
 
-def room(records: Iterable[RunRecord], key: RunKey, total: int, under_way: Mapping[RunKey, int], beginning: int) -> int:
+def room(records: Iterable[RunRecord], key: RunKey, total: int) -> int:
     """Bytes that a run may move to host memory. A program keeps the memory of its largest park for the next one, so a run that
-    was parked counts as long as it lives.
-
-    `under_way`: what others may be moving now. `beginning`: how many runs are to be parked now whose sizes nobody knows yet,
-    this one included. They share what there is."""
-    mine, others = 0, 0
-    for each in records:
-        if each.key == key:
-            mine = each.park.most_bytes
-        else:
-            others += max(each.park.most_bytes, under_way.get(each.key, 0))
-    left = max(0, total - others)
-    return max(mine, left // max(1, beginning)) if left >= mine else left
+    was parked counts as long as it lives."""
+    return max(0, total - sum(each.park.most_bytes for each in records if each.key != key))
 
 
 def full(total: int, taken: int) -> str:
-    """Why nothing can be parked."""
+    """Why nothing (more) can be parked."""
     return (
         f"host memory for parked runs is full: {taken // _MIB} MiB of {total // _MIB} MiB are taken. "
         "Set parked_memory_mib of the agent to allow more"

@@ -66,8 +66,6 @@ class Parking:
         self._wanted: dict[RunKey, tuple[bool, float]] = {}
         """Whether it is to be parked, and within which time."""
         self._at_work: dict[RunKey, asyncio.Task[None]] = {}
-        self._moving: dict[RunKey, int] = {}
-        """Bytes that runs may be moving to host memory."""
         self._steps: dict[tuple[int, int], int] = {}
         """By launch: the step after which all its tasks park."""
 
@@ -86,7 +84,6 @@ class Parking:
     def over(self, key: RunKey) -> None:
         """The run has ended, or is being killed."""
         self._wanted.pop(key, None)
-        self._moving.pop(key, None)
         if (task := self._at_work.pop(key, None)) is not None:
             task.cancel()
 
@@ -119,20 +116,26 @@ class Parking:
     async def _park(self, key: RunKey, limit: float) -> None:
         record = self._spool.runs[key]
         total = self._node.total_bytes
-        beginning = [each for each in self._at_work if each not in self._moving and not self._spool.runs[each].park.switches]
-        room = host_memory.room(self._spool.live(), key, total, self._moving, len(beginning))
+        room = host_memory.room(self._spool.live(), key, total)
         if room:
-            self._moving[key] = room if not record.park.switches else record.park.most_bytes
             self._holding.allow(record, room)
+            target = self._target(record)
             result = await self._ladder.park(
-                self._target(record),
+                target,
                 record.park,
                 limit=limit,
                 most_bytes=room,
                 abandoned=lambda: not self._wanted.get(key, (False, 0.0))[0],
                 noted=partial(self._note_rung, key),
             )
-            self._moving.pop(key, None)
+            if not isinstance(result, Failed):
+                # Others may have been parked meanwhile, of which nobody knew how much they would move.
+                room = host_memory.room(self._spool.live(), key, total)
+                if result.bytes > room:
+                    why = host_memory.full(total, total - room)
+                    back = await self._ladder.resume(target, self._spool.runs[key].park)
+                    result = Failed(f"{why}; and it does not resume: {back.reason}" if isinstance(back, Failed) else why)
+                    result = result._replace(lost=isinstance(back, Failed))
         else:
             result = Failed(host_memory.full(total, total - room))
         now, record = time.monotonic(), self._spool.runs[key]
