@@ -176,6 +176,8 @@ class JobEventKind(Word):
     """It runs on where it is, and lost its guarantee."""
     SAMPLED = 40
     """What a sample has shown of one of the job's configurations; `text` says what."""
+    PROBED = 49
+    """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
 
 
 class Guarantee(Word):

@@ -145,6 +145,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_GUARANTEED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_OPPORTUNISTIC: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_SAMPLED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PROBED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -249,6 +250,7 @@ JOB_EVENT_KIND_RECLAIMED: JobEventKind
 JOB_EVENT_KIND_GUARANTEED: JobEventKind
 JOB_EVENT_KIND_OPPORTUNISTIC: JobEventKind
 JOB_EVENT_KIND_SAMPLED: JobEventKind
+JOB_EVENT_KIND_PROBED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")

@@ -147,3 +147,4 @@ class EventKind(IntEnum):
     GUARANTEED = 25
     OPPORTUNISTIC = 26
     SAMPLED = 40
+    PROBED = 49
