@@ -23,8 +23,10 @@ def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
         return False
     if memo_of(state, probe_subject(vc, group.id)) is not None:
         return False
-    members = group.members()
-    return not any(key in state.promised_by or not state.runs.rows[key].phase.preemptible for key in members)
+    return not any(
+        key in state.promised_by or key.job_id in state.operation_of or not state.runs.rows[key].phase.preemptible
+        for key in group.members()
+    )
 
 
 def arranged(state: State, group: ShareGroup, units: Sequence[Unit], runs: Mapping[RunKey, Run]) -> Share | None:

@@ -78,6 +78,8 @@ def _could_grow(state: State, node: int, waiting: bool) -> Iterator[tuple[int, i
         job = state.jobs.rows[job_id]
         if not job.spec.elastic or job.state is not JobState.RUNNING or job.resize_to:
             continue
+        if job_id in state.operation_of:
+            continue
         if any(run.node != node or run.group or not run.phase.preemptible for run in state.runs_of(job_id)):
             continue
         group = job.spec.gang[0]

@@ -77,6 +77,10 @@ def stages(options: Options) -> Stages:
         first = head_of(state, dict.fromkeys(OWN_LANES, 0))
         if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
             yield from serve(state, overload, settings)
+        before = state.savepoint()
         yield from introspect(state, "")
+        if state.savepoint() != before:
+            yield from serve(state, overload, settings)  # who waits may take turns with others now
+            yield from rearrange(state, "")
 
     return Stages(noting(policy, Notes(account=account)), ORDER, account=account, overload=overload, introspect=introspect)

@@ -117,7 +117,7 @@ def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
     holder = state.jobs.rows[run.job_id]
     if not run.phase.preemptible or run.key in state.promised_by or run.guaranteed != where.guaranteed or run.vc != where.vc:
         return False
-    if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to:
+    if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
         return False
     if not all(task.devices for task in holder.launch_spec.tasks()):
         return False  # a gang takes turns as a whole, and this one has a task that cannot
