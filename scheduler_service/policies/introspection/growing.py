@@ -30,12 +30,14 @@ def grown_subject(vc: str) -> str:
 
 
 def grown(state: State, vc: str) -> dict[int, int]:
-    """The tasks that each job had before it grew. Jobs that have ended are left out."""
-    memo = memo_of(state, grown_subject(vc))
-    if memo is None:
-        return {}
-    jobs, tasks = map(int, memo.value[::2]), map(int, memo.value[1::2])
-    return {job_id: before for job_id, before in zip(jobs, tasks, strict=True) if job_id in state.jobs.rows}
+    """The tasks that each job had before it grew. Jobs that have ended, or have no more than that, are left out."""
+    memo, found = memo_of(state, grown_subject(vc)), dict[int, int]()
+    if memo is not None:
+        for job_id, before in zip(map(int, memo.value[::2]), map(int, memo.value[1::2]), strict=True):
+            job = state.jobs.rows.get(job_id)
+            if job is not None and max(job.spec.gang[0].size, job.resize_to) > before:
+                found[job_id] = before
+    return found
 
 
 def _remember_grown(vc: str, jobs: dict[int, int]) -> Remember:
@@ -49,6 +51,8 @@ def _remember_grown(vc: str, jobs: dict[int, int]) -> Remember:
 def grow(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
     """On these nodes, of which one job each grows at a time."""
     waiting = any(state.queue(vc, lane).first is not None for lane in OWN_LANES)
+    if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
+        yield (_remember_grown(vc, grown(state, vc)),)
     for node in nodes:
         candidates = sorted(_could_grow(state, node, waiting))
         for _, job_id, tasks in candidates:
@@ -72,13 +76,13 @@ def grow(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
 def _could_grow(state: State, node: int, waiting: bool) -> Iterator[tuple[int, int, int]]:
     """The jobs that could, with the number of tasks that they have and that they could have."""
     idle = state.idle_devices.get(node, 0).bit_count()
-    if waiting or not idle or not state.free_resources.is_open(node):
+    jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
+    resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # to whom the devices may go
+    if waiting or resizes or not idle or not state.free_resources.is_open(node):
         return
-    for job_id in sorted({key.job_id for key in state.runs_on.get(node, ())}):
+    for job_id in jobs:
         job = state.jobs.rows[job_id]
-        if not job.spec.elastic or job.state is not JobState.RUNNING or job.resize_to:
-            continue
-        if job_id in state.operation_of:
+        if not job.spec.elastic or job.state is not JobState.RUNNING or job_id in state.operation_of:
             continue
         if any(run.node != node or run.group or not run.phase.preemptible for run in state.runs_of(job_id)):
             continue
@@ -116,9 +120,7 @@ def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
             continue
         for fewer in range(1, len(runs) - before + 1):
             if _makes_room(state, job, job_id, fewer):
-                left = {other: tasks for other, tasks in jobs.items() if other != job_id or len(runs) - fewer > before}
-                why = f"it gives back devices that job {job.id} needs"
-                plan: Plan = (Resize(job_id, len(runs) - fewer, why), _remember_grown(vc, left))
+                plan: Plan = (Resize(job_id, len(runs) - fewer, f"it gives back devices that job {job.id} needs"),)
                 return plan if would_do(state, plan) else None
     return None
 
