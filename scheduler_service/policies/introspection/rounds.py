@@ -11,9 +11,9 @@ from scheduler_service.policies.introspection.memos import Round, forget, memo_o
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.overload.settings import Settings
 
-PART = 64
+PART = 16
 """Servers that are looked at in one step."""
-BEGUN = 16
+BEGUN = 4
 """Probes that begin in one step, at most."""
 
 
@@ -28,10 +28,10 @@ def look(state: State, vc: str, settings: Settings) -> Proposals:
     if not memo.due:
         return
     now = round_of(memo)
-    probes = yield from _judge(state, vc, now.probes, settings)
     count = state.free_resources.count
     first = now.part * PART + 1
     nodes = range(first, min(first + PART, count + 1))
+    probes = yield from _judge(state, vc, nodes, now.probes, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)
     if settings.growth and not vc:
@@ -48,11 +48,15 @@ def _next(state: State, settings: Settings) -> int:
     return state.cluster.clock_us + settings.period_us // parts
 
 
-def _judge(state: State, vc: str, probes: tuple[int, ...], settings: Settings) -> Generator[Plan, str | None, list[int]]:
-    """Returns those that go on."""
+def _judge(
+    state: State, vc: str, nodes: range, probes: tuple[int, ...], settings: Settings
+) -> Generator[Plan, str | None, list[int]]:
+    """Judges the probes on these nodes, and ends those whose share group is no more. Returns the probes that go on."""
     left = []
     for number in probes:
-        plan = judge(state, vc, number, settings)
+        group = state.share_groups.rows.get(number)
+        elsewhere = group is not None and group.devices[0][0] not in nodes
+        plan = None if elsewhere else judge(state, vc, number, settings)
         if plan is None:
             left.append(number)
         elif plan:
