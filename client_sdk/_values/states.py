@@ -184,6 +184,8 @@ class JobEventKind(Word):
     """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
     UNPARKED = 43
     """Its run executes again after a park; `text` says what that took."""
+    PROBED = 49
+    """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
 
 
 class Guarantee(Word):
