@@ -207,9 +207,11 @@ class Executing:
             for party in working:
                 self.usage.notes_packed(party, at, is_packed(party, groups.get(party.group), self._members), planned)
         for party in working:
-            self._change(party, at, now[id(party)], now, planned)
+            self._change(party, at, now[id(party)], now, planned, turn)
 
-    def _change(self, party: Party, at: Micros, now: Present, all_now: Mapping[int, Present], planned: bool) -> None:
+    def _change(
+        self, party: Party, at: Micros, now: Present, all_now: Mapping[int, Present], planned: bool, turn: bool
+    ) -> None:
         setup, job, pace = self._setup, party.life.job, party.launch.pace
         rate = now.done * setup.rates.alone(job.kind, job.spec.demand.devices, site(party)) // BILLION
         if setup.rates.interferes:
@@ -225,7 +227,7 @@ class Executing:
         if not known:
             pace.change(at, rate, now.share, begun)
             self._retime(party, pace.ends_us())
-        if planned or not known:
+        if planned or not (known or turn):
             party.seen = pace.done_us(at), pace.executed_us(at)
         self.usage.level(party, max(at, pace.since_us), rate, now.lost)
 
