@@ -126,6 +126,19 @@ class Executing:
         """Whether its rate may be another one than 1."""
         return self.everywhere or party.group != 0
 
+    def saves_us(self, party: Party) -> Micros | None:
+        """How long the launch takes to save its work; None: that does not depend on its kind."""
+        return self._setup.switching.saves(party.kind) if self.everywhere else None
+
+    def goes_on_us(self, party: Party) -> Micros:
+        """How long the launch takes to go on from the checkpoint of the one before."""
+        if not self.everywhere:
+            return 0
+        *_, before, now = party.life.launches
+        job = party.life.job
+        kind = self._setup.rates.kind(job.kind, job.spec.demand.devices)
+        return self._setup.switching.goes_on(kind, moved=before.nodes != now.nodes)
+
     def begins(self, party: Party, at: Micros) -> None:
         """All of its tasks are there, and it works from `works_us` of its launch on."""
         job = party.life.job
