@@ -58,6 +58,9 @@ class Config(FileSettings):
     )
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, le=MOST, description="how many trials may wait for victims at once")
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
+    grace_limit: Seconds = Field(
+        300, ge=0, description="the longest grace period that a job without one of its own gets for the sake of its saves"
+    )
     backfill: bool = Field(True, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
     min_run: Seconds = Field(60, ge=0, description="how long a run may not be preempted for a trial after its start")

@@ -23,6 +23,7 @@ def settings_of(config: Config) -> Settings:
     """The part of the settings that the engine itself needs."""
     return Settings(
         default_grace_us=micros(config.default_grace),
+        grace_limit_us=micros(config.grace_limit),
         earmark_ttl_us=micros(config.earmark_ttl),
         aging_us=micros(config.aging),
         min_run_us=micros(config.min_run),

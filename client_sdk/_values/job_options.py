@@ -62,8 +62,9 @@ class JobOptions(TypedDict, total=False):
     """How it shares its GPU: in turn with others (sliced), at the same time as others (packed), or not at all (exclusive). Left
     out, a job with a fraction is sliced, and a job that names only `gpu_memory` is packed."""
     grace: Time | None
-    """How long it needs to save its work when it is preempted. None leaves it to the site; zero says that it may be killed at
-    once and go on from its last checkpoint."""
+    """How long it needs to save its work when it is preempted. None and "auto" begin with the site's default, and a job whose
+    saves take longer gets more, up to the site's limit; zero says that it may be killed at once and go on from its last
+    checkpoint."""
     env: Mapping[str, str] | None
     """Variables that the job is to have. They win over what it inherits."""
     export: str | Iterable[str] | None

@@ -135,7 +135,7 @@ def job_spec(
         environment=own,
         inherited=inherited,
         working_directory=_folder(working_directory),
-        grace_period=_time(grace),
+        grace_period=None if grace == "auto" else _time(grace),
         priority=priority,
         time_limit=_time(time_limit),
         estimate=_time(estimate),

@@ -33,7 +33,10 @@ from client_sdk.models import JobState
     help="Share the device in turn (sliced) or at the same time (packed).  [default: as the fraction or --gpu-memory asks]",
 )
 @click.option(
-    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0: killed at once.  [default: the site's]"
+    "--grace",
+    metavar="TIME",
+    help="From the stop signal to the kill, such as 30s; 0: killed at once; auto: the site's, and more if saves take longer.  "
+    "[default: auto]",
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
 @click.option(

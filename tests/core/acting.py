@@ -10,6 +10,7 @@ from scheduler_service.core.messages import (
     Acknowledged,
     Event,
     FaultsSeen,
+    GraceWanted,
     Joined,
     Launch,
     NodeSilent,
@@ -246,6 +247,12 @@ class Acting(Base):
         key = data.draw(st.sampled_from(agent.in_phase(*LIVE)))
         each = data.draw(st.sampled_from((1, SECOND)))
         self.take(RunMeasured(agent.name, key, steps, each, each * steps, total, 10_000, 64))
+
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
+    @rule(data=st.data(), seconds=st.sampled_from((1, 40, 50, 299, 4000)))
+    def run_asks_for_grace(self, data: st.DataObject, seconds: int) -> None:
+        agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
+        self.take(GraceWanted(agent.name, data.draw(st.sampled_from(agent.in_phase(*LIVE))), seconds * SECOND))
 
     @precondition(lambda self: any(agent.spool for agent in self.agents.values()))
     @rule(data=st.data())

@@ -200,6 +200,9 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
         array_job=array.id,
         array_index=elements.begun,
         estimates=array.estimates,
+        grace_follows=array.grace_follows,
+        grace_now_us=array.grace_now_us,
+        submitted_grace_us=array.submitted_grace_us,
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"

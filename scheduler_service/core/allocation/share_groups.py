@@ -212,6 +212,8 @@ def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
     """One that is in a group brings all of that; and nothing is changed of what is promised to somebody."""
     if not run.group:
         require(not run.phase.exits_soon, f"run {run.key} is stopping")
+        underway = run.parking is not None and run.parking.underway
+        require(not underway, f"run {run.key} is parked, or is being parked or resumed")
         require(run.key not in state.promised_by, f"what run {run.key} holds is promised to another job")
         return
     group = state.share_groups.rows[run.group]
@@ -240,7 +242,8 @@ def _check_group(state: State, group: ShareGroup) -> None:
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
     _check_parts(state, group, members)
-    over = excess(group.rows, members, _memory(state, members), state.settings)
+    left = {} if is_exclusive(group.rows, members) else residues(state, {run.node for run in members})
+    over = excess(group.rows, members, _memory(state, members), state.settings, left)
     if over is not None:
         node, index = over.device
         raise PlanRefused(
@@ -261,6 +264,18 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
         jobs = [state.jobs.rows[key.job_id] for key in row.runs]
         alone = len({job.user for job in jobs}) == 1 or not any(job.spec.share is ShareMode.PACKED for job in jobs)
         require(alone, f"jobs {[job.id for job in jobs]} of several users would be packed on a device")
+
+
+def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
+    """What runs that are parked by their users have left on devices of these nodes."""
+    found: dict[Device, int] = {}
+    for node in nodes:
+        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+            if run.parking is not None and run.is_parked:
+                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
+                for index in run.placed_on:
+                    found[node, index] = found.get((node, index), 0) + residue
+    return found
 
 
 def _check_host(state: State, node: int) -> None:
