@@ -35,6 +35,9 @@ def settings_of(config: Config) -> Settings:
         reclaim_grace_us=micros(config.reclaim_grace),
         host_percent=config.host_percent,
         history_rows=HISTORY_ROWS if stages_of(config).learns else 0,
+        device_memory_limit_percent=config.device_memory_limit_percent,
+        parked_residue_mib=config.parked_residue_mib,
+        pack_other_users=config.pack_other_users,
         pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
     )
 

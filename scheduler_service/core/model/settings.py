@@ -41,6 +41,8 @@ class Settings(NamedTuple):
     """What a parked run leaves on each of its devices, such as its context."""
     park_limit_us: Micros = 60 * SECOND
     """In which a node must have parked a run, or resumed it."""
+    pack_other_users: bool = False
+    """Whether packed jobs of several users may share a device. A fault of one may end the others."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 
