@@ -262,6 +262,7 @@ def test_a_run_that_cannot_be_parked_keeps_its_gpu(
     scheduler.connected()
     scheduler.start(1, *COMMAND, "refuses", devices=(0,))
     pid = scheduler.started(1).pid
+    goes_on(state, 1)
     shim.processes(0, {pid: 1000})
     scheduler.wait(lambda: scheduler.observations and scheduler.observations[-1].cycles)
     begin(scheduler, share_plan((1,), (2,), period=1.0), 1, 2, mood="refuses")
