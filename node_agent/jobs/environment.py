@@ -74,6 +74,10 @@ class Paths:
         """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
 
+    def grace(self, key: RunKey) -> str:
+        """A run asks in this file for a grace period, in seconds."""
+        return f"{self.folder(key)}/grace"
+
     def park(self, key: RunKey) -> str:
         """The folder of the control files of a run (`ebb_inject.ebb_hook.control`). A run that cannot park has none."""
         return f"{self.folder(key)}/park"
@@ -126,6 +130,7 @@ def environment(
         "EBB_SAVERS_FILE": paths.savers(launch.key),
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "EBB_RESULT_FILE": paths.result(launch.key),
+        "EBB_GRACE_FILE": paths.grace(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if launch.snapshots:

@@ -1,9 +1,13 @@
-"""Reads the step files of all live runs of the node once a second."""
+"""Reads what all live runs of the node say of themselves, once a second.
+
+That is their step files, and the files in which they ask for a grace period.
+"""
 
 import asyncio
 import time
 
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.spool.spool import Spool
@@ -26,6 +30,8 @@ class StepWatch:
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
         """The same runs, if it is known when their processes began."""
+        self.graces: tuple[RunGrace, ...] = ()
+        """Every run that asks for a grace period, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._advances: dict[RunKey, Advance] = {}
@@ -43,6 +49,7 @@ class StepWatch:
         at_work = [record for record in self._spool.live() if record.phase in _AT_WORK]
         advances: dict[RunKey, Advance] = {}
         measurements: list[RunMeasurement] = []
+        graces: list[RunGrace] = []
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
@@ -55,9 +62,12 @@ class StepWatch:
                 if run.park.stops != self._stops.get(key, 0) or _is_in_a_step(run):
                     found.interrupted()
                 advances[key] = found
+            if (grace := read_grace(self._paths.grace(key), key)) is not None:
+                graces.append(grace)
         self._advances = advances
         self._stops = {run.key: run.park.stops for run in at_work if run.park.stops}
         awake = {run.key: _awake_since(run, now) for run in at_work}
+        self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
         self.latest = tuple(steps for steps in reported if steps is not None)

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
+from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.model import (
     Desired,
@@ -75,6 +76,7 @@ def encode(message: Upward) -> bytes:
                 mini_batches=map(_mini_batch, message.mini_batches),
                 measurements=map(_measurement, measurements),
                 slices=map(_slice, message.slices),
+                graces=map(_grace, message.graces),
             )
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
@@ -241,6 +243,11 @@ def _slice(seen: SliceObservation) -> pb.SliceObservation:
         rung=seen.rung,
         residue_bytes=seen.residue_bytes,
     )
+
+
+def _grace(asked: RunGrace) -> pb.RunGrace:
+    job_id, run, task = asked.key
+    return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
 
 
 def _status(record: RunRecord) -> pb.RunStatus:

@@ -13,6 +13,7 @@ from scheduler_service.core.handlers.exchange import (
     return_requested,
     withdraw_requested,
 )
+from scheduler_service.core.handlers.grace import grace_wanted
 from scheduler_service.core.handlers.jobs import (
     cancel_requested,
     hold_requested,
@@ -41,7 +42,9 @@ from scheduler_service.core.messages import (
     Event,
     FaultsSeen,
     FenceRequested,
+    GraceWanted,
     HoldRequested,
+    MiniBatchMeasured,
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
@@ -57,7 +60,10 @@ from scheduler_service.core.messages import (
     ReturnRequested,
     RunExited,
     RunMeasured,
+    RunParked,
+    RunParkRefused,
     RunReady,
+    RunResumed,
     RunStarted,
     Submitted,
     SuspendRequested,
@@ -70,6 +76,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations import parking, resuming
+from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
@@ -112,6 +120,8 @@ def overdue(state: State, now: Micros) -> None:
                 gang_late(state, now, state.jobs.rows[key[0]])
             case Deadline.SAMPLE:
                 cut_off(state, now, state.jobs.rows[key[0]])
+            case Deadline.OPERATION:
+                parking.overdue(state, now, state.operations.rows[key[0]])
             case Deadline.MEMO:
                 memo = state.memos.rows[key]
                 state.put(state.memos, key, changed(memo, due_us=None, due=True))
@@ -201,6 +211,9 @@ _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
     RunStarted: _started,
     RunReady: _ready,
     RunExited: _exited,
+    RunParked: parking.parked,
+    RunResumed: resuming.resumed,
+    RunParkRefused: parking.refused,
 }
 
 
@@ -213,6 +226,8 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NumbersLost: numbers_lost,
     PlanReady: plan_ready,
     RunMeasured: run_measured,
+    GraceWanted: grace_wanted,
+    MiniBatchMeasured: mini_batch_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

@@ -93,6 +93,10 @@ class Case(Model):
             del content["workload"]["rate"]  # and this
         if not content["workload"].get("samples"):
             content["workload"].pop("samples", None)  # and this
+        for kind in content["workload"].get("kinds", ()):
+            for name in ("gpu_fraction", "gpu_memory_gib", "sharing"):
+                if not kind[name]:
+                    del kind[name]  # and these
         told = json.dumps([FORMAT, content, self.files()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 

@@ -142,11 +142,33 @@ class StoryResponse(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobEvent]
     def __init__(self, events: _Optional[_Iterable[_Union[_job_pb2.JobEvent, _Mapping]]] = ...) -> None: ...
 
-class SuspendRequest(_message.Message):
-    __slots__ = ("job_id",)
+class ListRunsRequest(_message.Message):
+    __slots__ = ("job_id", "page_size", "page_token")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
-    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, job_id: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListRunsResponse(_message.Message):
+    __slots__ = ("runs", "next_page_token")
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_job_pb2.Run]
+    next_page_token: str
+    def __init__(self, runs: _Optional[_Iterable[_Union[_job_pb2.Run, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class SuspendRequest(_message.Message):
+    __slots__ = ("job_id", "park", "park_only")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    PARK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    park: bool
+    park_only: bool
+    def __init__(self, job_id: _Optional[int] = ..., park: bool = ..., park_only: bool = ...) -> None: ...
 
 class SuspendResponse(_message.Message):
     __slots__ = ("job",)
@@ -219,16 +241,20 @@ class ResizeResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
-    __slots__ = ("job_id", "priority", "time_limit", "dependencies")
+    __slots__ = ("job_id", "priority", "time_limit", "dependencies", "grace_period", "grace_follows")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     priority: int
     time_limit: _duration_pb2.Duration
     dependencies: Dependencies
-    def __init__(self, job_id: _Optional[int] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ...) -> None: ...
+    grace_period: _duration_pb2.Duration
+    grace_follows: bool
+    def __init__(self, job_id: _Optional[int] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., grace_follows: bool = ...) -> None: ...
 
 class Dependencies(_message.Message):
     __slots__ = ("dependencies",)

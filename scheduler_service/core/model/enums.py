@@ -10,6 +10,17 @@ class JobClass(IntEnum):
     BEST_EFFORT = 2
 
 
+class ShareMode(IntEnum):
+    """How a run holds its devices. Values as in ebb.v1.ShareMode."""
+
+    EXCLUSIVE = 1
+    """Whole devices, alone."""
+    PACKED = 2
+    """A part of one device, at the same time as others."""
+    SLICED = 3
+    """A part of one device, in turn with others."""
+
+
 class JobState(IntEnum):
     """Values as in ebb.v1.JobState, which says what each means."""
 
@@ -68,6 +79,7 @@ class Reason(IntEnum):
     NEVER_IN_QUOTA = 34
     RESIZED = 35
     SAMPLED = 40
+    PARKED = 45
 
 
 class StopReason(IntEnum):
@@ -84,6 +96,7 @@ class StopReason(IntEnum):
     RECLAIMED = 9
     RESIZED = 10
     SAMPLED = 40
+    PARKED = 45
 
 
 class Exit0AfterStop(IntEnum):
@@ -147,3 +160,25 @@ class EventKind(IntEnum):
     GUARANTEED = 25
     OPPORTUNISTIC = 26
     SAMPLED = 40
+    PARKED = 41
+    PARK_REFUSED = 42
+    UNPARKED = 43
+
+
+class OperationKind(IntEnum):
+    """Values as in ebb.v1.OperationKind."""
+
+    PARK = 1
+    MIGRATE = 2
+    PROBE = 3
+    RESIZE = 4
+
+
+class OperationPhase(IntEnum):
+    """Values as in ebb.v1.OperationPhase, which says what each means."""
+
+    PARKING = 1
+    PARKED = 2
+    WAITING = 3
+    """To resume, as soon as the devices of its runs are idle."""
+    RESUMING = 4

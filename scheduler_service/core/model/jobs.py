@@ -4,11 +4,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
-from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
+from scheduler_service.core.model.enums import (
+    DependencyKind,
+    Exit0AfterStop,
+    JobClass,
+    JobState,
+    Reason,
+    ShareMode,
+    StopReason,
+)
 from scheduler_service.core.model.estimates import Estimate, Sampling
+from scheduler_service.core.model.parking import Parking, PhaseTime
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
-from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.values import WHOLE, Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
 
 
@@ -56,7 +66,8 @@ class Elements(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the user asked for. It never changes, but for the number of tasks of an elastic job; see `Job.tasks`."""
+    """What the user asked for. It never changes, but for the number of tasks of an elastic job and for the grace period; see
+    `Job.tasks` and `Job.grace_now_us`."""
 
     command: tuple[str, ...]
     demand: Vector
@@ -100,6 +111,17 @@ class JobSpec:
     """Of an elastic job: the least number of tasks. 0: the number of its tasks is fixed."""
     max_tasks: int = 0
     """Of an elastic job: the greatest number of tasks."""
+    gpu_fraction_ppm: int = 0
+    """The part of one device that it asks for, in millionths; 0: whole devices, or as much as its memory is."""
+    gpu_memory_mib: int = 0
+    """The most memory of one device that it uses; 0: what goes with the part that it asks for."""
+    share: ShareMode = ShareMode.EXCLUSIVE
+    """How it holds its devices. A job that shares asks for a part of one device, and has one task and no alternatives."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether it asks for a part of a device."""
+        return self.share is not ShareMode.EXCLUSIVE
 
     @property
     def elastic(self) -> bool:
@@ -118,7 +140,8 @@ class JobSpec:
 
     def needs(self) -> "Needs":
         """All that decides where it may run: jobs for which this is equal fit in the same places."""
-        return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives
+        part = self.gpu_fraction_ppm, self.gpu_memory_mib, int(self.share)
+        return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives, part, ""
 
     def configured(self, number: int) -> "JobSpec":
         """What the user asked for in the configuration of this number, with no alternatives."""
@@ -147,7 +170,10 @@ class JobSpec:
         return tuple(self.configured(number) for number in range(len(self.alternatives) + 1))
 
 
-Needs = tuple[Vector, tuple[TaskGroup, ...], CellRequest, int, NodeSelector, tuple[Configuration, ...]]
+Needs = tuple[
+    Vector, tuple[TaskGroup, ...], CellRequest, int, NodeSelector, tuple[Configuration, ...], tuple[int, int, int], str
+]
+"""The last one is the user, if only devices of the same user's jobs will do."""
 
 
 @lru_cache(maxsize=1024)
@@ -227,6 +253,21 @@ class Job:
     """Of an elastic job that was resized: the number of tasks with which it was submitted."""
     resize_to: int = 0
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
+    grace_follows: bool = False
+    """Its user has given no grace period: it follows from what its saves take."""
+    grace_wanted_us: Micros = 0
+    """The longest grace period that its runs have asked for; 0: they have asked for none."""
+    grace_now_us: Micros | None = None
+    """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
+    submitted_grace_us: Micros = 0
+    """Of a job whose grace period was changed: that of its submission."""
+    profile: Profile | None = None
+    """How it runs while nobody else executes on its devices, if that was measured."""
+
+    def needs(self) -> Needs:
+        """As `JobSpec.needs`. A packed job shares a device with jobs of its user."""
+        needs = self.spec.needs()
+        return (*needs[:-1], self.user) if self.spec.share is ShareMode.PACKED else needs
 
     @property
     def launch_spec(self) -> JobSpec:
@@ -238,9 +279,15 @@ class Job:
         submitted = self.submitted_tasks or self.spec.gang[0].size
         return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0)
 
+    def with_grace(self, grace_us: Micros) -> "Job":
+        """The job with this grace period, for every stop from now on."""
+        submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
+        return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
+
     def as_submitted(self) -> JobSpec:
         """What the user asked for at first."""
-        return self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":
         """The job as if it had this configuration alone: what policies place. It is never a row of the state."""
@@ -262,7 +309,8 @@ class Run:
     run: int
     node: int
     devices: tuple[int, ...]
-    """Where there are cells, and the node has no devices: the CPUs whose share of the node it holds."""
+    """Those that it holds: none while it is parked. Where there are cells, and the node has no devices: the CPUs whose share of
+    the node it holds."""
     demand: Vector
     phase: RunPhase
     placed_us: Micros
@@ -301,22 +349,48 @@ class Run:
     device_memory_mib: int = 0
     """Of a member of a share group: the most memory that it may use on each of its devices. 0: as much as a run may use."""
     parked_mib: int = 0
-    """Of a member of a share group that is not in all of its rows: the memory of the node that takes what it has on its devices
-    while it is parked."""
+    """The memory of the node that takes what it has on its devices while it is parked: of a member of a share group that is not
+    in all of its rows, and of a run that is to park or is parked."""
     shared: bool = False
     """It is or was a member of a share group: its node is told of the group's plan, and that there is none any more."""
+    parking: Parking | None = None
+    """None: it was never told to park."""
+    phases: tuple[PhaseTime, ...] = ()
+    """What the last phases of its operations took, the newest last."""
+    part_ppm: int = 0
+    """Of a member of a share group that asked for a part of a device: that part, in millionths. 0: whole devices."""
 
     @property
     def charged(self) -> Vector:
         """What it takes of its node itself. The devices of a member of a share group are taken by the group."""
         if not self.group:
-            return self.demand
+            return self.demand._replace(memory_mib=self.demand.memory_mib + self.parked_mib) if self.parked_mib else self.demand
         return Vector(self.demand.cpu_milli, self.demand.memory_mib + self.parked_mib)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it has no devices, though it has not ended: it is parked, or was when it was told to stop."""
+        return self.parking is not None and bool(self.parking.devices)
+
+    @property
+    def placed_on(self) -> tuple[int, ...]:
+        """The devices with which it began, and on which it resumes."""
+        return self.parking.devices if self.parking is not None and self.parking.devices else self.devices
+
+    @property
+    def asked(self) -> Vector:
+        """What it demands when it executes."""
+        return self.demand._replace(devices=len(self.placed_on)) if self.is_parked else self.demand
+
+    @property
+    def used_devices_ppm(self) -> int:
+        """What of devices it is charged with by policies that go by usage, in millionths of a device."""
+        return self.part_ppm if self.part_ppm and self.group else self.demand.devices * WHOLE
 
     @property
     def given(self) -> tuple[int, ...]:
         """The devices that it is told to use. CPUs are counted, and nobody is told which are his."""
-        return self.devices if self.demand.devices else ()
+        return self.placed_on if self.asked.devices else ()
 
     @derived
     def key(self) -> RunKey:

@@ -38,6 +38,8 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.profiles import Measured
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
@@ -46,6 +48,7 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
+from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
@@ -61,8 +64,8 @@ Reindex = Callable[["Tables", Any, Any], None]
 
 
 class Tables:
-    """Tables: cluster, jobs, runs, share groups, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows
-    only; of the ledger, none)."""
+    """Tables: cluster, jobs, runs, share groups, operations, nodes, devices, earmarks, vcs, bindings, and those of cell
+    exchange (live rows only; of the ledger, none)."""
 
     def __init__(self, cluster: Cluster, settings: Settings, order_of: OrderOf, reindex: Mapping[str, Reindex]) -> None:
         """`order_of` gives the order of queues by the policy of a virtual cluster; `reindex`, by table, what brings its indices
@@ -95,12 +98,15 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
-        self.suitable_nodes = SuitableNodes()
+        self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
+        self.kept_open_groups = OpenGroups()
+        self.stale_open_groups: dict[int, None] = {}
+        """Share groups that `kept_open_groups` may not have as they are: `open_groups` sees to that."""
         self.site_queues = {lane: Queue() for lane in OWN_LANES}
         """Those of `queues` for jobs of no virtual cluster: they are looked at in every step."""
         self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
@@ -115,8 +121,8 @@ class Tables:
         self.subjects: dict[tuple[str, str], set[int]] = {}
         """Policy and subject of a memo -> the jobs whose order depends on it."""
         self.charged: dict[tuple[str, str], Vector] = {}
-        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, and the CPUs
-        of runs without devices."""
+        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, in
+        millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
         self.too_large: set[int] = set()
@@ -166,7 +172,9 @@ class Tables:
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
         self.demoted: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic because the cells that they were in are others' now."""
-        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
+        self.pools: Pools | None = None
+        if settings.pools is not None:
+            self.pools = Pools(settings.pools, settings.host_percent, settings.device_memory_limit_percent)
         self.exchange_index = ExchangeIndex()
         self.idle_of: dict[int, set[Kind]] = {}
         """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""
@@ -185,11 +193,17 @@ class Tables:
         """What nodes may have to be told of since the last adopt, in order: runs that are new, or of another generation, and
         jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 
+        self.operation_of: dict[int, int] = {}
+        """Job -> its operation."""
+        self.waiting_operations: set[int] = set()
+        """Operations that wait for devices."""
+
         self.cluster = cluster
         self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(reindex["cluster"], self))
         self.jobs: Table[int, Job] = Table("job", MethodType(reindex["job"], self), lambda job: job.state in ENDED)
         self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase.over)
         self.share_groups: Table[int, ShareGroup] = Table("share_group", MethodType(reindex["share_group"], self))
+        self.operations: Table[int, Operation] = Table("operation", MethodType(reindex["operation"], self))
         self.nodes: Table[int, Node] = Table("node", MethodType(reindex["node"], self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(reindex["device"], self))
         self.earmarks: Table[int, Earmark] = Table("earmark", MethodType(reindex["earmark"], self))
@@ -208,12 +222,14 @@ class Tables:
         self.memos: Table[tuple[str, str], Memo] = Table("memo", MethodType(reindex["memo"], self))
         self.history: Table[tuple[str, str], History] = Table("history", _no_index)
         """By user and script."""
+        self.measured: Table[RunKey, Measured] = Table("measurement", _no_index, durable=False)
+        """The latest measurement of each run of which there is one, while a policy introspects."""
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
         cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
-        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history)
+        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.operations, self.measured)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""

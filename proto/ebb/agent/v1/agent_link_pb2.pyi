@@ -41,6 +41,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_RECLAIMED: _ClassVar[StopReason]
     STOP_REASON_RESIZED: _ClassVar[StopReason]
     STOP_REASON_SAMPLED: _ClassVar[StopReason]
+    STOP_REASON_PARKED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
@@ -64,6 +65,7 @@ STOP_REASON_DRAINED: StopReason
 STOP_REASON_RECLAIMED: StopReason
 STOP_REASON_RESIZED: StopReason
 STOP_REASON_SAMPLED: StopReason
+STOP_REASON_PARKED: StopReason
 
 class ConnectRequest(_message.Message):
     __slots__ = ("hello", "reports", "heartbeat", "observations")
@@ -176,14 +178,6 @@ class Report(_message.Message):
     task: int
     def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., parked: _Optional[_Union[RunParked, _Mapping]] = ..., resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., park_refused: _Optional[_Union[RunParkRefused, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
-class RunReady(_message.Message):
-    __slots__ = ("address", "port")
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
-    address: str
-    port: int
-    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
-
 class RunParked(_message.Message):
     __slots__ = ("rung", "bytes", "residue_bytes", "phases")
     class PhasesEntry(_message.Message):
@@ -226,6 +220,14 @@ class RunParkRefused(_message.Message):
     lost: bool
     def __init__(self, reason: _Optional[str] = ..., lost: bool = ...) -> None: ...
 
+class RunReady(_message.Message):
+    __slots__ = ("address", "port")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    port: int
+    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
 class RunStarted(_message.Message):
     __slots__ = ("pid", "log_path", "program")
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -265,20 +267,22 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Observations(_message.Message):
-    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices")
+    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices", "graces")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
+    GRACES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
     mini_batches: _containers.RepeatedCompositeFieldContainer[_job_pb2.MiniBatch]
     measurements: _containers.RepeatedCompositeFieldContainer[RunMeasurement]
     slices: _containers.RepeatedCompositeFieldContainer[SliceObservation]
-    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ...) -> None: ...
+    graces: _containers.RepeatedCompositeFieldContainer[RunGrace]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ..., graces: _Optional[_Iterable[_Union[RunGrace, _Mapping]]] = ...) -> None: ...
 
 class SliceObservation(_message.Message):
     __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes")
@@ -325,6 +329,18 @@ class RunMeasurement(_message.Message):
     spread: float
     memory_mib: int
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
+
+class RunGrace(_message.Message):
+    __slots__ = ("job_id", "run", "task", "grace_period")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    grace_period: _duration_pb2.Duration
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration")
