@@ -65,9 +65,9 @@ class StepWatch:
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
         self._advances = advances
+        self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self._stops = {run.key: run.park.stops for run in at_work if run.park.stops}
         awake = {run.key: _awake_since(run, now) for run in at_work}
-        self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
         self.latest = tuple(steps for steps in reported if steps is not None)

@@ -75,8 +75,8 @@ def encode(message: Upward) -> bytes:
                 steps=map(_steps, steps),
                 mini_batches=map(_mini_batch, message.mini_batches),
                 measurements=map(_measurement, measurements),
-                slices=map(_slice, message.slices),
                 graces=map(_grace, message.graces),
+                slices=map(_slice, message.slices),
             )
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
@@ -229,6 +229,11 @@ def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
     )
 
 
+def _grace(asked: RunGrace) -> pb.RunGrace:
+    job_id, run, task = asked.key
+    return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
+
+
 def _slice(seen: SliceObservation) -> pb.SliceObservation:
     job_id, run, task = seen.key
     return pb.SliceObservation(
@@ -243,11 +248,6 @@ def _slice(seen: SliceObservation) -> pb.SliceObservation:
         rung=seen.rung,
         residue_bytes=seen.residue_bytes,
     )
-
-
-def _grace(asked: RunGrace) -> pb.RunGrace:
-    job_id, run, task = asked.key
-    return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
 
 
 def _status(record: RunRecord) -> pb.RunStatus:
