@@ -65,7 +65,9 @@ class Database:
                     "SELECT id FROM job WHERE state IN (6, 7, 8, 10) AND NOT EXISTS"
                     " (SELECT FROM job_event e WHERE e.job_id = job.id AND e.kind = 11)"
                 ),
-                "ended jobs with a live run": "SELECT id FROM job JOIN run ON job_id = id WHERE state IN (6, 7, 8, 10) AND phase <> 4",
+                "ended jobs with a live run": (
+                    "SELECT id FROM job JOIN run ON job_id = id WHERE state IN (6, 7, 8, 10) AND phase <> 4"
+                ),
                 "requests with two jobs": (
                     "SELECT request_id FROM job WHERE request_id <> '' GROUP BY user_name, request_id HAVING count(*) > 1"
                 ),
