@@ -10,6 +10,7 @@ from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Post
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
+from client_sdk._values.runs import Operation, OperationKind, OperationPhase, OperationPhaseTime, Run, RunPage, RunPhase
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
     Array,
@@ -39,6 +40,7 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
+    ShareMode,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
@@ -111,6 +113,10 @@ __all__ = [
     "NodeRequest",
     "NodeState",
     "Observations",
+    "Operation",
+    "OperationKind",
+    "OperationPhase",
+    "OperationPhaseTime",
     "PinFault",
     "PinState",
     "PinUse",
@@ -123,8 +129,12 @@ __all__ = [
     "Preview",
     "Resources",
     "Retry",
+    "Run",
+    "RunPage",
+    "RunPhase",
     "RunSteps",
     "Share",
+    "ShareMode",
     "Shares",
     "StartEstimate",
     "StepState",

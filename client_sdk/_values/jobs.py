@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from client_sdk._values.estimates import ConfigurationEstimate
+from client_sdk._values.runs import Operation
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
 from client_sdk._values.steps import MiniBatch, RunSteps
@@ -111,6 +112,14 @@ class Job:
     """How long the job takes in each of its configurations, as far as it is known. Empty if only the user has said it."""
     sampling: bool = False
     """The current run is a sample: it is stopped when its configuration has been measured."""
+    grace_follows: bool = False
+    """The grace period follows from what the saves of the job take, up to the site's limit. `spec` has the present one."""
+    grace_wanted: timedelta | None = None
+    """The longest grace period that a run of the job has asked for; None: none has asked for more than the job had."""
+    operation: Operation | None = None
+    """What is being done to its run."""
+    parked: bool = False
+    """Its run is parked: its process is in the memory of its node, and its devices are free for others."""
     mini_batches: tuple[MiniBatch, ...] = ()
     """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
 

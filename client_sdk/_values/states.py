@@ -129,6 +129,8 @@ class JobReason(Word):
     """STOPPING or QUEUED: a user resized it; it starts again with another number of tasks."""
     SAMPLED = 40
     """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
+    PARKED = 45
+    """STOPPING: it is being parked. SUSPENDED: its run is parked. QUEUED: its run could not go on after a park."""
 
 
 class JobEventKind(Word):
@@ -176,6 +178,12 @@ class JobEventKind(Word):
     """It runs on where it is, and lost its guarantee."""
     SAMPLED = 40
     """What a sample has shown of one of the job's configurations; `text` says what."""
+    PARKED = 41
+    """Its run is parked, and its devices are free for others; `text` says what that took."""
+    PARK_REFUSED = 42
+    """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
+    UNPARKED = 43
+    """Its run executes again after a park; `text` says what that took."""
     PROBED = 49
     """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
 
@@ -190,6 +198,18 @@ class Guarantee(Word):
     """In those, or else meanwhile in anybody's idle ones."""
     OPPORTUNISTIC = 3
     """In anybody's idle ones, from which it goes when their owner wants them."""
+
+
+class ShareMode(Word):
+    """How a job holds its devices."""
+
+    UNSPECIFIED = 0
+    EXCLUSIVE = 1
+    """Whole devices, alone."""
+    PACKED = 2
+    """A part of one device, at the same time as other jobs. Each has a part of the memory."""
+    SLICED = 3
+    """A part of the time of one device, in turn with other jobs. Each has the whole device in its turn."""
 
 
 class Exit0AfterStop(Word):

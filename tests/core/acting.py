@@ -10,6 +10,7 @@ from scheduler_service.core.messages import (
     Acknowledged,
     Event,
     FaultsSeen,
+    GraceWanted,
     Joined,
     Launch,
     MiniBatchMeasured,
@@ -28,6 +29,7 @@ from tests.core.driver import Driver
 from tests.core.specs import CAPACITIES, EXITS, LABELS
 from tests.core.watch import Watch
 
+MOVES = (RunPhase.PARKING, RunPhase.RESUMING)
 NAMES = ("n1", "n2", "n3")
 
 
@@ -225,6 +227,15 @@ class Acting(Base):
                     self.run_begins(agent, key)
             self.all_reports_arrive()
 
+    @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
+    @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
+    def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
+        for agent in self.agents.values():
+            moving = agent.in_phase(*MOVES)
+            for key in data.draw(st.lists(st.sampled_from(moving), unique=True)) if moving else ():
+                agent.move(key, how, mib)
+        self.all_reports_arrive()
+
     @precondition(lambda self: any(agent.in_phase(RunPhase.STOPPING) for agent in self.agents.values()))
     @rule(outcome=EXITS)
     def all_stopping_runs_end(self, outcome: dict[str, object]) -> None:
@@ -247,6 +258,12 @@ class Acting(Base):
         key = data.draw(st.sampled_from(agent.in_phase(*LIVE)))
         each = data.draw(st.sampled_from((1, SECOND)))
         self.take(RunMeasured(agent.name, key, steps, each, each * steps, total, 10_000, 64))
+
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
+    @rule(data=st.data(), seconds=st.sampled_from((1, 40, 50, 299, 4000)))
+    def run_asks_for_grace(self, data: st.DataObject, seconds: int) -> None:
+        agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
+        self.take(GraceWanted(agent.name, data.draw(st.sampled_from(agent.in_phase(*LIVE))), seconds * SECOND))
 
     @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
     @rule(
@@ -317,6 +334,7 @@ def suits(state: State, node: int, spec: JobSpec) -> bool:
     return (
         (not spec.cells.model or models == {spec.cells.model})
         and (not spec.device_memory_mib or (bool(devices) and all(d.memory_mib >= spec.device_memory_mib for d in devices)))
+        and (not spec.gpu_memory_mib or all(d.memory_mib * 92 // 100 >= spec.gpu_memory_mib for d in devices))
         and (not names or row.name in names)
         and row.name not in excluded
         and set(labels) <= set(row.labels)

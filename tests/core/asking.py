@@ -1,6 +1,8 @@
 """The rules of the state machine for what users and operators ask."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -40,8 +42,10 @@ from tests.core.acting import Base, fits_empty, untouched
 from tests.core.specs import DEMANDS, SPECS, USUAL
 
 RUNS = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
-ASKED: dict[str, tuple[type[JobRequest], Callable[[Job], bool]]] = {
+ASKED: dict[str, tuple[Callable[[int], JobRequest], Callable[[Job], bool]]] = {
     "suspend": (SuspendRequested, lambda job: job.state in RUNS and job.elements is None),
+    "park": (partial(SuspendRequested, park=True), lambda job: job.state is JobState.RUNNING and job.elements is None),
+    "park_only": (partial(SuspendRequested, park_only=True), lambda job: job.state is JobState.RUNNING),
     "resume": (ResumeRequested, lambda job: job.suspend_requested),
     "hold": (HoldRequested, lambda job: job.state is JobState.QUEUED and not job.held),
     "release": (ReleaseRequested, lambda job: job.held),
@@ -176,7 +180,7 @@ class Asking(Base):
     def _must_show(self, what: str, before: Job, after: Job) -> None:
         if what == "cancel":
             assert after.cancel_requested
-        elif what == "suspend":
+        elif what in ("suspend", "park", "park_only"):
             assert after.suspend_requested
         elif what == "resume":
             assert not after.suspend_requested
@@ -191,8 +195,11 @@ class Asking(Base):
         priority=st.none() | st.integers(-2, 2),
         limit=st.none() | st.sampled_from((0, SECOND, 3600 * SECOND)),
         depends=st.booleans(),
+        grace=st.sampled_from((None, "auto", 0, 20 * SECOND)),
     )
-    def update(self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool) -> None:
+    def update(
+        self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool, grace: int | Literal["auto"] | None
+    ) -> None:
         state = self.driver.state
         waiting = sorted(state.earmarks_of) if data.draw(st.booleans()) else ()
         job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
@@ -203,7 +210,8 @@ class Asking(Base):
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
-        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))
+        period: dict[str, Any] = {"grace_follows": True} if grace == "auto" else {"grace_us": grace}
+        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()), **period)
         reply = self.take(asked, alone=True).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
@@ -217,6 +225,8 @@ class Asking(Base):
             )
             return
         assert reply == Accepted(job_id)
+        assert grace in (None, "auto", after.spec.grace_us)
+        assert after.grace_follows == (grace == "auto" if grace is not None else before.grace_follows)
         assert (priority, limit) in ((after.priority, after.time_limit_us), (priority, None), (None, limit), (None, None))
         if wanted is not None:
             assert before.run == 0

@@ -74,7 +74,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import MiniBatchMeasured, RunMeasured
+from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -122,6 +122,7 @@ __all__ = [
     "FaultsSeen",
     "FenceRequested",
     "GangPlace",
+    "GraceWanted",
     "HoldRequested",
     "JobRequest",
     "Joined",
