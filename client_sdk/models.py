@@ -40,6 +40,7 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
+    ShareMode,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
@@ -133,6 +134,7 @@ __all__ = [
     "RunPhase",
     "RunSteps",
     "Share",
+    "ShareMode",
     "Shares",
     "StartEstimate",
     "StepState",

@@ -184,6 +184,8 @@ class JobEventKind(Word):
     """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
     UNPARKED = 43
     """Its run executes again after a park; `text` says what that took."""
+    PROBED = 49
+    """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
 
 
 class Guarantee(Word):
@@ -196,6 +198,18 @@ class Guarantee(Word):
     """In those, or else meanwhile in anybody's idle ones."""
     OPPORTUNISTIC = 3
     """In anybody's idle ones, from which it goes when their owner wants them."""
+
+
+class ShareMode(Word):
+    """How a job holds its devices."""
+
+    UNSPECIFIED = 0
+    EXCLUSIVE = 1
+    """Whole devices, alone."""
+    PACKED = 2
+    """A part of one device, at the same time as other jobs. Each has a part of the memory."""
+    SLICED = 3
+    """A part of the time of one device, in turn with other jobs. Each has the whole device in its turn."""
 
 
 class Exit0AfterStop(Word):

@@ -74,6 +74,10 @@ class Paths:
         """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
 
+    def grace(self, key: RunKey) -> str:
+        """A run asks in this file for a grace period, in seconds."""
+        return f"{self.folder(key)}/grace"
+
     def park(self, key: RunKey) -> str:
         """The folder of the control files of a run (`ebb_inject.ebb_hook.control`). A run that cannot park has none."""
         return f"{self.folder(key)}/park"
@@ -99,9 +103,10 @@ def environment(
     checkpoint: str,
     inventory: Inventory,
     devices: Mapping[str, str],
+    packed: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The agent's own variables where they make sense, then those that the job took over from its submitter, then those that
-    its user set, then those that nobody may change."""
+    its user set, then those that nobody may change. `packed`: what a run needs that shares its devices."""
     held = [device for device in inventory.devices if device.index in launch.devices]
     uuids = {device.index: device.uuid for device in held}
     here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
@@ -116,7 +121,7 @@ def environment(
         "EBB_DEVICES": ",".join(map(str, launch.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in launch.devices),
         "EBB_DEVICE_MODEL": ",".join(sorted({device.model for device in held})),
-        "EBB_DEVICE_MEMORY_MIB": str(min((device.memory_mib for device in held), default=0)),
+        "EBB_DEVICE_MEMORY_MIB": str(_device_memory(launch, [device.memory_mib for device in held])),
         "EBB_CONFIGURATION": str(launch.configuration),
         "EBB_CHECKPOINT_DIR": checkpoint,
         "EBB_RUN_DIR": paths.folder(launch.key),
@@ -125,6 +130,7 @@ def environment(
         "EBB_SAVERS_FILE": paths.savers(launch.key),
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "EBB_RESULT_FILE": paths.result(launch.key),
+        "EBB_GRACE_FILE": paths.grace(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if launch.snapshots:
@@ -140,7 +146,13 @@ def environment(
     theirs = inherited | dict(launch.environment)
     if paths.hook and not theirs.get("NO_EBB_HOOK"):
         own |= {"PYTHONPATH": _after(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
-    return {**here, **theirs, **devices, **own}
+    return {**here, **theirs, **devices, **own, **(packed or {})}
+
+
+def _device_memory(launch: LaunchSpec, sizes: list[int]) -> int:
+    """What the run may use of each of its devices, in MiB."""
+    limit = 0 if launch.share is None else launch.share.device_memory_mib
+    return min([*sizes, *([limit] if limit else [])], default=0)
 
 
 def _after(theirs: str | None, ours: str) -> str:

@@ -13,6 +13,7 @@ from scheduler_service.core.handlers.exchange import (
     return_requested,
     withdraw_requested,
 )
+from scheduler_service.core.handlers.grace import grace_wanted
 from scheduler_service.core.handlers.jobs import (
     cancel_requested,
     hold_requested,
@@ -41,7 +42,9 @@ from scheduler_service.core.messages import (
     Event,
     FaultsSeen,
     FenceRequested,
+    GraceWanted,
     HoldRequested,
+    MiniBatchMeasured,
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
@@ -74,6 +77,7 @@ from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPh
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import parking, resuming
+from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
@@ -222,6 +226,8 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NumbersLost: numbers_lost,
     PlanReady: plan_ready,
     RunMeasured: run_measured,
+    GraceWanted: grace_wanted,
+    MiniBatchMeasured: mini_batch_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

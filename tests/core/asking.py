@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -25,7 +26,16 @@ from scheduler_service.core.messages import (
     UndrainRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState, Reason
+from scheduler_service.core.model import (
+    Dependency,
+    DependencyKind,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    NodeState,
+    StopReason,
+)
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from tests.core.acting import Base, fits_empty, untouched
@@ -185,22 +195,28 @@ class Asking(Base):
         priority=st.none() | st.integers(-2, 2),
         limit=st.none() | st.sampled_from((0, SECOND, 3600 * SECOND)),
         depends=st.booleans(),
+        grace=st.sampled_from((None, "auto", 0, 20 * SECOND)),
     )
-    def update(self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool) -> None:
+    def update(
+        self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool, grace: int | Literal["auto"] | None
+    ) -> None:
         state = self.driver.state
         waiting = sorted(state.earmarks_of) if data.draw(st.booleans()) else ()
         job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
         wanted = self._dependencies(data) if depends else None
         before = self.driver.job(job_id)
+        # The job's own reason may be another: that its node is silent.
+        timed_out = any(run.stop_reason is StopReason.TIME_LIMIT for run in state.runs_of(job_id))
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
-        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))
+        period: dict[str, Any] = {"grace_follows": True} if grace == "auto" else {"grace_us": grace}
+        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()), **period)
         reply = self.take(asked, alone=True).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
             self.watch.awaited[job_id] = awaited
-            too_late = limit is not None and before.reason is Reason.TIME_LIMIT  # it leaves because the old one is over
+            too_late = limit is not None and timed_out
             assert depends or too_late
             assert (after.priority, after.time_limit_us, after.waits_for) == (
                 before.priority,
@@ -209,6 +225,8 @@ class Asking(Base):
             )
             return
         assert reply == Accepted(job_id)
+        assert grace in (None, "auto", after.spec.grace_us)
+        assert after.grace_follows == (grace == "auto" if grace is not None else before.grace_follows)
         assert (priority, limit) in ((after.priority, after.time_limit_us), (priority, None), (None, limit), (None, None))
         if wanted is not None:
             assert before.run == 0

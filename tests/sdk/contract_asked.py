@@ -80,6 +80,24 @@ async def a_running_job_is_requeued(world: World) -> None:
 
 
 @behaviour
+async def a_grace_period_is_changed(world: World) -> None:
+    client = world.client
+    async with world.running() as before:
+        asked = {"after_ok": [before.id], "checkpoint_signal": "USR1@10", "request_id": f"grace-{before.id}"}
+        job = await client.submit(["true"], grace="1m", **asked)
+        assert (job.spec.grace_period, job.grace_follows) == (timedelta(minutes=1), False)
+        assert (await client.update(job, grace="40s")).spec.grace_period == timedelta(seconds=40)
+        assert (await client.submit(["true"], grace="1m", **asked)).id == job.id
+        told = await client.update(job, grace="auto")
+        assert (told.spec.grace_period, told.grace_follows, told.grace_wanted) == (timedelta(seconds=30), True, None)
+        with pytest.raises(sdk.FailedPrecondition) as refused:
+            await client.update(job, grace=9)
+        assert refused.value.reason == "GRACE_TOO_SHORT"
+        await client.cancel(job)
+    assert (await client.submit(["true"], grace="auto")).grace_follows
+
+
+@behaviour
 async def an_elastic_job_is_resized(world: World) -> None:
     client = world.client
     async with world.running(tasks=1, min_tasks=1, max_tasks=2) as job:
@@ -107,6 +125,35 @@ async def bounds_of_an_elastic_job_that_cannot_be_are_refused(world: World) -> N
     ):
         with pytest.raises(sdk.InvalidArgument, match=wrong):
             await world.client.submit(["true"], **options)  # type: ignore[arg-type]
+
+
+@behaviour
+async def a_part_of_a_device_that_cannot_be_is_refused(world: World) -> None:
+    spec = sdk.JobSpec(command=("true",), resources=sdk.Resources(cpus=1, memory_mib=64, devices=1))
+    sliced, packed = sdk.ShareMode.SLICED, sdk.ShareMode.PACKED
+    two = replace(spec.resources, devices=2)
+    for wrong, field, rule in (
+        (replace(spec, share=sliced), "spec.gpu_fraction_ppm", "share.fraction"),
+        (replace(spec, share=packed), "spec.share", "share.part"),
+        (replace(spec, gpu_fraction_ppm=1_000_000), "spec.gpu_fraction_ppm", "int32.gte_lte"),
+        (replace(spec, gpu_fraction_ppm=5, resources=two), "spec.resources.devices", "share.one_device"),
+        (replace(spec, gpu_memory_mib=5, resources=sdk.Resources(cpus=1)), "spec.resources.devices", "share.one_device"),
+        (replace(spec, gpu_fraction_ppm=5, task_groups=(TaskGroup(2, devices=1),)), "spec.task_groups", "share.one_task"),
+        (
+            replace(spec, gpu_fraction_ppm=5, alternatives=(sdk.Configuration(resources=two),)),
+            "spec.alternatives",
+            "share.one_configuration",
+        ),
+    ):
+        with pytest.raises(sdk.InvalidArgument) as refused:
+            await world.client.submit_spec(wrong)
+        assert refused.value.metadata == {"field": field, "rule": rule}
+    with pytest.raises(sdk.FailedPrecondition) as nowhere:
+        await world.client.submit(["true"], devices=0.5)
+    assert nowhere.value.reason == "NO_NODE_LARGE_ENOUGH"
+    with pytest.raises(sdk.FailedPrecondition) as nowhere:
+        await world.client.submit(["true"], gpu_memory="1GiB")
+    assert nowhere.value.reason == "NO_SUITABLE_NODE"
 
 
 @behaviour

@@ -1,4 +1,4 @@
-"""Events: what nodes measure of runs, as long as somebody asks for it."""
+"""Events: what nodes measure of runs, as long as somebody asks for it, and what runs say of themselves."""
 
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.rows import dataclass
@@ -23,3 +23,29 @@ class RunMeasured:
     """The standard error of the step time, in millionths of it."""
     memory_mib: int = 0
     """The most host memory that the run has used; 0: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraceWanted:
+    """A run has measured its saves and asks for a longer grace period. Only what is more than before is told."""
+
+    node: str
+    key: RunKey
+    grace_us: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatchMeasured:
+    """A node has measured a run. Told only while the policy asks for it, and at most once a minute for each run."""
+
+    node: str
+    key: RunKey
+    mini_batch_us: Micros
+    """Of one mini-batch while the run executes: time in which the run is parked does not count."""
+    count: int
+    """Mini-batches behind this time: the last ones that the run has done."""
+    confidence_ppm: int
+    memory_mib: int = 0
+    """The most memory that the run used of one device; 0: unknown."""
+    utilisation_ppm: int = -1
+    """Of its devices while the run executes; -1: unknown."""

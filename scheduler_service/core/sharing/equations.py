@@ -13,6 +13,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.values import mask_of
 
 Device = tuple[int, int]
 """Node and index."""
@@ -58,12 +59,12 @@ def excess(
     settings: Settings,
     residues: Mapping[Device, int] = MappingProxyType({}),
 ) -> Excess | None:
-    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices. `residues`: what
-    parked runs that are no members have left there."""
+    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices, 0 where a node does
+    not say how much there is. `residues`: what parked runs that are no members have left there."""
     for device, users in users_of(members).items():
         limit = limit_mib(memory[device], settings)
         used = most_used_mib(rows, users, limit, settings.parked_residue_mib) + residues.get(device, 0)
-        if used > limit:
+        if used > limit > 0:
             return Excess(device, used, limit)
     return None
 
@@ -92,6 +93,16 @@ def time_share(rows: Sequence[Row], key: RunKey) -> Fraction:
     Fraction(3, 4)
     """
     return Fraction(sum(row.weight for row in rows if key in row.runs), sum(row.weight for row in rows))
+
+
+def executes_alone(rows: Sequence[Row], run: Run, members: Iterable[Run]) -> bool:
+    """Whether nobody else executes on a device of the run while the run executes: the run is not packed."""
+    mask = mask_of(run.devices)
+    beside = {key for row in rows if run.key in row.runs for key in row.runs}
+    return not any(
+        other.key in beside and other.key != run.key and other.node == run.node and mask & mask_of(other.devices)
+        for other in members
+    )
 
 
 def is_exclusive(rows: Sequence[Row], members: Iterable[Run]) -> bool:

@@ -16,17 +16,19 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
+from scheduler_service.core.state.indices.open_groups import update_open_group
 from scheduler_service.core.state.indices.operations import of_operation
 from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
+from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
-    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "operation"),
+    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "operation", "measurement"),
 )
 """The order in which tables are loaded."""
 
@@ -63,6 +65,14 @@ class State(Tables):
         self.stale_candidates.clear()
         return self.kept_candidates
 
+    @property
+    def open_groups(self) -> OpenGroups:
+        """The share groups that jobs may join. Brought up to date on access."""
+        for number in self.stale_open_groups:
+            update_open_group(self, number)
+        self.stale_open_groups.clear()
+        return self.kept_open_groups
+
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
     def savepoint(self) -> tuple[int, int, int]:
@@ -76,9 +86,10 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
-        for turned, charged_anew in self.noted:
+        for turned, charged_anew, stirred in self.noted:
             self.turned |= turned
             self.charged_anew |= charged_anew
+            self.stirred |= stirred
         self.noted.clear()
         self.delegated.clear()
 
@@ -86,9 +97,9 @@ class State(Tables):
         """The policies have looked at everything."""
         self.unsettled = self.longer = self.board_changed = False
         self.bound_otherwise.clear()
-        if self.turned or self.charged_anew:
-            self.noted.append((self.turned, self.charged_anew))
-            self.turned, self.charged_anew = set(), set()
+        if self.turned or self.charged_anew or self.stirred:
+            self.noted.append((self.turned, self.charged_anew, self.stirred))
+            self.turned, self.charged_anew, self.stirred = set(), set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -98,7 +109,7 @@ class State(Tables):
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
         before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
-        flags, noted = (self.unsettled, self.longer, self.board_changed), self.noted
+        flags, noted, stirred = (self.unsettled, self.longer, self.board_changed), self.noted, self.stirred.copy()
         self.noted = []
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
         self.charged_anew = charged_anew.copy()
@@ -109,6 +120,7 @@ class State(Tables):
             self.unsettled, self.longer, self.board_changed = flags
             self.noted = noted
             self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
+            self.stirred = stirred
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
@@ -182,4 +194,10 @@ class State(Tables):
             "traits": dict(self.suitable_nodes.traits),
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
+            "open_groups": self.open_groups.snapshot(),
+            "loads": {
+                node: (int(requested), int(affinity))
+                for node, (requested, affinity) in enumerate(zip(*self.loads(), strict=True))
+                if requested or affinity
+            },
         }

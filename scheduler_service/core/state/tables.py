@@ -39,6 +39,7 @@ from scheduler_service.core.model.exchange import (
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.profiles import Measured
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
@@ -47,9 +48,11 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
+from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
+from scheduler_service.core.state.server_loads import Loads, ServerLoads
 from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
 
 CellKey = tuple[str, str, int]
@@ -74,6 +77,8 @@ class Tables:
         """Of jobs of no virtual cluster."""
         self.keeps_order = bool(self.site_order.policy) or self.site_order.claim is Claim.REORDER
         """Whether some order in use depends on memos, or re-orders what runs."""
+        self.introspects = self.site_order.introspects
+        """Whether some policy in use introspects."""
         self.journal = Journal()
         self.put = self.journal.put
         self.log: list[JobEvent] = []
@@ -87,21 +92,27 @@ class Tables:
         """Jobs that came, went, began to run or ceased to since the policies last ran, where their order depends on memos."""
         self.charged_anew: set[tuple[str, str]] = set()
         """Policies and subjects that are charged with something else than when the policies last ran."""
+        self.stirred: set[int] = set()
+        """Nodes on which runs or share groups have changed since the policies last ran, where some policy introspects."""
         self.delegated: dict[tuple[str, str], Any] = {}
         """By policy and subject: what the policies have delegated since the last adopt."""
-        self.noted: list[tuple[set[int], set[tuple[str, str]]]] = []
-        """`turned` and `charged_anew` as the policies that ran in this step found them. If the step is undone, so is what they
-        noted."""
+        self.noted: list[tuple[set[int], set[tuple[str, str]], set[int]]] = []
+        """`turned`, `charged_anew` and `stirred` as the policies that ran in this step found them. If the step is undone, so is
+        what they noted."""
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
-        self.suitable_nodes = SuitableNodes()
+        self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
+        self.server_loads = ServerLoads()
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
+        self.kept_open_groups = OpenGroups()
+        self.stale_open_groups: dict[int, None] = {}
+        """Share groups that `kept_open_groups` may not have as they are: `open_groups` sees to that."""
         self.site_queues = {lane: Queue() for lane in OWN_LANES}
         """Those of `queues` for jobs of no virtual cluster: they are looked at in every step."""
         self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
@@ -116,8 +127,8 @@ class Tables:
         self.subjects: dict[tuple[str, str], set[int]] = {}
         """Policy and subject of a memo -> the jobs whose order depends on it."""
         self.charged: dict[tuple[str, str], Vector] = {}
-        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, and the CPUs
-        of runs without devices."""
+        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, in
+        millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
         self.too_large: set[int] = set()
@@ -167,7 +178,9 @@ class Tables:
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
         self.demoted: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic because the cells that they were in are others' now."""
-        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
+        self.pools: Pools | None = None
+        if settings.pools is not None:
+            self.pools = Pools(settings.pools, settings.host_percent, settings.device_memory_limit_percent)
         self.exchange_index = ExchangeIndex()
         self.idle_of: dict[int, set[Kind]] = {}
         """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""
@@ -215,12 +228,14 @@ class Tables:
         self.memos: Table[tuple[str, str], Memo] = Table("memo", MethodType(reindex["memo"], self))
         self.history: Table[tuple[str, str], History] = Table("history", _no_index)
         """By user and script."""
+        self.measured: Table[RunKey, Measured] = Table("measurement", _no_index, durable=False)
+        """The latest measurement of each run of which there is one, while a policy introspects."""
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
         cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
-        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.operations)
+        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.operations, self.measured)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""
@@ -264,6 +279,12 @@ class Tables:
             return False
         among = self.among(spec)
         return among is None or bool(among.bits >> node & 1)
+
+    def loads(self) -> Loads:
+        """By node: what its runs ask for together, and its affinity. Where no policy introspects, costs a look at every run."""
+        if not self.introspects:
+            self.server_loads.stale.update(range(1, self.free_resources.count + 1))
+        return self.server_loads.loads(self.free_resources.count, self.runs_on, self.runs.rows)
 
     def could_ever_take(self, job: Job) -> bool:
         """Whether the job would fit in one of its configurations if every node, up or not, were empty."""

@@ -2,20 +2,26 @@
 
 import asyncio
 import logging
+import time
+from functools import partial
 
 from ebb.agent.v1 import agent_link_pb2
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from scheduler_service.core.handlers.grace import is_more
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.agents import measured_in
+from scheduler_service.rpc.convert.agents import grace_in, measured_in, mini_batch_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
 
+EACH_US = 60_000_000
+"""Microseconds between two times that the engine is told of a run's mini-batches."""
 log = logging.getLogger(__name__)
 
 LONGEST_PERIOD = 24 * 3600 * 1_000_000
@@ -29,9 +35,13 @@ class Observer:
         self._leading = leading
         self._link = link
         self._node = node
+        self._told_us: dict[RunKey, Micros] = {}
+        """Of runs whose mini-batches were told to the engine: when, by a clock that only goes forward."""
         self._telling: asyncio.Future[Reply] | None = None
         self._measured: dict[RunKey, int] = {}
         """Of samples: how many steps the engine was told of last."""
+        self._graces: set[RunKey] = set()
+        """Runs of which the engine is being told what they ask for."""
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
@@ -53,6 +63,9 @@ class Observer:
             time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
         )
         self._tell_measured(seen)
+        self._tell_graces(seen)
+        if self._leading.service.introspecting:
+            self._tell_mini_batches(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
@@ -84,6 +97,39 @@ class Observer:
                 self._measured[key] = one.steps
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
 
+    def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine which runs ask for a longer grace period than any run of their job before."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        for one in seen.graces:
+            key = _key(one)
+            job = jobs.get(key.job_id)
+            if job is None or job.run != key.run or key not in runs or key in self._graces:
+                continue
+            if is_more(job, duration_in(one.grace_period)):
+                self._graces.add(key)
+                self._leading.service.handle(grace_in(one, self._link.node)).add_done_callback(partial(self._asked, key))
+
+    def _asked(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
+        self._graces.discard(key)
+        if not outcome.cancelled() and (error := outcome.exception()) is not None:
+            log.warning("the grace period that run %s asks for could not be kept: %s; trying again", key, error)
+
+    def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once a
+        minute at most. What cannot be committed is told by a later observation."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        now, before = time.monotonic_ns() // 1000, self._told_us
+        self._told_us = {key: at for key, at in before.items() if key in runs}
+        for one in seen.mini_batches:
+            key = _key(one)
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or key.task or job.spec.vc not in self._leading.service.introspecting:
+                continue
+            if now - before.get(key, now - EACH_US) < EACH_US:
+                continue
+            self._told_us[key] = now
+            self._leading.service.handle(mini_batch_in(one, seen, run, self._link.node)).add_done_callback(_heard)
+
     def _told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
@@ -92,7 +138,7 @@ class Observer:
 
 def _heard(outcome: "asyncio.Future[Reply]") -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
-        log.warning("what was measured of a sample could not be kept: %s; the next measurement takes its place", error)
+        log.warning("what was measured of a run could not be kept: %s; the next measurement takes its place", error)
 
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
@@ -131,5 +177,10 @@ def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
     return None if link is None else link.observed
 
 
-def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement) -> RunKey:
+_AboutRun = (
+    cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement | agent_link_pb2.RunGrace
+)
+
+
+def _key(seen: _AboutRun) -> RunKey:
     return RunKey(seen.job_id, seen.run, seen.task)

@@ -21,9 +21,11 @@ from scheduler_service.core.model import (
     NodeSelector,
     Reason,
     Retry,
+    ShareMode,
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
@@ -105,6 +107,7 @@ _SPEC = _seldom(
         "nodes": _nodes,
         "alternatives": lambda found: tuple(map(_configuration, found)),
         "snapshots": tuple,
+        "share": ShareMode,
     },
 )
 _JOB = _seldom(
@@ -116,6 +119,7 @@ _JOB = _seldom(
         "elements": lambda found: Elements(*found),
         "estimates": _estimates,
         "sampling": _sampling,
+        "profile": lambda found: Profile(*found),
     },
 )
 
