@@ -201,7 +201,7 @@ class Slices:
         }
         stopping = [r for r in members if r.phase is RunPhase.STOPPING and r.pid and self._is_in(plan, r.key)]
         if stopping:  # one that executes first, and until it has ended: its grace period does not wait
-            first = min(stopping, key=lambda r: (r.park.stage is not ParkStage.EXECUTES, r.key))
+            first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
             return Turn(next(place for place, row in enumerate(plan.rows) if first.key in row.runs), now, float("inf"))
         if not weights:
             return Turn(0, now, float("inf"))
@@ -227,7 +227,7 @@ class Slices:
             Member(
                 record.key,
                 frozenset(record.share.devices if record.share is not None else ()),
-                record.park.stage is not ParkStage.PARKED if record.pid else record.key in self._begun,
+                self._parking.executes(record.key) if record.pid else record.key in self._begun,
             )
             for record in sliced
         ]
@@ -250,7 +250,7 @@ class Slices:
                 self._begun.add(key)
                 self._guarded(self._start, key)
         for key in active & of.keys():
-            if key not in go and of[key].pid and of[key].park.stage is not ParkStage.PARKED:
+            if key not in go and of[key].pid and self._parking.executes(key):
                 self._parking.want(key, parked=False)  # a park of it may be under way
 
     @staticmethod
