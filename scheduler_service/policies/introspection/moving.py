@@ -136,9 +136,8 @@ def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | N
         return None
     for target in _with_room(state, job, runs[0].demand, state.loads().affinity == 0):
         if _alike(state, node, target):
-            times = (
-                f"{profile.mini_batch_us / 1000:.4g} ms a mini-batch beside others, and {profile.best_us / 1000:.4g} ms at best"
-            )
+            now, best = profile.mini_batch_us / 1000, profile.best_us / 1000
+            times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
             return _to(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
     return None
 
