@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=2, help="members that execute at the same time")
     parser.add_argument("--live", type=int, default=12, help="members that take turns in the second sweep")
     parser.add_argument("--turn", type=float, default=5, help="seconds of each turn of a member but its first")
-    parser.add_argument("--steps", type=int, default=120_000, help="steps of a configuration that is complete")
+    parser.add_argument("--steps", type=int, default=500_000, help="steps of a configuration that is complete")
     parser.add_argument("--rule", choices=PRUNERS, default="threshold", help="which configurations are stopped")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
