@@ -93,6 +93,13 @@ class Gang:
     master_port: int = 0
 
 
+class CheckpointAt(NamedTuple):
+    """Another node that has the last checkpoint of a job, and where its agent gives it away."""
+
+    node: str
+    address: str
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """What a run is launched from."""
@@ -124,6 +131,8 @@ class LaunchSpec:
     min_tasks: int = 0
     """Of an elastic job: the least and the greatest number of its tasks. 0: the number is fixed."""
     max_tasks: int = 0
+    source: CheckpointAt | None = None
+    """Where the job ran last, if that is another node and its checkpoints can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
-from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.jobs.model import CheckpointAt, Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
 
 _VERSION = 5
 """Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
@@ -129,6 +129,8 @@ def _launch(held: dict[str, Any]) -> LaunchSpec:
         plain[pairs] = tuple((name, value) for name, value in held.get(pairs, ()))
     if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
+    if source := held.get("source"):
+        plain["source"] = CheckpointAt(*source)
     return LaunchSpec(**plain)
 
 
