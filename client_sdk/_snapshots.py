@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Asked = Generator[Request[Any], Any, T]
-"""Yields requests, is sent their answers, and returns what comes of them: one course for both kinds of client."""
+"""A generator that yields requests, receives their answers and returns the result. Both kinds of client drive it."""
 
 
 def taken(options: Mapping[str, Any]) -> "Archive | None":

@@ -265,7 +265,8 @@ class Agreement:
             known = [bound for bound in bounds if bound is not None]
             if self._common is None and self._gave_up_at is None and len(known) == len(self._others) + 1:
                 self._common = max(known)
-                self._heard = {rank: (notice, now) for rank, (notice, _) in self._heard.items()}  # to be heard of anew
+                # Each rank must announce itself again.
+                self._heard = {rank: (notice, now) for rank, (notice, _) in self._heard.items()}
             late = self._gives_up() and now - (self._gave_up_at or now) >= _LEAVING
             self._changed.notify_all()
         if late:

@@ -24,7 +24,16 @@ from scheduler_service.core.messages import (
     UndrainRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState, Reason
+from scheduler_service.core.model import (
+    Dependency,
+    DependencyKind,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    NodeState,
+    StopReason,
+)
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from tests.core.acting import Base, fits_empty, untouched
@@ -189,6 +198,8 @@ class Asking(Base):
         job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
         wanted = self._dependencies(data) if depends else None
         before = self.driver.job(job_id)
+        # The job's own reason may be another: that its node is silent.
+        timed_out = any(run.stop_reason is StopReason.TIME_LIMIT for run in state.runs_of(job_id))
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
@@ -197,7 +208,7 @@ class Asking(Base):
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
             self.watch.awaited[job_id] = awaited
-            too_late = limit is not None and before.reason is Reason.TIME_LIMIT  # it leaves because the old one is over
+            too_late = limit is not None and timed_out
             assert depends or too_late
             assert (after.priority, after.time_limit_us, after.waits_for) == (
                 before.priority,
