@@ -20,6 +20,7 @@ from node_agent.errors import (
 )
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired
@@ -32,9 +33,12 @@ from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_watch import StepWatch
+from node_agent.jobs.warm_modules import last_modules
 from node_agent.local_node import LocalNode
 from node_agent.state_directory import check_folder, claim, state_directory
 from node_agent.transport import link
+from node_agent.transport.checkpoint_client import CheckpointSource
+from node_agent.transport.checkpoint_server import CheckpointServer
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +97,15 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         logs.wake()
 
     rendezvous = Rendezvous(settings.reached_at)
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, groups)
+    folders = CheckpointFolders(paths, settings.node)
+    key, cluster = lambda: node.transfer_key, lambda: spool.cluster[0]
+
+    def reach(other: str, address: str) -> CheckpointSource:
+        return CheckpointSource(other, address, cluster, key, settings.security)
+
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, groups, reach)
+    server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
+    node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
@@ -133,6 +145,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
             for worker in workers:
                 worker.cancel()
     finally:
+        await server.close()
         executor.close()
         logs.close()
         log.info("stopped; %d runs go on", len(spool.live()))
@@ -140,6 +153,22 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     if afresh:
         spool.discard()
     return afresh
+
+
+async def _give_checkpoints(server: CheckpointServer, settings: Settings, state: Path) -> str:
+    """Where other nodes fetch checkpoints (HOST:PORT); empty if this node gives none away, which is no reason not to start."""
+    if not settings.security.can_serve:
+        why = "tls_ca is set, and tls_cert and tls_key are not: other nodes would fetch them unencrypted"
+        log.warning("checkpoints of this node are not given to other nodes: %s", why)
+        return ""
+    try:
+        here = settings.reached_at()
+        host = "127.0.0.1" if settings.security.tls_ca is None else "0.0.0.0"  # behind mutual TLS
+        port = await server.start(host, settings.checkpoint_port, settings.security, state)
+    except OSError as error:
+        log.warning("checkpoints of this node are not given to other nodes: %s", error)
+        return ""
+    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
 
 async def _talk(

@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 class CheckpointFetches:
-    """Of one agent. `ready` is called with a run once its checkpoint is here, `refused` with one whose checkpoint cannot be had,
+    """Of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose checkpoint cannot be had,
     and why. `reach` gives the agent of a node at an address."""
 
     def __init__(
@@ -69,6 +69,8 @@ class CheckpointFetches:
         self._refused = refused
         self._patience = patience
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
+        self._complete_for: set[RunKey] = set()
+        """Runs whose folder needs nothing more, also where there was nothing to fetch."""
         self._following: dict[RunKey, asyncio.Task[None]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
         """One for each job of which something is fetched: tasks of a gang share its folder."""
@@ -78,7 +80,7 @@ class CheckpointFetches:
 
     def waits(self, launch: LaunchSpec) -> bool:
         """Whether a run has to wait for its checkpoint, which is fetched then."""
-        if launch.source is None or self._is_fetched(launch.key):
+        if launch.source is None or launch.key in self._complete_for or self._is_fetched(launch.key):
             return False
         if launch.key not in self._tasks:
             self._unfollow(launch.key)
@@ -87,7 +89,7 @@ class CheckpointFetches:
         return True
 
     def follow(self, launch: LaunchSpec) -> None:
-        """Fetches what there is already, and what the source saves from now on; nothing of it becomes visible before `waits`."""
+        """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`."""
         if launch.source is not None and launch.key not in self._following and launch.key not in self._tasks:
             self._following[launch.key] = asyncio.ensure_future(self._follow(launch))
 
@@ -95,6 +97,7 @@ class CheckpointFetches:
         """The run is over, or is not to start any more; whether it was waiting."""
         self._unfollow(key)
         self.modules.pop(key, None)
+        self._complete_for.discard(key)
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
@@ -148,6 +151,7 @@ class CheckpointFetches:
         finally:
             await source.close()
         if self._tasks.pop(key, None) is not None:
+            self._complete_for.add(key)
             self._ready(key)
 
     def _give_up(self, key: RunKey, node: str, why: str) -> None:
@@ -241,8 +245,8 @@ def _prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[Sav
     new.mkdir(parents=True, exist_ok=True)
     names = {file.path for file in wanted}
     here = {file.path: file for file in saved_files(new)}
-    for path in here.keys() - names:
-        (new / path).unlink(missing_ok=True)
+    for gone in here.keys() - names:
+        (new / gone).unlink(missing_ok=True)
     _remove_parts(new, names)
     known = {file.path: file for file in saved_files(folder)}
     missing = []

@@ -7,10 +7,12 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+import zstandard
+
 PIECE = 2 << 20
 """Bytes of a file in one message."""
 _SAMPLE = 1 << 16
-_WORTH_IT = 0.5
+_WORTH_IT = 0.7
 """A file is compressed if a sample of it shrinks to less than this: what shrinks less is sent faster as it is."""
 
 
@@ -61,7 +63,7 @@ def _read(descriptor: int, offset: int, size: int, digest: "hashlib._Hash", comp
         raise Changed(f"the file ends at byte {offset + len(data)}, and not at {size}")
     digest.update(data)
     checksum = zlib.crc32(data)
-    return Piece(zlib.compress(data, 1) if compress else data, checksum, compress), want
+    return Piece(zstandard.compress(data, 1) if compress else data, checksum, compress), want
 
 
 def _digest_up_to(descriptor: int, end: int, digest: "hashlib._Hash") -> None:
@@ -80,7 +82,7 @@ def _is_compressible(descriptor: int, size: int) -> bool:
         return False
     places = {0, size // 2, max(size - _SAMPLE, 0)}
     sample = [os.pread(descriptor, _SAMPLE, at) for at in sorted(places)]
-    worst = max(len(zlib.compress(part, 1)) / max(len(part), 1) for part in sample)
+    worst = max(len(zstandard.compress(part, 1)) / max(len(part), 1) for part in sample)
     return worst < _WORTH_IT
 
 
@@ -96,8 +98,8 @@ class Writer:
     def write(self, piece: Piece) -> None:
         """Raises Damaged, and OSError."""
         try:
-            data = zlib.decompress(piece.data) if piece.compressed else piece.data
-        except zlib.error as error:
+            data = zstandard.decompress(piece.data, max_output_size=PIECE) if piece.compressed else piece.data
+        except zstandard.ZstdError as error:
             raise Damaged(f"a piece cannot be decompressed: {error}") from None
         if zlib.crc32(data) != piece.crc32:
             raise Damaged(f"the piece at byte {self.offset} has another checksum than it was sent with")

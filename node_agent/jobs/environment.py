@@ -74,6 +74,10 @@ class Paths:
         """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
 
+    def modules(self, key: RunKey) -> str:
+        """Which modules a run has imported, a line each (`ebb_inject.ebb_hook.modules`)."""
+        return f"{self.folder(key)}/modules"
+
     def park(self, key: RunKey) -> str:
         """The folder of the control files of a run (`ebb_inject.ebb_hook.control`). A run that cannot park has none."""
         return f"{self.folder(key)}/park"

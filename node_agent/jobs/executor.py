@@ -17,6 +17,7 @@ from typing import assert_never
 from node_agent.devices.base import Provider
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.checkpoint_fetches import Source
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -68,6 +69,7 @@ class Executor:
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
         groups: Groups | None = None,
+        reach: Callable[[str, str], Source] | None = None,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -76,7 +78,8 @@ class Executor:
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
-        self.starting = Starting(spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._guarded)
+        told = reported, self._refuse, self._guarded
+        self.starting = Starting(spool, self._holding, rendezvous, *of_node, *told, reach, self._not_fetched)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
         self._paths = paths
@@ -204,6 +207,9 @@ class Executor:
     def _refuse(self, record: RunRecord, error: str) -> None:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
+    def _not_fetched(self, record: RunRecord, why: str) -> None:
+        self._finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
         launch = record.launch
@@ -246,7 +252,7 @@ class Executor:
             return
         if record.pid:
             self.stopping.press(record, record.stop_deadline)
-        elif self.starting.transfers.drop(key) or key in self.starting.retries.timers:
+        elif self.starting.drop(key) or key in self.starting.retries.timers:
             self.starting.launch(key)
 
     def limits(self) -> Limits:
@@ -282,7 +288,8 @@ class Executor:
         self._watches.pop(record.key, None)
         self._rendezvous.release(record.key)
         self.starting.transfers.over(record.key)
-        if not event.launch_error:
+        self.starting.checkpoints.drop(record.key)
+        if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:

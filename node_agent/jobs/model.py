@@ -216,6 +216,8 @@ class Exited:
     """With code 0: it had said that its work is done."""
     checkpoint: str = ""
     """What came of its checkpoint signal or command, for people."""
+    not_fetched: str = ""
+    """Why its checkpoint could not be had from another node. The run did not begin."""
 
 
 RunEvent = Ready | Started | Exited

@@ -9,12 +9,14 @@ from functools import partial
 
 from node_agent.devices.base import Provider
 from node_agent.errors import EnvironmentMissing, UnknownDevice
+from node_agent.jobs.checkpoint_fetches import CheckpointFetches, Source
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
@@ -43,6 +45,8 @@ class Starting:
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
         guarded: Callable[..., None],
+        reach: Callable[[str, str], Source] | None = None,
+        not_fetched: Callable[[RunRecord, str], None] | None = None,
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -62,6 +66,28 @@ class Starting:
         self.transfers = Transfers(
             *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
         )
+
+        self._not_fetched = not_fetched or refused
+        self.checkpoints = CheckpointFetches(
+            CheckpointFolders(paths, node),
+            lambda: spool.cluster[0],
+            reach or _nobody,
+            partial(guarded, self.launch),
+            partial(guarded, self._lacks_checkpoint),
+        )
+
+    def _lacks_checkpoint(self, key: RunKey, why: str) -> None:
+        self._not_fetched(self._spool.runs[key], why)
+
+    def waits(self, launch: LaunchSpec) -> bool:
+        """Whether a run has to wait for files, which are fetched then."""
+        snapshots, checkpoint = self.transfers.waits(launch), self.checkpoints.waits(launch)
+        return snapshots or checkpoint
+
+    def drop(self, key: RunKey) -> bool:
+        """A run is not to start any more; whether it was waiting for files."""
+        snapshots, checkpoint = self.transfers.drop(key), self.checkpoints.drop(key)
+        return snapshots or checkpoint
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
@@ -83,6 +109,7 @@ class Starting:
         if self._making is not None:
             self._making.cancel()
         self.retries.close()
+        self.checkpoints.close()
 
     def launch(self, key: RunKey) -> None:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
@@ -97,7 +124,7 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.transfers.waits(launch):
+        if self.waits(launch):
             return
         try:
             group = self._holding.make(key, launch.memory_mib)
@@ -139,7 +166,7 @@ class Starting:
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None
-        if self.transfers.waits(launch):
+        if self.waits(launch):
             return
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
@@ -154,3 +181,7 @@ class Starting:
         self._reported()
         self.retries.over(record.key)
         log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
+
+
+def _nobody(node: str, _address: str) -> Source:
+    raise LookupError(f"this agent fetches nothing, and so not from {node}")

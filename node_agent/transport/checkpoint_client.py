@@ -35,17 +35,16 @@ class CheckpointSource:
     def __init__(
         self, node: str, address: str, cluster: Callable[[], str], key: Callable[[], bytes], security: Security
     ) -> None:
-        self._cluster = cluster
         self._key = key
         # The certificate of an agent names its node, since its address may be any.
         options = (*_OPTIONS, ("grpc.ssl_target_name_override", node)) if security.tls_ca is not None else _OPTIONS
         self._channel = security.channel(address, options)
-        self._describe = self._channel.unary_unary(
+        self._describe: Any = self._channel.unary_unary(
             convert.DESCRIBE,
             request_serializer=lambda job_id: convert.encode_asked(cluster(), job_id),
             response_deserializer=convert.decode_described,
         )
-        self._fetch = self._channel.unary_stream(
+        self._fetch: Any = self._channel.unary_stream(
             convert.FETCH,
             request_serializer=lambda asked: convert.encode_wanted(cluster(), *asked),
             response_deserializer=convert.decode_piece,

@@ -37,9 +37,7 @@ class CheckpointServer:
     """Of one agent. `key` gives the transfer key, or nothing before the first welcome; `modules` what the last run of a job has
     imported here."""
 
-    def __init__(
-        self, folders: CheckpointFolders, key: Callable[[], bytes], modules: Callable[[int], Sequence[str]]
-    ) -> None:
+    def __init__(self, folders: CheckpointFolders, key: Callable[[], bytes], modules: Callable[[int], Sequence[str]]) -> None:
         self._folders = folders
         self._key = key
         self._modules = modules
@@ -59,9 +57,7 @@ class CheckpointServer:
             address = f"[{host}]:{candidate}" if ":" in host else f"{host}:{candidate}"
             try:
                 bound = (
-                    server.add_insecure_port(address)
-                    if credentials is None
-                    else server.add_secure_port(address, credentials)
+                    server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
                 )
             except RuntimeError:
                 continue
@@ -77,7 +73,7 @@ class CheckpointServer:
             await self._server.stop(0)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
-        calls = {
+        calls: dict[str, Any] = {
             "Describe": grpc.unary_unary_rpc_method_handler(self._describe, convert.decode_asked, convert.encode_described),
             "Fetch": grpc.unary_stream_rpc_method_handler(self._fetch, convert.decode_wanted, convert.encode_piece),
         }

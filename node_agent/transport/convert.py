@@ -12,6 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.model import (
+    CheckpointAt,
     Desired,
     Exited,
     Gang,
@@ -76,7 +77,8 @@ def decode(data: bytes) -> Downward:
     match response.WhichOneof("message"):
         case "welcome":
             said = response.welcome
-            return Welcome(said.cluster_id, said.epoch, said.acknowledged, said.seal, _configuration(said.configuration))
+            told = said.cluster_id, said.epoch, said.acknowledged, said.seal
+            return Welcome(*told, _configuration(said.configuration), said.transfer_key)
         case "configuration":
             return _configuration(response.configuration)
         case "desired_runs":
@@ -131,6 +133,7 @@ def _hello(hello: Hello) -> pb.Hello:
         seal=hello.seal,
         instance=hello.instance,
         labels=dict(hello.labels),
+        checkpoints_at=hello.checkpoints_at,
     )
 
 
@@ -249,6 +252,7 @@ def _report(report: Report) -> pb.Report:
                     told=event.told,
                     done=event.done,
                     checkpoint=event.checkpoint,
+                    not_fetched=event.not_fetched,
                 )
             )
     return message
@@ -298,6 +302,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),
         grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
+        source=CheckpointAt(launch.checkpoint.node, launch.checkpoint.address) if launch.HasField("checkpoint") else None,
     )
 
 

@@ -51,9 +51,7 @@ def decode_piece(data: bytes) -> Piece:
 
 
 def _file_out(file: SavedFile) -> pb.CheckpointFile:
-    return pb.CheckpointFile(
-        path=file.path, size=file.size, modified_ns=file.modified_ns, mode=file.mode, link=file.link
-    )
+    return pb.CheckpointFile(path=file.path, size=file.size, modified_ns=file.modified_ns, mode=file.mode, link=file.link)
 
 
 def _file_in(said: pb.CheckpointFile) -> SavedFile:

@@ -25,6 +25,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.epoch = epoch
         self.acknowledging = True
         self.heartbeat = 0.2
+        self.transfer_key = b""
         self.heard = threading.Condition()
         self.hellos: list[pb.Hello] = []
         self.reports: list[pb.Report] = []
@@ -70,6 +71,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                     cluster_id=self.cluster_id,
                     epoch=self.epoch,
                     seal=b"epoch %d" % self.epoch,
+                    transfer_key=self.transfer_key,
                     configuration=pb.NodeConfiguration(heartbeat_interval=_duration(self.heartbeat)),
                     acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
                 )
@@ -184,12 +186,15 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         devices: tuple[int, ...] = (),
         gang: pb.Gang | None = None,
         array_index: int | None = None,
+        source: tuple[str, str] | None = None,
         **spec: Any,
     ) -> None:
         """Has it run, unless it is of a gang whose rendezvous is missing: then it is to be prepared."""
         launch = pb.Launch(spec=job_pb2.JobSpec(command=command, **spec), user="u", devices=devices, array_index=array_index)
         if gang is not None:
             launch.gang.CopyFrom(gang)
+        if source is not None:
+            launch.checkpoint.CopyFrom(pb.CheckpointSource(node=source[0], address=source[1]))
         state = "prepared" if gang is not None and not gang.master_address else "running"
         self.desire(job, run, launch.gang.rank, **{state: launch})
 
