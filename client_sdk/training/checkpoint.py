@@ -121,6 +121,7 @@ class Checkpointer:
             _files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
         self._parking = step_counter.parking_of_process()
+        step_counter.tell_modules()
         self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         try:

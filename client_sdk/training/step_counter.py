@@ -43,6 +43,14 @@ def parking_of_process() -> "Parking | None":
     return parking.found()
 
 
+def tell_modules() -> None:
+    """Says what this process has imported, so that the job starts faster at another node; nothing outside of Ebb."""
+    if os.environ.get("EBB_RUN_DIR"):
+        from ebb_inject.ebb_hook import modules
+
+        modules.tell()
+
+
 def saving() -> AbstractContextManager[None]:
     """`Steps.saving`, if this process counts its steps; else nothing."""
     counter = in_charge()

@@ -6,17 +6,11 @@ import os
 import sys
 
 _MOST = 4096
-_done = False
-"""Whether this process has said so. Once is enough, at its first step: by then it has imported what it needs."""
 
 
 def tell() -> None:
     """Writes the names of imported modules that are installed, in the order of their imports, where the agent looks for them.
     Modules of the job's own code are left out: they may do anything when they are imported. Raises nothing."""
-    global _done  # one per process
-    if _done:
-        return
-    _done = True
     folder = os.environ.get("EBB_RUN_DIR")
     if not folder or os.environ.get("EBB_TASK", "0") != "0":
         return

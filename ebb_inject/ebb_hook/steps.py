@@ -10,6 +10,7 @@ from operator import index
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
 
+from . import modules
 from .claims import Claim, claim
 from .step_file import EVALUATING, RUNNING, SAVING, Record
 
@@ -108,6 +109,7 @@ class Steps:
         if not self._began:
             self._began = self._changed = now
             self._first += n
+            modules.tell()  # by now the program has imported what its steps need
         elif self._since:
             self._add(n, now)
         else:

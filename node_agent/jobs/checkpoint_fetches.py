@@ -16,13 +16,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, is_safe, saved_files
 from node_agent.jobs.checkpoint_pieces import Changed, Damaged, Piece, Writer
 from node_agent.jobs.model import LaunchSpec, RunKey, clean
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PATIENCE = 30.0
 """Seconds for which a source may not answer, without one byte that arrives, before the run is given up here."""
@@ -72,6 +74,8 @@ class CheckpointFetches:
         self._complete_for: set[RunKey] = set()
         """Runs whose folder needs nothing more, also where there was nothing to fetch."""
         self._following: dict[RunKey, asyncio.Task[None]] = {}
+        self._heard: set[RunKey] = set()
+        """Runs that are being warmed, and whose source has answered."""
         self._locks: dict[int, asyncio.Lock] = {}
         """One for each job of which something is fetched: tasks of a gang share its folder."""
         self.modules: dict[RunKey, tuple[str, ...]] = {}
@@ -88,20 +92,30 @@ class CheckpointFetches:
             self._tasks[launch.key] = task
         return True
 
-    def follow(self, launch: LaunchSpec) -> None:
-        """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`."""
-        if launch.source is not None and launch.key not in self._following and launch.key not in self._tasks:
-            self._following[launch.key] = asyncio.ensure_future(self._follow(launch))
+    def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
+        """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
+
+        Returns whether the source has answered, or there is none. If not, `heard` is called once it has, or cannot be reached.
+        """
+        key = launch.key
+        if launch.source is None or key in self._heard:
+            return True
+        if key not in self._following:
+            self._following[key] = asyncio.ensure_future(self._follow(launch, heard))
+        return False
 
     def drop(self, key: RunKey) -> bool:
         """The run is over, or is not to start any more; whether it was waiting."""
+        waited = key in self._following
         self._unfollow(key)
         self.modules.pop(key, None)
         self._complete_for.discard(key)
+        followed = key in self._heard
+        self._heard.discard(key)
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
-        return task is not None
+        return task is not None or followed or waited
 
     def close(self) -> None:
         for task in (*self._tasks.values(), *self._following.values()):
@@ -188,7 +202,7 @@ class CheckpointFetches:
             fetched += await _fetch_file(job, source, file, new / file.path, arrived)
         return fetched
 
-    async def _follow(self, launch: LaunchSpec) -> None:
+    async def _follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> None:
         key = launch.key
         assert launch.source is not None
         source = self._reach(*launch.source)
@@ -199,11 +213,18 @@ class CheckpointFetches:
                     async with self._locks.setdefault(key.job_id, asyncio.Lock()):
                         described = await source.describe(key.job_id)
                         self.modules[key] = described.modules
+                        self._hear(key, heard)
                         if described.store != ours and described.exists:
                             await self._mirror(key.job_id, source, described, lambda: None)
+                self._hear(key, heard)
                 await asyncio.sleep(_LOOK)
         finally:
             await source.close()
+
+    def _hear(self, key: RunKey, heard: Callable[[RunKey], None]) -> None:
+        if key not in self._heard and key in self._following:
+            self._heard.add(key)
+            heard(key)
 
     def _sync_soon(self, folder: Path) -> None:
         """The source keeps its copy, so the run need not wait for the disk."""
@@ -215,7 +236,7 @@ class CheckpointFetches:
 async def _fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
     """One file, from where an earlier try ended; how many bytes came. Raises Changed and Damaged: nothing is kept then."""
     part = path.with_name(f".{path.name}.part")
-    writer = await asyncio.to_thread(Writer, str(part))
+    writer = await _whole(Writer, str(part))
     first = writer.offset
     try:
         if writer.offset > file.size:
@@ -225,7 +246,7 @@ async def _fetch_file(job: int, source: Source, file: SavedFile, path: Path, arr
                 if piece.sha256:
                     writer.check(piece.sha256, file.size)
                     break
-                await asyncio.to_thread(writer.write, piece)
+                await _whole(writer.write, piece)
                 arrived()
             else:
                 raise ConnectionError("the source ended the file before its end")
@@ -238,6 +259,16 @@ async def _fetch_file(job: int, source: Source, file: SavedFile, path: Path, arr
     finally:
         writer.close()
     return writer.offset - first
+
+
+async def _whole(call: Callable[..., T], *arguments: object) -> T:
+    """Runs it in a thread, and leaves when that is through, also if it is cancelled: what the thread uses is closed then."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
 
 
 def _prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:

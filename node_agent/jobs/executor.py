@@ -37,7 +37,7 @@ from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
 from node_agent.jobs.memory_watch import Limits
 from node_agent.jobs.model import Desired, Exited, RunKey, RunPhase, RunRecord, Started, clean
 from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.reconcile import Action, Launch, Note, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import Action, Begin, Launch, Note, Prepare, Refuse, Release, Stop, Warm, after, reconcile
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
@@ -135,10 +135,13 @@ class Executor:
         key = action.key
         record = after(action, self._spool.runs.get(key))
         match action:
-            case Launch(launch) | Prepare(launch):
+            case Launch(launch) | Prepare(launch) | Warm(launch):
                 log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
                 limit, kills = launch.memory_mib, self._holding.kills_so_far()
                 self._spool.remember([replace(record, log_path=log_path, memory_mib=limit, oom_kills=kills)])
+                self._then.append(partial(self.starting.launch, key))
+            case Begin():
+                self._spool.remember([record])
                 self._then.append(partial(self.starting.launch, key))
             case Stop():
                 self._spool.remember([record])
@@ -211,6 +214,14 @@ class Executor:
         self._finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def _started(self, record: RunRecord, event: Spawned) -> None:
+        if record.phase in (RunPhase.WARMING, RunPhase.STARTING) and self.starting.is_warm(record.key):
+            record = replace(record, pid=event.pid, start_ticks=event.start_ticks)
+            self._spool.remember([record])
+            self._holding.hold(record)
+            self._then.append(partial(self.starting.launch, record.key))
+            if not event.child:
+                self._then.append(partial(self._watch, record.key))
+            return
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
         launch = record.launch
         if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
@@ -237,6 +248,8 @@ class Executor:
                 self.starting.launch(record.key)
             elif record.key not in connected.runs:
                 self._watch(record.key)
+            if record.pid and record.phase in (RunPhase.WARMING, RunPhase.STARTING):
+                self.starting.launch(record.key)
             self._holding.adopt(record)
             if record.out_of_memory:
                 self.stopping.signal(record, signal.SIGKILL)
@@ -288,7 +301,7 @@ class Executor:
         self._watches.pop(record.key, None)
         self._rendezvous.release(record.key)
         self.starting.transfers.over(record.key)
-        self.starting.checkpoints.drop(record.key)
+        self.starting.drop(record.key)
         if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))

@@ -38,6 +38,7 @@ class RunPhase(IntEnum):
     ENDED = 4
     READY = 5
     PREPARING = 6
+    WARMING = 10
 
 
 class StopReason(IntEnum):
@@ -55,6 +56,7 @@ class StopReason(IntEnum):
     RECLAIMED = 9
     RESIZED = 10
     SAMPLED = 40
+    MIGRATED = 46
 
 
 SAVES = frozenset(
@@ -66,6 +68,7 @@ SAVES = frozenset(
         StopReason.DRAINED,
         StopReason.RECLAIMED,
         StopReason.RESIZED,
+        StopReason.MIGRATED,
     }
 )
 """Reasons to stop a run after which somebody may want what it saved."""
@@ -148,6 +151,18 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Warming:
+    """The run is to start here when it has ended at another node: it is ready to, and waits."""
+
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """The run has a process."""
 
@@ -172,7 +187,7 @@ class Stopped:
     """For RESIZED: the number of tasks of the next run."""
 
 
-Desired = Prepared | Running | Stopped
+Desired = Prepared | Warming | Running | Stopped
 """What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
 
 

@@ -3,11 +3,14 @@
 Desired states are level-triggered. They may arrive again at any time and in any order, and a run that they do not name goes on.
 If the spool has the same generation of the run or a newer one, a desired state changes nothing. Otherwise it gives one action:
 
-    desired    unknown   preparing   ready     starting   running   stopping   ended
-    Prepared   Prepare   Note        Note      Note       Note      Note       Note
-    Running    Launch    Launch      Launch    Note       Note      Note       Note
-    Stopped    Refuse    Release     Release   Stop       Stop      Stop       Note
+    desired    unknown   preparing   ready     warming   starting   running   stopping   ended
+    Prepared   Prepare   Note        Note      Note      Note       Note      Note       Note
+    Warming    Warm      Note        Note      Note      Note       Note      Note       Note
+    Running    Launch    Launch      Launch    Begin     Note       Note      Note       Note
+    Stopped    Refuse    Release     Release   Stop      Stop       Stop      Stop       Note
 
+    Warm       make the run ready to begin; it waits for the end of the run before it at another node
+    Begin      have a run that is warm begin, with this specification in place of the one that it was warmed with
     Prepare    make the task ready; it waits for its gang
     Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous alone from this one
     Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward
@@ -30,6 +33,7 @@ from node_agent.jobs.model import (
     RunRecord,
     Stopped,
     StopReason,
+    Warming,
 )
 
 
@@ -45,6 +49,26 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
     launch: LaunchSpec
     generation: int
 
@@ -83,7 +107,7 @@ class Note:
     generation: int
 
 
-Action = Prepare | Launch | Stop | Release | Refuse | Note
+Action = Prepare | Launch | Warm | Begin | Stop | Release | Refuse | Note
 
 
 def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
@@ -110,6 +134,10 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
             return RunRecord(action.key, RunPhase.PREPARING, launch, generation=action.generation)
         case Launch(launch):
             return RunRecord(action.key, RunPhase.STARTING, launch, generation=action.generation)
+        case Warm(launch):
+            return RunRecord(action.key, RunPhase.WARMING, launch, generation=action.generation)
+        case Begin(launch):
+            return replace(kept, phase=RunPhase.STARTING, launch=launch)
         case Stop(_, _, received, deadline, reason, cause_job, resize_to):
             kept = replace(kept, phase=RunPhase.STOPPING, stop_received=received, stop_deadline=deadline)
             return replace(kept, stop_reason=reason, stop_cause=cause_job, stop_resize_to=resize_to)
@@ -123,6 +151,14 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
 
 def _prepare(desired: Prepared, _record: None, _now: float) -> Action:
     return Prepare(desired.launch, desired.generation)
+
+
+def _warm(desired: Warming, _record: None, _now: float) -> Action:
+    return Warm(desired.launch, desired.generation)
+
+
+def _begin(desired: Running, _record: RunRecord, _now: float) -> Action:
+    return Begin(desired.launch, desired.generation)
 
 
 def _launch(desired: Running, _record: None, _now: float) -> Action:
@@ -164,15 +200,17 @@ _COLUMNS = (
     None,
     RunPhase.PREPARING,
     RunPhase.READY,
+    RunPhase.WARMING,
     RunPhase.STARTING,
     RunPhase.RUNNING,
     RunPhase.STOPPING,
     RunPhase.ENDED,
 )
 _ROWS: Mapping[type[Desired], tuple[Decide, ...]] = {
-    Prepared: (_prepare, _note, _note, _note, _note, _note, _note),
-    Running: (_launch, _go, _go, _note, _note, _note, _note),
-    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _note),
+    Prepared: (_prepare, _note, _note, _note, _note, _note, _note, _note),
+    Warming: (_warm, _note, _note, _note, _note, _note, _note, _note),
+    Running: (_launch, _go, _go, _begin, _note, _note, _note, _note),
+    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _stop, _note),
 }
 TABLE: Mapping[type[Desired], Mapping[RunPhase | None, Decide]] = {
     state: dict(zip(_COLUMNS, row, strict=True)) for state, row in _ROWS.items()

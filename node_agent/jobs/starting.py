@@ -16,16 +16,19 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord, Started, clean
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.transfers import Transfers
+from node_agent.jobs.warming import WarmFolder, program_of, warm_launch
 
 log = logging.getLogger(__name__)
 
+_LOOK = 0.02
+"""Seconds between two looks at whether a process is warm."""
 _SPARE_DELAY = 0.02
 """Seconds after a launch until there is time to make the next folder for checkpoints."""
 
@@ -61,6 +64,11 @@ class Starting:
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
+        self._guarded = guarded
+        self._told: set[RunKey] = set()
+        """Runs of which the scheduler was told that they are warm."""
+        self._looks: dict[RunKey, asyncio.TimerHandle] = {}
+        """At whether a process is warm."""
         self.retries = Retries(partial(guarded, self.launch))
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
@@ -86,8 +94,11 @@ class Starting:
 
     def drop(self, key: RunKey) -> bool:
         """A run is not to start any more; whether it was waiting for files."""
-        snapshots, checkpoint = self.transfers.drop(key), self.checkpoints.drop(key)
-        return snapshots or checkpoint
+        snapshots, checkpoint, told = self.transfers.drop(key), self.checkpoints.drop(key), key in self._told
+        self._told.discard(key)
+        if (look := self._looks.pop(key, None)) is not None:
+            look.cancel()
+        return snapshots or checkpoint or told
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
@@ -110,6 +121,8 @@ class Starting:
             self._making.cancel()
         self.retries.close()
         self.checkpoints.close()
+        for look in self._looks.values():
+            look.cancel()
 
     def launch(self, key: RunKey) -> None:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
@@ -121,25 +134,93 @@ class Starting:
             self._get_ready(record)
             return
         launch = record.launch
-        if record.phase is not RunPhase.STARTING or launch is None:
+        if record.phase is RunPhase.WARMING and launch is not None and not self._is_to_warm(record, launch):
+            return
+        if record.phase not in (RunPhase.STARTING, RunPhase.WARMING) or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.waits(launch):
+        if record.phase is RunPhase.STARTING and self.waits(launch):
             return
+        if self.is_warm(key):
+            launch = warm_launch(launch, self._paths.hook) or launch
         try:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
             request = prepare(launch, self._own_environment, *of_node, group, self._spare)
-            if launch.gang is not None:
+            if launch.gang is not None and record.phase is RunPhase.STARTING:
                 self._rendezvous.release(key)
-            self.launcher.spawn(request)
+            if record.pid:
+                WarmFolder(self._paths, key).go(request.environment)
+                self._begun(record)
+            else:
+                self.launcher.spawn(request)
         except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, " ".join(str(error).split()))  # the story has it on one line
         except OSError as error:
             self.retries.later(key, str(error))
         else:
             self.make_spare_soon()
+
+    # Runs that are warm.
+
+    def is_warm(self, key: RunKey) -> bool:
+        """Whether the run has, or is to have, a process that waits until it is to begin."""
+        return WarmFolder(self._paths, key).exists
+
+    def _is_to_warm(self, record: RunRecord, launch: LaunchSpec) -> bool:
+        """Whether its process is to be started now. Else it waits for files, or is warm: then the scheduler is told."""
+        key = record.key
+        known = self.checkpoints.follow(launch, partial(self._guarded, self.launch))
+        if self.transfers.waits(launch) or not known:
+            return False
+        folder = WarmFolder(self._paths, key)
+        if record.pid:
+            self._look_whether_warm(key)
+        elif warm_launch(launch, self._paths.hook) is None:
+            self._tell_warm(record)
+        else:
+            try:
+                folder.make(self.checkpoints.modules.get(key, ()))
+            except OSError as error:
+                self.retries.later(key, str(error))
+                return False
+            return True
+        return False
+
+    def _look_whether_warm(self, key: RunKey) -> None:
+        self._looks.pop(key, None)
+        record = self._spool.runs[key]
+        if record.phase is not RunPhase.WARMING or key in self._told:
+            return
+        if WarmFolder(self._paths, key).is_warm:
+            self._tell_warm(record)
+        else:
+            self._looks[key] = asyncio.get_running_loop().call_later(_LOOK, self._guarded, self._look_whether_warm, key)
+
+    def _tell_warm(self, record: RunRecord) -> None:
+        """What is needed here is there: the run can begin."""
+        if record.key in self._told:
+            return
+        gang = record.launch.gang if record.launch is not None else None
+        try:
+            port = self._rendezvous.keep(record.key, record.port) if gang is not None and gang.rank == 0 else 0
+            ready = Ready(self._rendezvous.address() if gang is not None else "", port)
+        except OSError as error:
+            self.retries.later(record.key, str(error))
+            return
+        self._told.add(record.key)
+        self._spool.report(replace(record, port=port), ready)
+        self._reported()
+
+    def _begun(self, record: RunRecord) -> None:
+        """Its process, which was warm, runs the job's program."""
+        launch = record.launch
+        if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
+            launch = None
+        started = Started(record.pid, record.log_path, clean(program_of(record.pid), 4096))
+        self._spool.report(replace(record, phase=RunPhase.RUNNING, launch=launch), started)
+        self._reported()
 
     def spawn_checkpoint(self, record: RunRecord) -> None:
         """Has the checkpoint command of a run started. Raises OSError, and UnknownDevice."""

@@ -27,6 +27,7 @@ from node_agent.jobs.model import (
     Started,
     Stopped,
     StopReason,
+    Warming,
 )
 from node_agent.jobs.observations import Observations, RunCycle
 from node_agent.jobs.step_measurements import RunMeasurement
@@ -269,6 +270,8 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
             return Prepared(_launch(key, said.prepared), generation)
         case "running":
             return Running(_launch(key, said.running), generation)
+        case "warming":
+            return Warming(_launch(key, said.warming), generation)
         case "stopped":
             stop = said.stopped
             try:
