@@ -42,6 +42,7 @@ from scheduler_service.core.messages import (
     FaultsSeen,
     FenceRequested,
     HoldRequested,
+    MiniBatchMeasured,
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
@@ -70,6 +71,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
@@ -213,6 +215,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NumbersLost: numbers_lost,
     PlanReady: plan_ready,
     RunMeasured: run_measured,
+    MiniBatchMeasured: mini_batch_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

@@ -220,6 +220,8 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
         state.put(state.runs, run.key, ended)
         if run.guaranteed:
             left(state, run)
+    if run.key in state.measured.rows:
+        state.put(state.measured, run.key, None)
     for earmark_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
         released = sub(released, fill_earmark(state, now, earmark_id, run, released))
     return ended

@@ -66,7 +66,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import RunMeasured
+from scheduler_service.core.messages.measurements import MiniBatchMeasured, RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -116,6 +116,7 @@ __all__ = [
     "Joined",
     "KnownRun",
     "Launch",
+    "MiniBatchMeasured",
     "NodeChanged",
     "NodeDeleteRequested",
     "NodeRequest",

@@ -1,6 +1,6 @@
 """Events: what people ask for, and what agents report."""
 
-from scheduler_service.core.messages.measurements import RunMeasured
+from scheduler_service.core.messages.measurements import MiniBatchMeasured, RunMeasured
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
@@ -306,4 +306,4 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited
 
 
-Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady | RunMeasured
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady | RunMeasured | MiniBatchMeasured

@@ -23,3 +23,20 @@ class RunMeasured:
     """The standard error of the step time, in millionths of it."""
     memory_mib: int = 0
     """The most host memory that the run has used; 0: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatchMeasured:
+    """A node has measured a run. Told only while the policy asks for it, and at most once a minute for each run."""
+
+    node: str
+    key: RunKey
+    mini_batch_us: Micros
+    """Of one mini-batch while the run executes: time in which the run is parked does not count."""
+    count: int
+    """Mini-batches behind this time: the last ones that the run has done."""
+    confidence_ppm: int
+    memory_mib: int = 0
+    """The most memory that the run used of one device; 0: unknown."""
+    utilisation_ppm: int = -1
+    """Of its devices while the run executes; -1: unknown."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
 from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
 from scheduler_service.core.model.estimates import Estimate, Sampling
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.values import Micros, Vector
@@ -227,6 +228,8 @@ class Job:
     """Of an elastic job that was resized: the number of tasks with which it was submitted."""
     resize_to: int = 0
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
+    profile: Profile | None = None
+    """How it runs while nobody else executes on its devices, if that was measured."""
 
     @property
     def launch_spec(self) -> JobSpec:

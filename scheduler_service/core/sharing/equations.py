@@ -12,6 +12,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.values import mask_of
 
 Device = tuple[int, int]
 """Node and index."""
@@ -84,6 +85,16 @@ def time_share(rows: Sequence[Row], key: RunKey) -> Fraction:
     Fraction(3, 4)
     """
     return Fraction(sum(row.weight for row in rows if key in row.runs), sum(row.weight for row in rows))
+
+
+def executes_alone(rows: Sequence[Row], run: Run, members: Iterable[Run]) -> bool:
+    """Whether nobody else executes on a device of the run while the run executes: the run is not packed."""
+    mask = mask_of(run.devices)
+    beside = {key for row in rows if run.key in row.runs for key in row.runs}
+    return not any(
+        other.key in beside and other.key != run.key and other.node == run.node and mask & mask_of(other.devices)
+        for other in members
+    )
 
 
 def is_exclusive(rows: Sequence[Row], members: Iterable[Run]) -> bool:

@@ -13,12 +13,20 @@ R = TypeVar("R")
 
 
 class Table(Generic[K, R]):
-    """Live rows by key. `reindex(old, new)` is called at every change; `ended(row)` rows leave memory when put."""
+    """Live rows by key. `reindex(old, new)` is called at every change; `ended(row)` rows leave memory when put. What a step
+    changes in a table that is not `durable` is undone with the step, and is not made durable with it."""
 
-    __slots__ = ("ended", "name", "reindex", "rows")
+    __slots__ = ("durable", "ended", "name", "reindex", "rows")
 
-    def __init__(self, name: str, reindex: Callable[[R | None, R | None], None], ended: Callable[[R], bool] | None = None):
+    def __init__(
+        self,
+        name: str,
+        reindex: Callable[[R | None, R | None], None],
+        ended: Callable[[R], bool] | None = None,
+        durable: bool = True,
+    ):
         self.name = name
+        self.durable = durable
         self.rows: dict[K, R] = {}
         self.reindex = reindex
         self.ended = ended
@@ -84,9 +92,11 @@ class Journal:
 
 
 def net(entries: Sequence[Entry]) -> tuple[Change, ...]:
-    """One Change for each row touched, in the order of first touch; a row made and deleted again is left out."""
+    """One Change for each durable row touched, in the order of first touch; a row made and deleted again is left out."""
     touched: dict[tuple[str, Any], tuple[str, Any, Any, Any]] = {}
     for table, key, old, new in entries:
+        if not table.durable:
+            continue
         at = (table.name, key)
         before = touched.get(at)
         touched[at] = (*at, old if before is None else before[2], new)

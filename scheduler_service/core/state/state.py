@@ -25,7 +25,7 @@ from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
-    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history"),
+    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "measurement"),
 )
 """The order in which tables are loaded."""
 

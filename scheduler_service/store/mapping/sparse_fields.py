@@ -24,6 +24,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
@@ -116,6 +117,7 @@ _JOB = _seldom(
         "elements": lambda found: Elements(*found),
         "estimates": _estimates,
         "sampling": _sampling,
+        "profile": lambda found: Profile(*found),
     },
 )
 

@@ -22,6 +22,9 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_ENDED: _ClassVar[RunPhase]
     RUN_PHASE_READY: _ClassVar[RunPhase]
     RUN_PHASE_PREPARING: _ClassVar[RunPhase]
+    RUN_PHASE_PARKING: _ClassVar[RunPhase]
+    RUN_PHASE_PARKED: _ClassVar[RunPhase]
+    RUN_PHASE_RESUMING: _ClassVar[RunPhase]
     RUN_PHASE_WARMING: _ClassVar[RunPhase]
 
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -46,6 +49,9 @@ RUN_PHASE_STOPPING: RunPhase
 RUN_PHASE_ENDED: RunPhase
 RUN_PHASE_READY: RunPhase
 RUN_PHASE_PREPARING: RunPhase
+RUN_PHASE_PARKING: RunPhase
+RUN_PHASE_PARKED: RunPhase
+RUN_PHASE_RESUMING: RunPhase
 RUN_PHASE_WARMING: RunPhase
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_PREEMPTED: StopReason
@@ -151,13 +157,16 @@ class Reports(_message.Message):
     def __init__(self, reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "job_id", "run", "started", "exited", "ready", "task")
+    __slots__ = ("sequence", "job_id", "run", "started", "exited", "ready", "parked", "resumed", "park_refused", "task")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    PARK_REFUSED_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     job_id: int
@@ -165,8 +174,11 @@ class Report(_message.Message):
     started: RunStarted
     exited: RunExited
     ready: RunReady
+    parked: RunParked
+    resumed: RunResumed
+    park_refused: RunParkRefused
     task: int
-    def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., parked: _Optional[_Union[RunParked, _Mapping]] = ..., resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., park_refused: _Optional[_Union[RunParkRefused, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
 class RunReady(_message.Message):
     __slots__ = ("address", "port")
@@ -175,6 +187,48 @@ class RunReady(_message.Message):
     address: str
     port: int
     def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class RunParked(_message.Message):
+    __slots__ = ("rung", "bytes", "residue_bytes", "phases")
+    class PhasesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _duration_pb2.Duration
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RESIDUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    rung: str
+    bytes: int
+    residue_bytes: int
+    phases: _containers.MessageMap[str, _duration_pb2.Duration]
+    def __init__(self, rung: _Optional[str] = ..., bytes: _Optional[int] = ..., residue_bytes: _Optional[int] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ...) -> None: ...
+
+class RunResumed(_message.Message):
+    __slots__ = ("rung", "phases")
+    class PhasesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _duration_pb2.Duration
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    rung: str
+    phases: _containers.MessageMap[str, _duration_pb2.Duration]
+    def __init__(self, rung: _Optional[str] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ...) -> None: ...
+
+class RunParkRefused(_message.Message):
+    __slots__ = ("reason", "lost")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    lost: bool
+    def __init__(self, reason: _Optional[str] = ..., lost: bool = ...) -> None: ...
 
 class RunStarted(_message.Message):
     __slots__ = ("pid", "log_path", "program")
@@ -217,18 +271,44 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Observations(_message.Message):
-    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements")
+    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
     mini_batches: _containers.RepeatedCompositeFieldContainer[_job_pb2.MiniBatch]
     measurements: _containers.RepeatedCompositeFieldContainer[RunMeasurement]
-    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ...) -> None: ...
+    slices: _containers.RepeatedCompositeFieldContainer[SliceObservation]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ...) -> None: ...
+
+class SliceObservation(_message.Message):
+    __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    EXECUTING_FIELD_NUMBER: _ClassVar[int]
+    EXECUTED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    SWITCHING_FIELD_NUMBER: _ClassVar[int]
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    RESIDUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    executing: bool
+    executed: _duration_pb2.Duration
+    since: _duration_pb2.Duration
+    switches: int
+    switching: _duration_pb2.Duration
+    rung: str
+    residue_bytes: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., executing: bool = ..., executed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., since: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., switches: _Optional[int] = ..., switching: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., residue_bytes: _Optional[int] = ...) -> None: ...
 
 class RunMeasurement(_message.Message):
     __slots__ = ("job_id", "run", "task", "steps", "total", "first_step", "last_step", "spread", "memory_mib")
@@ -291,7 +371,7 @@ class DesiredRuns(_message.Message):
     def __init__(self, commit_no: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[DesiredRun, _Mapping]]] = ...) -> None: ...
 
 class DesiredRun(_message.Message):
-    __slots__ = ("job_id", "run", "task", "generation", "prepared", "running", "stopped", "warming")
+    __slots__ = ("job_id", "run", "task", "generation", "prepared", "running", "stopped", "parked", "warming")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +379,7 @@ class DesiredRun(_message.Message):
     PREPARED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
     WARMING_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
@@ -307,8 +388,17 @@ class DesiredRun(_message.Message):
     prepared: Launch
     running: Launch
     stopped: Stop
+    parked: Park
     warming: Launch
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ..., warming: _Optional[_Union[Launch, _Mapping]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ..., parked: _Optional[_Union[Park, _Mapping]] = ..., warming: _Optional[_Union[Launch, _Mapping]] = ...) -> None: ...
+
+class Park(_message.Message):
+    __slots__ = ("launch", "time_limit")
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    launch: Launch
+    time_limit: _duration_pb2.Duration
+    def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
     __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share", "checkpoint")
