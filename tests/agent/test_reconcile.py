@@ -19,8 +19,9 @@ from node_agent.jobs.model import (
     RunRecord,
     Stopped,
     StopReason,
+    Warming,
 )
-from node_agent.jobs.reconcile import TABLE, Action, Launch, Note, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import TABLE, Action, Begin, Launch, Note, Prepare, Refuse, Release, Stop, Warm, after, reconcile
 
 KEY = RunKey(7, 1)
 NOW = 100.0
@@ -37,9 +38,11 @@ ENDED = RunRecord(KEY, RunPhase.ENDED, pid=5, generation=OLD)
 PREPARING = RunRecord(KEY, RunPhase.PREPARING, TASK, generation=OLD)
 READY = RunRecord(KEY, RunPhase.READY, TASK, generation=OLD)
 TASK_STARTING = RunRecord(KEY, RunPhase.STARTING, TOGETHER, generation=OLD)
-KNOWN = (PREPARING, READY, STARTING, TASK_STARTING, RUNNING, STOPPING, ENDED)
+IS_WARM = RunRecord(KEY, RunPhase.WARMING, SPEC, pid=5, generation=OLD)
+KNOWN = (PREPARING, READY, IS_WARM, STARTING, TASK_STARTING, RUNNING, STOPPING, ENDED)
 
 RUN, PREPARE, GO = Running(SPEC, NEW), Prepared(TASK, NEW), Running(TOLD, NEW)
+WARM = Warming(SPEC, NEW)
 NOTE = Note(KEY, NEW)
 
 
@@ -57,6 +60,11 @@ def stop(grace: float, generation: int = NEW) -> Stopped:
         (PREPARE, RUNNING, NOTE),
         (PREPARE, STOPPING, NOTE),
         (PREPARE, ENDED, NOTE),
+        (WARM, None, Warm(SPEC, NEW)),
+        (WARM, IS_WARM, NOTE),
+        (WARM, RUNNING, NOTE),
+        (GO, IS_WARM, Begin(TOLD, NEW)),
+        (stop(0), IS_WARM, Stop(KEY, NEW, NOW, NOW)),
         (RUN, None, Launch(SPEC, NEW)),
         (GO, None, Launch(TOLD, NEW)),
         (GO, PREPARING, Launch(TOGETHER, NEW)),
@@ -94,13 +102,13 @@ def test_what_is_no_newer_changes_nothing(desired: Desired, known: RunRecord, ge
 
 def test_the_module_shows_the_table_that_it_goes_by() -> None:
     assert module.__doc__ is not None
-    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 8)
+    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 9)
     assert head[1] == "unknown"
     columns = [None, *(RunPhase[name.upper()] for name in head[2:])]
     assert set(columns) == {None, *RunPhase}
     for state, *actions in rows:
         (kind,) = (kind for kind in TABLE if kind.__name__ == state)
-        desired: Desired = {Prepared: PREPARE, Running: GO, Stopped: stop(5)}[kind]
+        desired: Desired = {Prepared: PREPARE, Warming: WARM, Running: GO, Stopped: stop(5)}[kind]
         for phase, action in zip(columns, actions, strict=True):
             known = {record.phase: record for record in KNOWN}
             found = reconcile([desired], {} if phase is None else {KEY: known[phase]}, NOW)
