@@ -244,6 +244,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
         *(("share_group", row.id, row) for row in loaded.share_groups),
+        *(("operation", row.id, row) for row in loaded.operations),
         *(("earmark", row.id, row) for row in loaded.earmarks),
         *(("memo", (row.policy, row.subject), row) for row in loaded.memos),
         *(("history", (row.user, row.script), row) for row in loaded.history),

@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
     DropEarmark,
     NoteIdle,
     OfferIdle,
+    Park,
     Place,
     Plan,
     Preempt,
@@ -30,6 +31,7 @@ from scheduler_service.core.messages import (
     Remember,
     Share,
     SkipSamples,
+    Unpark,
     Unshare,
     Wait,
     Withdraw,
@@ -51,6 +53,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
 from scheduler_service.core.state.holdings import devices_released, released, together
@@ -237,6 +240,8 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Delegate: _delegate,
     Share: share,
     Unshare: unshare,
+    Park: park_for_policy,
+    Unpark: unpark_for_policy,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

@@ -14,6 +14,7 @@ from scheduler_service.core.model import Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
+from scheduler_service.core.operations.resuming import resume_waiting
 from scheduler_service.core.state.state import State
 
 Proposals = Generator[Plan, str | None, None]
@@ -39,6 +40,8 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         replies.append(_take(state, event, now))
     if state.deadlines:
         overdue(state, now)
+    if state.waiting_operations:
+        resume_waiting(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
     orders = _orders(state) if state.news else ()
     return Step(

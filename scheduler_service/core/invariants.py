@@ -8,9 +8,10 @@ from scheduler_service.core.allocation.bindings import suffices
 from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
+from scheduler_service.core.invariants_operations import check_operation, check_parking
 from scheduler_service.core.invariants_sharing import check_share_group
 from scheduler_service.core.messages import Rng
-from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, present
+from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, RunPhase, present
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.holdings import released
 from scheduler_service.core.state.state import State
@@ -40,6 +41,8 @@ def check(state: State) -> None:
         _check_earmark(state, earmark)
     for group in state.share_groups.rows.values():
         check_share_group(state, group)
+    for operation in state.operations.rows.values():
+        check_operation(state, operation)
     if state.pools is not None:
         check_cells(state, state.pools)
 
@@ -51,6 +54,8 @@ def sample(state: State, rng: Rng) -> None:
     if jobs := state.jobs.rows:
         job = next(islice(jobs.values(), rng.randrange(len(jobs)), None))
         _check_job(state, job, state.runs_of(job.id))
+        if (operation := state.operation_of.get(job.id)) is not None:
+            check_operation(state, state.operations.rows[operation])
     if nodes := state.nodes.rows:
         node = next(islice(nodes.values(), rng.randrange(len(nodes)), None))
         runs = [state.runs.rows[key] for key in state.runs_on.get(node.id, ())]
@@ -68,7 +73,8 @@ def sample(state: State, rng: Rng) -> None:
 def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     """It has active runs exactly when its state says so, all of one launch; a run that ended stays ended."""
     active = [run.key for run in runs]
-    inactive = job.state in _INACTIVE or job.elements is not None
+    parked = bool(runs) and all(run.phase is RunPhase.PARKED for run in runs) and job.state is JobState.SUSPENDED
+    inactive = (job.state in _INACTIVE and not parked) or job.elements is not None
     claim(inactive == (not active), f"job {job.id} is {job.state.name} with runs {active}")
     for key in active:
         claim(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
@@ -77,17 +83,18 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     claim(len(set(active)) == len(active) and all(key.task < tasks for key in active), f"job {job.id}: {active}")
     spec = job.launch_spec
     for run in runs:
-        claim(run.demand == spec.tasks()[run.task], f"run {run.key} holds {run.demand}, and its configuration asks for another")
+        check_parking(state, run)
+        claim(run.asked == spec.tasks()[run.task], f"run {run.key} holds {run.demand}, and its configuration asks for another")
     elastic = spec.min_tasks <= tasks <= spec.max_tasks if spec.elastic else not job.tasks
     claim(elastic, f"job {job.id} has {tasks} tasks, and its bounds are {spec.min_tasks} and {spec.max_tasks}")
     claim(not (inactive and job.resize_to), f"job {job.id} does not run and is to be resized to {job.resize_to} tasks")
     gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
     claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
-    claim(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
+    claim(not ((inactive or parked) and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
     claim(job.sampling is None or not inactive, f"job {job.id} does not run and is being sampled")
     claim(job.sampling is None or bool(job.spec.alternatives), f"job {job.id} is sampled and has no choice")
     claim(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
-    claim(job.state is not JobState.SUSPENDED or job.suspend_requested, f"nobody suspended job {job.id}")
+    claim(job.state is not JobState.SUSPENDED or job.suspend_requested or parked, f"nobody suspended job {job.id}")
     _check_array(state, job)
 
 
@@ -126,6 +133,9 @@ def _check_holders(state: State, node: Node, runs: Sequence[Run], devices: int) 
     for run in runs:
         indices = run.given if state.pools is None else run.devices
         before = not (run.devices or run.demand.devices or state.serves(state.jobs.rows[run.job_id]))
+        if run.is_parked:
+            claim(not run.devices and not run.group, f"run {run.key} is parked and holds devices")
+            continue
         claim(before or suffices(state, run.node, run.demand, indices), f"run {run.key} holds not what carries {run.demand}")
         for index in indices:
             claim(bool(there >> index & 1), f"run {run.key} holds device {index} of node {node.name}, which is not there")

@@ -58,7 +58,10 @@ from scheduler_service.core.messages import (
     ReturnRequested,
     RunExited,
     RunMeasured,
+    RunParked,
+    RunParkRefused,
     RunReady,
+    RunResumed,
     RunStarted,
     Submitted,
     SuspendRequested,
@@ -71,6 +74,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations import parking, resuming
 from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
@@ -114,6 +118,8 @@ def overdue(state: State, now: Micros) -> None:
                 gang_late(state, now, state.jobs.rows[key[0]])
             case Deadline.SAMPLE:
                 cut_off(state, now, state.jobs.rows[key[0]])
+            case Deadline.OPERATION:
+                parking.overdue(state, now, state.operations.rows[key[0]])
             case Deadline.MEMO:
                 memo = state.memos.rows[key]
                 state.put(state.memos, key, changed(memo, due_us=None, due=True))
@@ -203,6 +209,9 @@ _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
     RunStarted: _started,
     RunReady: _ready,
     RunExited: _exited,
+    RunParked: parking.parked,
+    RunResumed: resuming.resumed,
+    RunParkRefused: parking.refused,
 }
 
 

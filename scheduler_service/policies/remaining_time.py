@@ -1,6 +1,7 @@
 """How much longer a job is expected to run: for as long as its estimate says, but never longer than its time limit."""
 
 from scheduler_service.core.model import Job
+from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.state.holdings import group_of
@@ -23,8 +24,9 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
         return max(until_end if left is None else min(left, until_end), 0)
     if left is None:
         return None
-    began = [run.started_us for run in runs if run.started_us is not None]
-    return max(left - (now - min(began) if began else 0), 0)
+    if any(run.is_parked for run in runs):
+        return None  # nobody knows when it resumes
+    return max(left - executed_us(runs, now), 0)
 
 
 def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:

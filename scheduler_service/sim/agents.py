@@ -9,10 +9,11 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, assert_never
 
-from scheduler_service.core.messages import Event, NodeSeen, Order, Prepared, Running, Stopped
+from scheduler_service.core.messages import Event, NodeSeen, Order, Parked, Prepared, Running, Stopped
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim import parks
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
@@ -38,6 +39,10 @@ class Delays(NamedTuple):
     end of that, and has saved nothing. None: it takes all of that, and is done."""
     end: Delay = none
     """From the end of its work until the scheduler hears that it is over."""
+    park: Delay = none
+    """From the order to park until the run is parked. It works until then."""
+    unpark: Delay = none
+    """From the order to go on until a parked run works again."""
     checkpoint_every_us: Micros | None = None
     """How much work lies between the checkpoints that a job makes by itself, which take no time: what it has done since the
     last one is lost where its node dies, or where it is killed. None: it makes none, and begins again where that run began."""
@@ -91,13 +96,17 @@ class Agents:
         match order.desired:
             case Prepared(job, run):
                 self.come(job, run, life, now)
-            case Running(run=run) if run.phase is RunPhase.RUNNING:
-                pass  # another share plan: simulated runs share nothing yet
+            case Running(run=run) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
+                if (task := self._tasks.get(run.key)) is not None:  # else it is another share plan, or its node has died
+                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._then)
             case Running(job, run, gang):
                 if gang is None:
                     self.come(job, run, life, now)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
                     self._gathers(prepared, now, MET)
+            case Parked(run=run):
+                if (task := self._tasks.get(run.key)) is not None:
+                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._then)
             case Stopped() as stopped:
                 self._stop(order.key, stopped, now)
             case _:
@@ -140,6 +149,7 @@ class Agents:
         party, launch = task.party, task.party.launch
         if launch.signalled_us is None:
             launch.signalled_us, launch.why = now, stopped.reason
+            parks.is_over(party, now)
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
@@ -205,7 +215,11 @@ class Agents:
 
     def _goes_on(self, task: Task, what: What, at: Micros) -> None:
         party = task.party
-        if what is BEGUN or what is MET:
+        if what is What.PARKED:
+            parks.is_parked(task, at)
+        elif what is What.RESUMED:
+            parks.is_resumed(task, at, self._then)
+        elif what is BEGUN or what is MET:
             party.missing -= 1
             if not party.missing and party.saved:
                 self._works(party, at)
@@ -225,9 +239,9 @@ class Agents:
         if life.done_us:
             launch.works_us += self._delays.resume(self._rng)
         left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
-        done = launch.works_us + left + self._delays.end(self._rng)
+        party.done_us = launch.works_us + left + self._delays.end(self._rng)
         for task in party.tasks:
-            self._then(task, done, FINISHED)
+            self._then(task, party.done_us, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
             self._push(measured, What.MEASURED, party.tasks[0])
 
@@ -279,6 +293,7 @@ class Agents:
         party.saved = False
         if party.launch.lost_us is None:
             party.launch.lost_us = at
+            parks.is_over(party, at)
         task.due = 0
         for mate in party.tasks:
             if mate.next is FINISHED:

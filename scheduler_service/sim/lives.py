@@ -33,6 +33,8 @@ class Launch:
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
     configuration: int = 0
     """Of the job, by its number, in which it ran."""
+    parked: tuple[Micros, ...] = ()
+    """From when to when, in pairs, it did no work because it was parked."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -55,7 +57,8 @@ class Launch:
             until = self.signalled_us
         if self.lost_us is not None and self.lost_us < until:
             until = self.lost_us
-        return max(until - self.works_us, 0)
+        parked = sum(self.parked[1::2]) - sum(self.parked[::2])
+        return max(until - self.works_us - parked, 0)
 
 
 @dataclass(slots=True)

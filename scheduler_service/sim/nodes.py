@@ -9,7 +9,9 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     RunExited,
+    RunParked,
     RunReady,
+    RunResumed,
     RunStarted,
 )
 from scheduler_service.core.model import RunKey
@@ -40,6 +42,9 @@ class What(IntEnum):
     BACK = 10
     MEASURED = 11
     """A sample has done as many steps as it is to do."""
+    PARKED = 12
+    RESUMED = 13
+    """A parked task executes again."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
@@ -76,6 +81,12 @@ class Party:
     tasks: "list[Task]" = field(default_factory=list)
     sampling: Sampling | None = None
     """If the launch is a sample."""
+    done_us: Micros = 0
+    """When its work is done, if nothing disturbs it from now on."""
+    parks_us: Micros | None = None
+    """When its tasks are parked, since it was told to park."""
+    stopped_us: Micros | None = None
+    """Since when it does no work because it is parked."""
 
 
 @dataclass(slots=True)
@@ -88,6 +99,7 @@ class Task:
     next: What = What.BEGUN
     leaves_us: Micros | None = None
     """When it leaves, since it was told to."""
+    parked: bool = False
 
 
 def report(what: What, subject: Task | Node) -> Event:
@@ -107,6 +119,10 @@ def report(what: What, subject: Task | Node) -> Event:
         return RunStarted(node.name, node.boot, node.sequence, key)
     if what is READY:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
+    if what is What.PARKED:
+        return RunParked(node.name, node.boot, node.sequence, key, "simulated")
+    if what is What.RESUMED:
+        return RunResumed(node.name, node.boot, node.sequence, key, "simulated")
     if what is LEFT:
         return RunExited(node.name, node.boot, node.sequence, key, yielded=True)
     return RunExited(node.name, node.boot, node.sequence, key, exit_signal=9)

@@ -160,6 +160,8 @@ class Times(Model):
         default=None, description="from the signal until the run has left; not longer than its grace"
     )
     end: Amount | None = Field(default=None, description="from the end of the work until the scheduler hears of it")
+    park: Amount | None = Field(default=None, description="from the order to park until a run is parked")
+    unpark: Amount | None = Field(default=None, description="until a parked run that is told to go on works again")
     checkpoint_every: float | None = Field(
         default=None, ge=1e-3, le=LONGEST_S, description="work between the checkpoints that jobs make by themselves"
     )
@@ -169,7 +171,7 @@ class Times(Model):
         return sum(micros(amount.least()) for amount in (self.start, self.end) if amount is not None)
 
     def delays(self) -> Delays:
-        given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end")}
+        given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end", "park", "unpark")}
         every = None if self.checkpoint_every is None else micros(self.checkpoint_every)
         return Delays(
             **{name: _delay(amount) for name, amount in given.items() if amount is not None}, checkpoint_every_us=every

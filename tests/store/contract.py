@@ -108,7 +108,7 @@ class Postgres(Db):
 
     def empty(self) -> None:
         exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells, virtual_cluster, cell_binding"
-        rest = "cluster, node, job, run, device, earmark, memo, share_group, history, job_event, user_file"
+        rest = "cluster, node, job, run, device, earmark, memo, share_group, operation, history, job_event, user_file"
         self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:

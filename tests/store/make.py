@@ -29,6 +29,8 @@ from scheduler_service.core.model import (
     NodeDevice,
     NodeSelector,
     NodeState,
+    OperationKind,
+    OperationPhase,
     Reason,
     Retry,
     Run,
@@ -51,6 +53,8 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import (
@@ -88,6 +92,7 @@ TABLES = {
     Binding: "cell_binding",
     Memo: "memo",
     ShareGroup: "share_group",
+    Operation: "operation",
     History: "history",
     Posting: "exchange_posting",
     Exchange: "exchange",
@@ -118,6 +123,11 @@ def memo(subject: str, **fields: Any) -> Memo:
 def share_group(number: int, **fields: Any) -> ShareGroup:
     given = {"devices": ((1, (0,)),), "rows": (Row((RunKey(1, 1),)), Row((RunKey(2, 1),), 3))}
     return ShareGroup(number, **{**given, **fields})
+
+
+def operation(number: int, job_id: int, **fields: Any) -> Operation:
+    given = {"kind": OperationKind.PARK, "phase": OperationPhase.PARKING, "source": RunKey(job_id, 1)}
+    return Operation(**{"id": number, "job_id": job_id, "begun_us": T, "phase_us": T, **given, **fields})
 
 
 def history(script: str, **fields: Any) -> History:
@@ -152,6 +162,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         jobs=tuple(sorted((r for r in kinds[Job] if r.state not in ENDED), key=lambda r: r.id)),
         runs=tuple(sorted((r for r in kinds[Run] if r.phase is not RunPhase.ENDED), key=lambda r: r.key)),
         share_groups=tuple(sorted(kinds[ShareGroup], key=lambda r: r.id)),
+        operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
         nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
         devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
         earmarks=tuple(sorted(kinds[Earmark], key=lambda r: r.id)),
@@ -311,16 +322,25 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
     )
 
 
+parkings = st.builds(
+    Parking, natural, st.booleans(), st.lists(natural, max_size=3).map(tuple), maybe(times), times, words, natural
+)
+phase_times = st.builds(PhaseTime, st.sampled_from(OperationKind), st.sampled_from(OperationPhase), times, times, words)
+
+
 @st.composite
 def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task: int = 0, vc: str = "") -> Run:
     phase = draw(st.sampled_from([p for p in RunPhase if p is not RunPhase.ENDED])) if alive else RunPhase.ENDED
     shared = draw(st.booleans())
+    devices, demand, parking = draw(st.lists(natural, max_size=3).map(tuple)), draw(vectors), draw(st.none() | parkings)
+    if parking is not None and parking.devices:
+        devices, demand = (), demand._replace(devices=0)
     return Run(
         job_id,
         number,
         node,
-        draw(st.lists(natural, max_size=3).map(tuple)),
-        draw(vectors),
+        devices,
+        demand,
         phase,
         draw(times),
         draw(maybe(times)),
@@ -346,6 +366,8 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(big),
         draw(big),
         shared,
+        parking,
+        draw(st.lists(phase_times, max_size=2).map(tuple)),
     )
 
 
@@ -355,7 +377,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
     count = st.integers(1, 2**40)
     numbers = [draw(count) for _ in range(4)]
     seed = draw(st.integers(-(2**63), 2**63 - 1))
-    rows: list[Any] = [Cluster("lab", seed, *numbers, draw(times), draw(count), draw(count), draw(count))]
+    rows: list[Any] = [Cluster("lab", seed, *numbers, draw(times), *(draw(count) for _ in range(4)))]
     rows += [draw(share_groups(number)) for number in range(1, draw(st.integers(0, 2)) + 1)]
     nodes = draw(st.integers(1, 3))
     for n in range(1, nodes + 1):
@@ -394,6 +416,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             path = draw(st.lists(natural, max_size=2).map(tuple))
             named = node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path
             rows.append(NodeDevice(*named, draw(st.none() | natural), draw(st.none() | natural), draw(words)))
+        if draw(st.booleans()):
+            rows.append(draw(operations(j, j)))
         if draw(st.booleans()):
             want = draw(vectors)
             kept = Vector(*(draw(st.integers(0, part)) for part in want))
@@ -457,6 +481,26 @@ def share_groups(draw: st.DrawFn, number: int) -> ShareGroup:
     devices, members = tuple(draw(holdings)), tuple(draw(rows_of))
     period, generation = draw(st.integers(1, 2**62)), draw(st.integers(1, 2**62))
     return ShareGroup(number, devices, members, period, draw(words), draw(st.booleans()), generation, draw(st.booleans()))
+
+
+words_or_numbers = st.one_of(st.integers(-(2**60), 2**60), words)
+
+
+@st.composite
+def operations(draw: st.DrawFn, number: int, job_id: int) -> Operation:
+    return Operation(
+        number,
+        draw(st.sampled_from(OperationKind)),
+        draw(st.sampled_from(OperationPhase)),
+        job_id,
+        draw(keys),
+        draw(times),
+        draw(times),
+        draw(st.none() | keys),
+        draw(maybe(times)),
+        draw(st.lists(words_or_numbers, max_size=2).map(tuple)),
+        draw(st.dictionaries(words, words_or_numbers, max_size=2).map(lambda found: tuple(sorted(found.items())))),
+    )
 
 
 @st.composite

@@ -49,11 +49,14 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     old += [make.VC, make.BINDING, make.OFFER, make.REQUEST, make.EXCHANGE, Surplus(1, 5), IdleCells(1, "a", "b")]
     old.append(make.memo("job/1", job_id=1))
     old.append(data.draw(make.share_groups(1)))
+    old.append(make.operation(1, 1))
     old.append(make.history("a"))
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
     run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
     kept = {name: getattr(old[3], name) for name in ("devices", "demand", "placed_us")}
+    if run.parking is not None and run.parking.devices:  # it is parked now
+        kept |= {"devices": (), "demand": kept["demand"]._replace(devices=0)}
     run = Run(**{**{name: getattr(run, name) for name in Run.__dataclass_fields__}, **kept})
     new = [replace(make.CLUSTER, clock_us=data.draw(make.times)), replace(make.NODE, sequence=5), job, run]
     new.append(replace(make.DEVICE, fault="it is lost"))
@@ -67,7 +70,9 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     new.append(IdleCells(1, "a", "b", data.draw(make.histories), data.draw(make.maybe(make.times))))
     due = data.draw(make.maybe(make.times))
     new.append(make.memo("job/1", value=data.draw(make.memo_values), due_us=due, due=due is None and data.draw(st.booleans())))
-    new.append(replace(data.draw(make.share_groups(1)), vc=old[-2].vc))
+    new.append(replace(data.draw(make.share_groups(1)), vc=old[-3].vc))
+    drawn = data.draw(make.operations(1, 1))
+    new.append(replace(drawn, **{name: getattr(old[-2], name) for name in ("kind", "source", "begun_us")}))
     new.append(make.history("a", runs=data.draw(st.lists(make.past_runs, max_size=2).map(tuple)), used_us=5))
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])

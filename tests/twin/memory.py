@@ -52,6 +52,7 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
             jobs=tuple(of["job"].rows(rows.to_job, is_live)) if jobs else (),
             runs=_runs(memory, is_live),
             share_groups=tuple(of["share_group"].rows(rows.to_share_group)),
+            operations=tuple(of["operation"].rows(rows.to_operation)),
             nodes=tuple(of["node"].rows(rows.to_node)),
             devices=tuple(of["device"].rows(rows.to_device)),
             earmarks=tuple(of["earmark"].rows(rows.to_earmark)),

@@ -71,6 +71,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_NEVER_IN_QUOTA: _ClassVar[JobReason]
     JOB_REASON_RESIZED: _ClassVar[JobReason]
     JOB_REASON_SAMPLED: _ClassVar[JobReason]
+    JOB_REASON_PARKED: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -91,6 +92,34 @@ class Exit0AfterStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXIT0_AFTER_STOP_UNSPECIFIED: _ClassVar[Exit0AfterStop]
     EXIT0_AFTER_STOP_STOPPED: _ClassVar[Exit0AfterStop]
     EXIT0_AFTER_STOP_DONE: _ClassVar[Exit0AfterStop]
+
+class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OPERATION_KIND_UNSPECIFIED: _ClassVar[OperationKind]
+    OPERATION_KIND_PARK: _ClassVar[OperationKind]
+    OPERATION_KIND_MIGRATE: _ClassVar[OperationKind]
+    OPERATION_KIND_PROBE: _ClassVar[OperationKind]
+    OPERATION_KIND_RESIZE: _ClassVar[OperationKind]
+
+class OperationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OPERATION_PHASE_UNSPECIFIED: _ClassVar[OperationPhase]
+    OPERATION_PHASE_PARKING: _ClassVar[OperationPhase]
+    OPERATION_PHASE_PARKED: _ClassVar[OperationPhase]
+    OPERATION_PHASE_WAITING: _ClassVar[OperationPhase]
+    OPERATION_PHASE_RESUMING: _ClassVar[OperationPhase]
+
+class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_PHASE_UNSPECIFIED: _ClassVar[RunPhase]
+    RUN_PHASE_STARTING: _ClassVar[RunPhase]
+    RUN_PHASE_RUNNING: _ClassVar[RunPhase]
+    RUN_PHASE_STOPPING: _ClassVar[RunPhase]
+    RUN_PHASE_ENDED: _ClassVar[RunPhase]
+    RUN_PHASE_READY: _ClassVar[RunPhase]
+    RUN_PHASE_PARKING: _ClassVar[RunPhase]
+    RUN_PHASE_PARKED: _ClassVar[RunPhase]
+    RUN_PHASE_RESUMING: _ClassVar[RunPhase]
 
 class EstimateSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -145,6 +174,9 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_GUARANTEED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_OPPORTUNISTIC: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_SAMPLED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PARKED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PARK_REFUSED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_UNPARKED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -196,6 +228,7 @@ JOB_REASON_RECLAIMED: JobReason
 JOB_REASON_NEVER_IN_QUOTA: JobReason
 JOB_REASON_RESIZED: JobReason
 JOB_REASON_SAMPLED: JobReason
+JOB_REASON_PARKED: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee
@@ -207,6 +240,25 @@ DEPENDENCY_KIND_AFTER_FAILED: DependencyKind
 EXIT0_AFTER_STOP_UNSPECIFIED: Exit0AfterStop
 EXIT0_AFTER_STOP_STOPPED: Exit0AfterStop
 EXIT0_AFTER_STOP_DONE: Exit0AfterStop
+OPERATION_KIND_UNSPECIFIED: OperationKind
+OPERATION_KIND_PARK: OperationKind
+OPERATION_KIND_MIGRATE: OperationKind
+OPERATION_KIND_PROBE: OperationKind
+OPERATION_KIND_RESIZE: OperationKind
+OPERATION_PHASE_UNSPECIFIED: OperationPhase
+OPERATION_PHASE_PARKING: OperationPhase
+OPERATION_PHASE_PARKED: OperationPhase
+OPERATION_PHASE_WAITING: OperationPhase
+OPERATION_PHASE_RESUMING: OperationPhase
+RUN_PHASE_UNSPECIFIED: RunPhase
+RUN_PHASE_STARTING: RunPhase
+RUN_PHASE_RUNNING: RunPhase
+RUN_PHASE_STOPPING: RunPhase
+RUN_PHASE_ENDED: RunPhase
+RUN_PHASE_READY: RunPhase
+RUN_PHASE_PARKING: RunPhase
+RUN_PHASE_PARKED: RunPhase
+RUN_PHASE_RESUMING: RunPhase
 ESTIMATE_SOURCE_UNSPECIFIED: EstimateSource
 ESTIMATE_SOURCE_USER: EstimateSource
 ESTIMATE_SOURCE_HISTORY: EstimateSource
@@ -249,6 +301,9 @@ JOB_EVENT_KIND_RECLAIMED: JobEventKind
 JOB_EVENT_KIND_GUARANTEED: JobEventKind
 JOB_EVENT_KIND_OPPORTUNISTIC: JobEventKind
 JOB_EVENT_KIND_SAMPLED: JobEventKind
+JOB_EVENT_KIND_PARKED: JobEventKind
+JOB_EVENT_KIND_PARK_REFUSED: JobEventKind
+JOB_EVENT_KIND_UNPARKED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -479,7 +534,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -516,6 +571,8 @@ class Job(_message.Message):
     MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     ESTIMATES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -552,7 +609,85 @@ class Job(_message.Message):
     mini_batches: _containers.RepeatedCompositeFieldContainer[MiniBatch]
     estimates: _containers.RepeatedCompositeFieldContainer[ConfigurationEstimate]
     sampling: bool
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ...) -> None: ...
+    operation: Operation
+    parked: bool
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("kind", "phase", "begin_time", "phase_time", "deadline")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    PHASE_TIME_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    kind: OperationKind
+    phase: OperationPhase
+    begin_time: _timestamp_pb2.Timestamp
+    phase_time: _timestamp_pb2.Timestamp
+    deadline: _timestamp_pb2.Timestamp
+    def __init__(self, kind: _Optional[_Union[OperationKind, str]] = ..., phase: _Optional[_Union[OperationPhase, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., phase_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class OperationPhaseTime(_message.Message):
+    __slots__ = ("kind", "phase", "begin_time", "duration", "detail")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    kind: OperationKind
+    phase: OperationPhase
+    begin_time: _timestamp_pb2.Timestamp
+    duration: _duration_pb2.Duration
+    detail: str
+    def __init__(self, kind: _Optional[_Union[OperationKind, str]] = ..., phase: _Optional[_Union[OperationPhase, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Run(_message.Message):
+    __slots__ = ("run", "task", "node", "devices", "resources", "phase", "place_time", "start_time", "end_time", "exit_code", "exit_signal", "stop_reason", "saved", "lost", "log_path", "guaranteed", "parks", "parked_time", "rung", "parked_mib", "residue_mib", "operations")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_TIME_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    GUARANTEED_FIELD_NUMBER: _ClassVar[int]
+    PARKS_FIELD_NUMBER: _ClassVar[int]
+    PARKED_TIME_FIELD_NUMBER: _ClassVar[int]
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    PARKED_MIB_FIELD_NUMBER: _ClassVar[int]
+    RESIDUE_MIB_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    run: int
+    task: int
+    node: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    resources: Resources
+    phase: RunPhase
+    place_time: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    exit_code: int
+    exit_signal: int
+    stop_reason: JobReason
+    saved: bool
+    lost: bool
+    log_path: str
+    guaranteed: bool
+    parks: int
+    parked_time: _duration_pb2.Duration
+    rung: str
+    parked_mib: int
+    residue_mib: int
+    operations: _containers.RepeatedCompositeFieldContainer[OperationPhaseTime]
+    def __init__(self, run: _Optional[int] = ..., task: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., place_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., stop_reason: _Optional[_Union[JobReason, str]] = ..., saved: bool = ..., lost: bool = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., parks: _Optional[int] = ..., parked_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., parked_mib: _Optional[int] = ..., residue_mib: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationPhaseTime, _Mapping]]] = ...) -> None: ...
 
 class ConfigurationEstimate(_message.Message):
     __slots__ = ("configuration", "time", "error", "sources", "memory_mib", "detail", "impossible")

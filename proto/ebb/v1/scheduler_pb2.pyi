@@ -142,11 +142,33 @@ class StoryResponse(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobEvent]
     def __init__(self, events: _Optional[_Iterable[_Union[_job_pb2.JobEvent, _Mapping]]] = ...) -> None: ...
 
-class SuspendRequest(_message.Message):
-    __slots__ = ("job_id",)
+class ListRunsRequest(_message.Message):
+    __slots__ = ("job_id", "page_size", "page_token")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
-    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, job_id: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListRunsResponse(_message.Message):
+    __slots__ = ("runs", "next_page_token")
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_job_pb2.Run]
+    next_page_token: str
+    def __init__(self, runs: _Optional[_Iterable[_Union[_job_pb2.Run, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class SuspendRequest(_message.Message):
+    __slots__ = ("job_id", "park", "park_only")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    PARK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    park: bool
+    park_only: bool
+    def __init__(self, job_id: _Optional[int] = ..., park: bool = ..., park_only: bool = ...) -> None: ...
 
 class SuspendResponse(_message.Message):
     __slots__ = ("job",)

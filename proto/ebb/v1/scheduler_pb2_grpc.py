@@ -110,6 +110,11 @@ class SchedulerStub(object):
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.StoryRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.StoryResponse.FromString,
                 _registered_method=True)
+        self.ListRuns = channel.unary_unary(
+                '/ebb.v1.Scheduler/ListRuns',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.ListRunsRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ListRunsResponse.FromString,
+                _registered_method=True)
         self.Logs = channel.unary_stream(
                 '/ebb.v1.Scheduler/Logs',
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.LogsRequest.SerializeToString,
@@ -156,14 +161,15 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Suspend(self, request, context):
-        """Has a running job save its work and leave, until it is resumed. Frees its devices. Safe to repeat.
+        """Has a running job save its work and leave, or park, until it is resumed. Frees its devices. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Puts a suspended job back into its queue; it goes on from its checkpoint.
+        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is, as soon as
+        its devices are idle.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -221,6 +227,13 @@ class SchedulerServicer(object):
 
     def Story(self, request, context):
         """A job's events in order, with causes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRuns(self, request, context):
+        """The runs of a job, the newest first, and the tasks of a run by rank.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -310,6 +323,11 @@ def add_SchedulerServicer_to_server(servicer, server):
                     servicer.Story,
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.StoryRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.StoryResponse.SerializeToString,
+            ),
+            'ListRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRuns,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ListRunsRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.ListRunsResponse.SerializeToString,
             ),
             'Logs': grpc.unary_stream_rpc_method_handler(
                     servicer.Logs,
@@ -723,6 +741,33 @@ class Scheduler(object):
             '/ebb.v1.Scheduler/Story',
             ebb_dot_v1_dot_scheduler__pb2.StoryRequest.SerializeToString,
             ebb_dot_v1_dot_scheduler__pb2.StoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/ListRuns',
+            ebb_dot_v1_dot_scheduler__pb2.ListRunsRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.ListRunsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,7 +4,7 @@ A change puts rows in this order: members that come in, then the group, then run
 no device is taken before its holder has left it, and an undo, which goes backwards, keeps to the same rule.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.errors import PlanRefused, require
@@ -212,6 +212,8 @@ def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
     """One that is in a group brings all of that; and nothing is changed of what is promised to somebody."""
     if not run.group:
         require(not run.phase.exits_soon, f"run {run.key} is stopping")
+        underway = run.parking is not None and run.parking.underway
+        require(not underway, f"run {run.key} is parked, or is being parked or resumed")
         require(run.key not in state.promised_by, f"what run {run.key} holds is promised to another job")
         return
     group = state.share_groups.rows[run.group]
@@ -239,13 +241,25 @@ def _check_group(state: State, group: ShareGroup) -> None:
         for task in state.runs_of(run.job_id):
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
-    over = excess(group.rows, members, _memory(state, members), state.settings)
+    over = excess(group.rows, members, _memory(state, members), state.settings, _residues(state, members))
     if over is not None:
         node, index = over.device
         raise PlanRefused(
             f"device {index} of node {state.nodes.rows[node].name} would have {over.used_mib} MiB in use of "
             f"{over.limit_mib} MiB that share groups may use"
         )
+
+
+def _residues(state: State, members: Sequence[Run]) -> dict[Device, int]:
+    """What parked runs have left on devices of these members' nodes."""
+    found: dict[Device, int] = {}
+    for node in {run.node for run in members}:
+        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+            if run.parking is not None and run.is_parked:
+                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
+                for index in run.placed_on:
+                    found[node, index] = found.get((node, index), 0) + residue
+    return found
 
 
 def _check_host(state: State, node: int) -> None:

@@ -64,13 +64,14 @@ def beside_devices(state: State, node: int) -> Vector:
         return ZERO
     free = state.host.free(node)
     for run in _without_devices(state, node) if min(free) < 0 else ():
-        free = free if _counts(state, run) else add(free, run.demand)
+        free = free if _counts(state, run) else add(free, run.charged._replace(devices=0))
     return free
 
 
 def _without_devices(state: State, node: int) -> list[Run]:
+    """Those that take what goes with no device: also runs that are to park, are parked, or are about to go on."""
     runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
-    return [run for run in runs if not run.devices]
+    return [run for run in runs if not run.devices or (run.parking is not None and run.parking.underway)]
 
 
 def _counts(state: State, run: Run) -> bool:

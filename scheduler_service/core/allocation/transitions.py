@@ -6,8 +6,22 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
+from scheduler_service.core.allocation.operations import cut_short, operation_of
 from scheduler_service.core.allocation.share_groups import leave
-from scheduler_service.core.model import Dependency, DependencyKind, EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model import (
+    Dependency,
+    DependencyKind,
+    EventKind,
+    Job,
+    JobState,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.launch_time import parked_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, Vector, add, sub
 from scheduler_service.core.state.holdings import devices_released
@@ -163,8 +177,9 @@ def with_target(job: Job) -> Job:
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
     """Stops a run. A second reason replaces the first, which changes nothing for the node; the grace period is the first one,
-    and counts from then."""
+    and counts from then. A parked run has none: it cannot save without its devices."""
     first = run.stop_us is None
+    grace_us = 0 if run.is_parked else grace_us
     stopping = changed(
         run,
         phase=RunPhase.STOPPING,
@@ -199,6 +214,8 @@ def stop_job(
 ) -> Job:
     """Tells all of a job's tasks to leave, with its grace period (`most_us` at most), and shows it in the job, with other facts
     of its row."""
+    if job.id in state.operation_of:
+        cut_short(state, now, job.id, f"given up: {why.name}")
     grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
     for run in state.runs_of(job.id):
         stop_run(state, now, run, why, grace_us, cause_job)
@@ -214,6 +231,8 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
     ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
     released = run.demand
+    if run.parking is not None:
+        ended, released = _no_longer_parked(ended, now), run.charged
     if run.group:
         ended, released = _end_member(state, run, ended)
     else:
@@ -225,6 +244,13 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     for earmark_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
         released = sub(released, fill_earmark(state, now, earmark_id, run, released))
     return ended
+
+
+def _no_longer_parked(run: Run, now: Micros) -> Run:
+    """The row of a run that has ended, with the devices that it was given."""
+    assert run.parking is not None
+    over = run.parking._replace(underway=False, devices=(), since_us=None, before_us=parked_us(run, now))
+    return changed(run, devices=run.placed_on, demand=run.asked, parking=over, parked_mib=0)
 
 
 def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
@@ -244,7 +270,23 @@ def shown_state(state: State, job: Job) -> JobState:
         return JobState.UNREACHABLE
     if any_task(state, job.id).phase.exits_soon:
         return JobState.STOPPING
+    if job.id in state.operation_of and (phase := _park_phase(state, job)) is not None:
+        return _WHILE[phase][0]
     return _RUNNING if state.begun.get(job.id, 0) == len(state.active[job.id]) else JobState.STARTING
+
+
+_WHILE = {
+    OperationPhase.PARKING: (JobState.STOPPING, Reason.PARKED),
+    OperationPhase.PARKED: (JobState.SUSPENDED, Reason.PARKED),
+    OperationPhase.WAITING: (JobState.SUSPENDED, Reason.RESUMED),
+    OperationPhase.RESUMING: (JobState.STARTING, Reason.RESUMED),
+}
+"""What is shown of a job in each phase of a park."""
+
+
+def _park_phase(state: State, job: Job) -> OperationPhase | None:
+    operation = operation_of(state, job.id)
+    return operation.phase if operation is not None and operation.kind is OperationKind.PARK else None
 
 
 def any_task(state: State, job_id: int) -> Run:
@@ -263,6 +305,7 @@ _TOLD = {
     StopReason.RECLAIMED: Reason.RECLAIMED,
     StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
+    StopReason.PARKED: Reason.PARKED,
 }
 
 
@@ -272,6 +315,9 @@ def show(state: State, job: Job) -> Job:
     shown, reason, cause = shown_state(state, job), _NONE, 0
     if shown is JobState.UNREACHABLE:
         reason = Reason.NODE_SILENT
+    elif job.id in state.operation_of and not any_task(state, job.id).phase.exits_soon:
+        phase = _park_phase(state, job)
+        reason = _NONE if phase is None else _WHILE[phase][1]
     elif shown is JobState.STOPPING:
         told = any_task(state, job.id)
         reason, cause = _TOLD.get(told.stop_reason or StopReason.UNCLAIMED, Reason.NONE), told.stop_for

@@ -3,8 +3,9 @@
 from typing import Any
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
-from scheduler_service.core.allocation.transitions import end_job, requeue, stop_job, waits
-from scheduler_service.core.errors import FailedPrecondition, NotFound
+from scheduler_service.core.allocation.operations import operation_of
+from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
+from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
 from scheduler_service.core.handlers.submit import still_awaited
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
@@ -17,9 +18,11 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import EventKind, Job, JobState, Reason, StopReason
+from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, OperationPhase, Reason, RunPhase, StopReason
+from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations import parking, resuming
 from scheduler_service.core.state.queue_keys import ACTIVE, PAUSES, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -55,7 +58,7 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
         state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail=""))
         for element in sorted(state.elements_of.get(job.id, ())):
             cancel_requested(state, CancelRequested(element), now)
-    elif job.state in ACTIVE:
+    elif job.state in ACTIVE or job.id in state.active:
         stop_job(state, now, job, StopReason.CANCELLED, Reason.CANCELLED, suspend_requested=False)
     else:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
@@ -66,6 +69,11 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
     job = live(state, event.job_id)
     if job.suspend_requested:
         return Accepted(job.id)
+    operation = operation_of(state, job.id)
+    if operation is not None and operation.phase is OperationPhase.WAITING and not job.cancel_requested:
+        log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+        resuming.stay_parked(state, now, operation)
+        return Accepted(job.id)
     if job.elements is not None:
         more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
         raise refusal(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
@@ -73,15 +81,38 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
         raise refusal(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
         raise refusal(job, "suspended", "it is being cancelled")
-    log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+    why_not = _park(state, event, job, now) if event.park or event.park_only else ""
+    if why_not is None:
+        return Accepted(job.id)
+    text = f"not parked: {why_not}; it saves its work and leaves" if why_not else ""
+    log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run, text=text)
     stop_job(state, now, job, StopReason.SUSPENDED, Reason.SUSPENDED, suspend_requested=True)
     return Accepted(job.id)
+
+
+def _park(state: State, event: SuspendRequested, job: Job, now: Micros) -> str | None:
+    """Begins to park the job. Returns why it cannot be parked; None: it can, as far as is known. Raises FailedPrecondition if
+    its user wants it parked and nothing else."""
+    try:
+        parking.park(state, now, job, by_user=True, fallback=not event.park_only)
+    except PlanRefused as refused:
+        if event.park_only:
+            text = f"job {job.id} cannot be parked: {refused}; suspend it without --park-only to have it save and leave"
+            raise FailedPrecondition("CANNOT_PARK", text, job_id=str(job.id)) from refused
+        return str(refused)
+    log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run, reason=Reason.PARKED, text="by a park")
+    return None
 
 
 def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accepted:
     """Of a job that is still on its way out it takes back the suspension: it queues as soon as it has left."""
     job = live(state, event.job_id)
-    if job.state is JobState.SUSPENDED:
+    operation = operation_of(state, job.id)
+    if operation is not None and operation.kind is OperationKind.PARK:
+        if job.suspend_requested:
+            log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
+        resuming.unpark(state, now, operation)
+    elif job.state is JobState.SUSPENDED:
         if is_over(job):
             raise refusal(job, "resumed", "its time limit is over: give it a longer one first")
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
@@ -89,9 +120,13 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     elif job.suspend_requested:
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         state.put(state.jobs, job.id, changed(job, suspend_requested=False))
-    elif not (job.requeued or leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
-        raise refusal(job, "resumed", "only a suspended job can")
+    elif not (job.requeued or leaves(state, job, StopReason.SUSPENDED) or _was_parked(state, job)):
+        raise refusal(job, "resumed", "only a suspended job can")  # the others may be the repetition of a call that did it
     return Accepted(job.id)
+
+
+def _was_parked(state: State, job: Job) -> bool:
+    return any(run.parking is not None for run in state.runs_of(job.id))
 
 
 def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
@@ -141,15 +176,22 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         return Accepted(job.id)
     if job.elements is not None:
         raise refusal(job, "put back into its queue", _AN_ARRAY + "put those back that run")
-    if job.state not in ACTIVE or job.cancel_requested or job.suspend_requested:
+    parked = job.id in state.active and _is_parked(state, job)
+    if not parked and (job.state not in ACTIVE or job.cancel_requested or job.suspend_requested):
         raise refusal(job, "put back into its queue", "only a running job can; resume a suspended one")
     if leaves(state, job, StopReason.TIME_LIMIT):
         raise refusal(job, "put back into its queue", "its time limit is over")
     if leaves(state, job):
         return Accepted(job.id)  # to queue again, unless it failed
     log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
-    stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
+    stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED, suspend_requested=False)
     return Accepted(job.id)
+
+
+def _is_parked(state: State, job: Job) -> bool:
+    """Whether its run is parked. It may be put back into its queue, though it is suspended: its process is killed, and it
+    starts again from its checkpoint."""
+    return any_task(state, job.id).phase is RunPhase.PARKED
 
 
 def leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
@@ -195,10 +237,10 @@ def _limit(limit_us: Micros) -> str:
 
 def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
     """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
-    began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
+    runs, now = state.runs_of(job.id), state.cluster.clock_us
     ends = None
-    if began and limit_us and not leaves(state, job):
-        ends = min(began) + max(limit_us - job.ran_us, 0)
+    if any(run.started_us is not None for run in runs) and limit_us and not (leaves(state, job) or _is_parked(state, job)):
+        ends = now - executed_us(runs, now) + max(limit_us - job.ran_us, 0)
     return changed(job, time_limit_us=limit_us, limit_us=ends)
 
 

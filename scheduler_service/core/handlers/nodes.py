@@ -25,8 +25,10 @@ from scheduler_service.core.model import (
     Reason,
     Run,
     RunKey,
+    RunPhase,
 )
 from scheduler_service.core.model.inventory import Device
+from scheduler_service.core.model.parking import Parking
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -215,11 +217,20 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
     for key in sorted(active):
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
         if key in known:
-            run = _ahead_of(state, job, run, known[key])
+            run = _ahead_of(state, job, _parked_there(state, run, known[key]), known[key])
         if (order := desired(job, run, state.share_groups.rows.get(run.group))) is not None:
             orders.append(order)
     orders += [unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
     return tuple(orders)
+
+
+def _parked_there(state: State, run: Run, known: KnownRun) -> Run:
+    """The run, to be told that it is to go on if its node has parked it and the state knows nothing of that: the database was
+    restored from a backup."""
+    if run.parking is None and run.phase is RunPhase.RUNNING and known.phase in (RunPhase.PARKING, RunPhase.PARKED):
+        run = changed(run, parking=Parking(0, underway=False))
+        state.put(state.runs, run.key, run)
+    return run
 
 
 def _ahead_of(state: State, job: Job, run: Run, known: KnownRun) -> Run:

@@ -30,6 +30,8 @@ def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accep
         raise refusal(job, "resized", "it is an array, whose elements are jobs: resize those")
     if job.cancel_requested or leaves(state, job, StopReason.TIME_LIMIT):
         raise refusal(job, "resized", "it is ending")
+    if job.id in state.operation_of:
+        raise refusal(job, "resized", "an operation on it is under way, such as a park: resume it first")
     wanted = job.spec.resized(event.tasks)
     if event.tasks != now_has:
         if state.pools is None:

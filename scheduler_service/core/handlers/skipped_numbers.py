@@ -7,8 +7,8 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 SKIPPED = 1_000_000
-"""How many: of jobs, which agents and checkpoints still know; of share groups, which agents know; and of postings and
-exchanges, which tenants may have noted."""
+"""How many: of jobs, which agents and checkpoints still know; of share groups, which agents know; of operations; and of
+postings and exchanges, which tenants may have noted."""
 
 
 def skipping(cluster: Cluster) -> Cluster:
@@ -19,6 +19,7 @@ def skipping(cluster: Cluster) -> Cluster:
         next_posting=cluster.next_posting + SKIPPED,
         next_exchange=cluster.next_exchange + SKIPPED,
         next_share_group=cluster.next_share_group + SKIPPED,
+        next_operation=cluster.next_operation + SKIPPED,
     )
 
 

@@ -5,7 +5,9 @@ The engine's orders and the answer to an agent that connects are both made here,
     phase              desired                                               generation
     STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
     RUNNING            none: the node has said that it runs. Running, if it  the same; a change of the plan of its share group
-                       is or was in a share group                            raises it
+                       is or was in a share group, or was told to park       raises it, and so does a park that is taken back
+    PARKING, PARKED    Parked                                                the same; `park` raises it
+    RESUMING           Running                                               the same; `try_to_resume` raises it
     STOPPING           Stopped, within the grace period of the row           the same; `stop_run` and `shorten_grace` raise it
     ENDED              none: it is over                                      -
 
@@ -16,7 +18,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import assert_never
 
-from scheduler_service.core.messages import GangPlace, KnownRun, Order, Prepared, Running, SharePlan, Stopped
+from scheduler_service.core.messages import GangPlace, KnownRun, Order, Parked, Prepared, Running, SharePlan, Stopped
 from scheduler_service.core.model import Job, Run, RunPhase, StopReason
 from scheduler_service.core.model.sharing import ShareGroup
 
@@ -27,9 +29,13 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
-            launch = state(job, run, gang_place(job, run), share_plan(run, group))
-            return Order(run.node, run.key, generation_of(job, run), launch)
-        case RunPhase.RUNNING if run.shared:
+            launched = state(job, run, gang_place(job, run), share_plan(run, group))
+            return Order(run.node, run.key, generation_of(job, run), launched)
+        case RunPhase.PARKING | RunPhase.PARKED:
+            assert run.parking is not None  # `park` gives both
+            launch = gang_place(job, run), share_plan(run, group)
+            return Order(run.node, run.key, generation_of(job, run), Parked(job, run, *launch, run.parking.limit_us))
+        case RunPhase.RUNNING | RunPhase.RESUMING if run.shared or run.parking is not None:
             running = Running(job, run, gang_place(job, run), share_plan(run, group))
             return Order(run.node, run.key, generation_of(job, run), running)
         case RunPhase.STOPPING:
@@ -37,7 +43,7 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None
             target = _target(job) if run.stop_reason is StopReason.RESIZED else 0
             stopped = Stopped(run.stop_grace_us, run.stop_reason, run.stop_for, target)
             return Order(run.node, run.key, generation_of(job, run), stopped)
-        case RunPhase.RUNNING | RunPhase.ENDED:
+        case RunPhase.RUNNING | RunPhase.RESUMING | RunPhase.ENDED:
             return None
         case _:
             assert_never(run.phase)

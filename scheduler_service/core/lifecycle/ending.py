@@ -11,9 +11,10 @@ from scheduler_service.core.lifecycle.exits import is_stopped
 from scheduler_service.core.lifecycle.gangs import all_started
 from scheduler_service.core.lifecycle.node_health import praise, strike
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
+from scheduler_service.core.model.launch_time import parked_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.operations import history, samples
+from scheduler_service.core.operations import history, parking, samples
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -30,6 +31,7 @@ _LEFT = {
     StopReason.RECLAIMED: Reason.RECLAIMED,
     StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
+    StopReason.PARKED: Reason.PARKED,
 }
 """Why a job queues again whose run left because it was told to."""
 
@@ -41,6 +43,8 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
     others leave before it."""
     job = state.jobs.rows[run.job_id]
+    if job.id in state.operation_of and job.id not in state.active:
+        parking.task_over(state, now, job.id)
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
     if how is None and job.launch_spec.gang and not job.rendezvous and run.stop_reason is None:
         how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
@@ -55,7 +59,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         began, ended = run.started_us, run.ended_us
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
         if began is not None and ended is not None:
-            facts |= _ran(job, ended - began)
+            facts |= _ran(job, ended - began - parked_us(run, ended))
         _conclude(state, now, changed(job, **facts), run, detail, checkpoint)
         return
     job = changed(job, **facts)
@@ -65,6 +69,8 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
         show(state, all_started(state, job))
+        if job.id in state.operation_of:
+            parking.task_over(state, now, job.id)
 
 
 def _ran(job: Job, longer: Micros) -> dict[str, Any]:

@@ -12,6 +12,7 @@ GOES_ON = frozenset(
         StopReason.RECLAIMED,
         StopReason.RESIZED,
         StopReason.SAMPLED,
+        StopReason.PARKED,
     }
 )
 """Reasons to stop a run whose job is to go on later. After a cancel, a time limit, or the failure of another task of its gang,

@@ -79,6 +79,23 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """Have the job's run leave its devices and stay in the memory of its nodes, all of its tasks; refused if it is known that
+    it cannot be parked. If a node cannot do it, the run goes on."""
+
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """Have a parked job go on, as soon as its devices are idle; of one that is being parked, take that back."""
+
+    job_id: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AddEarmark:
     """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
 
@@ -212,12 +229,13 @@ Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
 Sharing = Share | Unshare
+Parks = Park | Unpark
 Guaranteeing = Reclaim | Promote | Demote
 Starting = Place | SkipSamples
 Earmarking = AddEarmark | DropEarmark
 
 
-Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Trade
+Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Parks | Trade
 
 
 Plan = tuple[Action, ...]

@@ -28,6 +28,10 @@ class CancelRequested:
 @dataclass(frozen=True, slots=True)
 class SuspendRequested:
     job_id: int
+    park: bool = False
+    """Park it; if it cannot be parked, it saves its work and leaves."""
+    park_only: bool = False
+    """Park it, or leave it running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +268,49 @@ class RunExited:
 
 
 @dataclass(frozen=True, slots=True)
+class RunParked:
+    """Report `sequence` of a node: the run is parked."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    rung: str = ""
+    """How: "cooperative" or "driver"."""
+    moved_bytes: int = 0
+    """What was moved to host memory, from all devices together."""
+    residue_bytes: int = 0
+    """What is left on each device, at most."""
+    phases: tuple[tuple[str, Micros], ...] = ()
+    """What the node's own phases of the park took, by name, in the order of names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """Report `sequence` of a node: the run executes again on its devices."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    rung: str = ""
+    phases: tuple[tuple[str, Micros], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunParkRefused:
+    """Report `sequence` of a node: the run could not be parked and goes on, or it could not be resumed."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    why: str = ""
+    lost: bool = False
+    """The process is gone, or could not go on and was killed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanReady:
     """What a policy delegated has been made; `plan` is in words of the policy's own."""
 
@@ -303,7 +350,7 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 """What people ask for: refused when too much of it waits."""
 
 
-Report = RunStarted | RunReady | RunExited
+Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
 
 
 Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady | RunMeasured | MiniBatchMeasured

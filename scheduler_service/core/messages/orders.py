@@ -1,6 +1,6 @@
 """Orders: what a node is told of its runs. Each says what is to hold of one run, and the generation of that word.
 
-A state is a class, with what goes with it. To park a run will be one more.
+A state is a class, with what goes with it.
 """
 
 from scheduler_service.core.model import Job, Run, RunKey, StopReason
@@ -59,6 +59,14 @@ class Running(Launch):
 
 
 @dataclass(frozen=True, slots=True)
+class Parked(Launch):
+    """The task's process is there, and has nothing on its devices but a residue. `Running` after that resumes it."""
+
+    time_limit_us: Micros = 0
+    """For the park, counted from the first order to park. A node that cannot do it in this time refuses: the run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """Nothing of the run is left. It is told to exit, and has its grace period for that."""
 
@@ -71,7 +79,7 @@ class Stopped:
     """For RESIZED: the number of tasks of the next launch, when the stop was decided or repeated. 0: another reason."""
 
 
-Desired = Prepared | Running | Stopped
+Desired = Prepared | Running | Parked | Stopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from scheduler_service.core.model.enums import (
     JobClass,
     JobState,
     NodeState,
+    OperationKind,
+    OperationPhase,
     Reason,
     StopReason,
 )
@@ -69,6 +71,8 @@ __all__ = [
     "NodeDevice",
     "NodeSelector",
     "NodeState",
+    "OperationKind",
+    "OperationPhase",
     "Reason",
     "Retry",
     "Run",

@@ -68,6 +68,7 @@ class Reason(IntEnum):
     NEVER_IN_QUOTA = 34
     RESIZED = 35
     SAMPLED = 40
+    PARKED = 45
 
 
 class StopReason(IntEnum):
@@ -84,6 +85,7 @@ class StopReason(IntEnum):
     RECLAIMED = 9
     RESIZED = 10
     SAMPLED = 40
+    PARKED = 45
 
 
 class Exit0AfterStop(IntEnum):
@@ -147,3 +149,25 @@ class EventKind(IntEnum):
     GUARANTEED = 25
     OPPORTUNISTIC = 26
     SAMPLED = 40
+    PARKED = 41
+    PARK_REFUSED = 42
+    UNPARKED = 43
+
+
+class OperationKind(IntEnum):
+    """Values as in ebb.v1.OperationKind."""
+
+    PARK = 1
+    MIGRATE = 2
+    PROBE = 3
+    RESIZE = 4
+
+
+class OperationPhase(IntEnum):
+    """Values as in ebb.v1.OperationPhase, which says what each means."""
+
+    PARKING = 1
+    PARKED = 2
+    WAITING = 3
+    """To resume, as soon as the devices of its runs are idle."""
+    RESUMING = 4

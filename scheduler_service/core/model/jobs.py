@@ -6,6 +6,7 @@ from typing import NamedTuple
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
 from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
 from scheduler_service.core.model.estimates import Estimate, Sampling
+from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
@@ -265,7 +266,8 @@ class Run:
     run: int
     node: int
     devices: tuple[int, ...]
-    """Where there are cells, and the node has no devices: the CPUs whose share of the node it holds."""
+    """Those that it holds: none while it is parked. Where there are cells, and the node has no devices: the CPUs whose share of
+    the node it holds."""
     demand: Vector
     phase: RunPhase
     placed_us: Micros
@@ -304,22 +306,41 @@ class Run:
     device_memory_mib: int = 0
     """Of a member of a share group: the most memory that it may use on each of its devices. 0: as much as a run may use."""
     parked_mib: int = 0
-    """Of a member of a share group that is not in all of its rows: the memory of the node that takes what it has on its devices
-    while it is parked."""
+    """The memory of the node that takes what it has on its devices while it is parked: of a member of a share group that is not
+    in all of its rows, and of a run that is to park or is parked."""
     shared: bool = False
     """It is or was a member of a share group: its node is told of the group's plan, and that there is none any more."""
+    parking: Parking | None = None
+    """None: it was never told to park."""
+    phases: tuple[PhaseTime, ...] = ()
+    """What the last phases of its operations took, the newest last."""
 
     @property
     def charged(self) -> Vector:
         """What it takes of its node itself. The devices of a member of a share group are taken by the group."""
         if not self.group:
-            return self.demand
+            return self.demand._replace(memory_mib=self.demand.memory_mib + self.parked_mib) if self.parked_mib else self.demand
         return Vector(self.demand.cpu_milli, self.demand.memory_mib + self.parked_mib)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it has no devices, though it has not ended: it is parked, or was when it was told to stop."""
+        return self.parking is not None and bool(self.parking.devices)
+
+    @property
+    def placed_on(self) -> tuple[int, ...]:
+        """The devices with which it began, and on which it resumes."""
+        return self.parking.devices if self.parking is not None and self.parking.devices else self.devices
+
+    @property
+    def asked(self) -> Vector:
+        """What it demands when it executes."""
+        return self.demand._replace(devices=len(self.placed_on)) if self.is_parked else self.demand
 
     @property
     def given(self) -> tuple[int, ...]:
         """The devices that it is told to use. CPUs are counted, and nobody is told which are his."""
-        return self.devices if self.demand.devices else ()
+        return self.placed_on if self.asked.devices else ()
 
     @derived
     def key(self) -> RunKey:

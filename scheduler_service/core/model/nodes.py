@@ -101,3 +101,4 @@ class Cluster:
     next_posting: int = 1
     next_exchange: int = 1
     next_share_group: int = 1
+    next_operation: int = 1

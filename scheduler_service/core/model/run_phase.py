@@ -29,6 +29,9 @@ class RunPhase(IntEnum):
     STOPPING = 3
     ENDED = 4
     READY = 5
+    PARKING = 6
+    PARKED = 7
+    RESUMING = 8
 
 
 for _phase, _predicates in {
@@ -36,6 +39,9 @@ for _phase, _predicates in {
     RunPhase.STARTING: (True, False, True, False, True, True),
     RunPhase.READY: (False, True, True, False, True, True),
     RunPhase.RUNNING: (False, False, True, False, True, True),
+    RunPhase.PARKING: (False, False, False, False, True, True),
+    RunPhase.PARKED: (False, False, False, False, False, True),
+    RunPhase.RESUMING: (False, False, False, False, True, True),
     RunPhase.STOPPING: (False, False, False, True, True, True),
     RunPhase.ENDED: (False, False, False, False, False, False),
 }.items():
@@ -47,7 +53,10 @@ NEXT = MappingProxyType(
     {
         RunPhase.STARTING: frozenset({RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.READY: frozenset({RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
-        RunPhase.RUNNING: frozenset({RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.RUNNING: frozenset({RunPhase.PARKING, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.PARKING: frozenset({RunPhase.RUNNING, RunPhase.PARKED, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.PARKED: frozenset({RunPhase.RESUMING, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.RESUMING: frozenset({RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.STOPPING: frozenset({RunPhase.ENDED}),
         RunPhase.ENDED: frozenset[RunPhase](),
     }

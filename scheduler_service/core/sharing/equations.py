@@ -7,6 +7,7 @@ context).
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 from scheduler_service.core.model import Run, RunKey
@@ -51,11 +52,18 @@ def most_used_mib(rows: Sequence[Row], users: Sequence[Run], limit: int, residue
     return most
 
 
-def excess(rows: Sequence[Row], members: Iterable[Run], memory: Mapping[Device, int], settings: Settings) -> Excess | None:
-    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices."""
+def excess(
+    rows: Sequence[Row],
+    members: Iterable[Run],
+    memory: Mapping[Device, int],
+    settings: Settings,
+    residues: Mapping[Device, int] = MappingProxyType({}),
+) -> Excess | None:
+    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices. `residues`: what
+    parked runs that are no members have left there."""
     for device, users in users_of(members).items():
         limit = limit_mib(memory[device], settings)
-        used = most_used_mib(rows, users, limit, settings.parked_residue_mib)
+        used = most_used_mib(rows, users, limit, settings.parked_residue_mib) + residues.get(device, 0)
         if used > limit:
             return Excess(device, used, limit)
     return None

@@ -50,6 +50,7 @@ class Spared(Enum):
     NOT_SERVED = "is from before virtual clusters were turned on or off"
     EXITS_SOON = "is stopping already"
     GUARDED = "has not run for its guaranteed time yet"
+    PARKED = "is parked, or is being parked or resumed"
     FAULTY = "holds a faulty device"
 
 
@@ -67,7 +68,7 @@ def spared(state: Tables, run: Run, job: Job) -> Spared | None:
     if job.spec.job_class is not JobClass.BEST_EFFORT:
         return Spared.NOT_BEST_EFFORT
     if not run.phase.preemptible:
-        return Spared.EXITS_SOON
+        return Spared.EXITS_SOON if run.phase.exits_soon else Spared.PARKED
     if run.guarded_us is not None:
         return Spared.GUARDED
     if not state.serves(job):

@@ -54,7 +54,7 @@ def holding(state: Tables, run: Run) -> Vector:
     """What comes free on the node when the run goes with all that are preempted with it. The first member of a share group on a
     node counts for the group and for all of its members there, and the others for nothing, so that sums over them are right."""
     if not run.group:
-        return run.demand
+        return run.charged if run.parked_mib else run.demand
     group = state.share_groups.rows[run.group]
     here = members_on(state, group, run.node)
     if here[0].key != run.key:

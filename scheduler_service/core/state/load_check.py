@@ -11,6 +11,7 @@ from typing import Any
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeState, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.load_check_groups import contradictions_of_groups
+from scheduler_service.core.state.load_check_operations import contradictions_of_operations
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
@@ -23,6 +24,7 @@ def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
     jobs, runs, nodes, kept = tables["job"], tables["run"], tables["node"], tables["earmark"]
     yield from _of_jobs(jobs, runs)
     yield from contradictions_of_groups(tables["share_group"], runs, nodes)
+    yield from contradictions_of_operations(tables["operation"], jobs, runs)
     devices: dict[int, set[int]] = defaultdict(set)
     for node, index in tables["device"]:
         devices[node].add(index)
@@ -34,6 +36,7 @@ def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
 def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
     """A job has runs that have not ended exactly when its state says so, all of its last launch."""
     active = set()
+    parked = {key.job_id for key, run in runs.items() if run.is_parked}
     for key in runs:
         job = jobs.get(key.job_id)
         if job is None:
@@ -44,7 +47,7 @@ def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
     for job in jobs.values():
         if job.configuration > (last := len(job.spec.alternatives)):
             yield f"job {job.id} is in configuration {job.configuration}, and the last that it has is {last}"
-        inactive = job.state in _INACTIVE or job.elements is not None
+        inactive = (job.state in _INACTIVE and job.id not in parked) or job.elements is not None
         if inactive == (job.id in active):
             yield f"job {job.id} is {job.state.name}, and has {'' if job.id in active else 'no '}runs that have not ended"
 

@@ -68,6 +68,8 @@ class Deadline(IntEnum):
     """idle_cells.due_us"""
     MEMO = 10
     """memo.due_us"""
+    OPERATION = 11
+    """operation.deadline_us"""
     SAMPLE = 40
     """job.sampling.until_us"""
 

@@ -16,6 +16,7 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
+from scheduler_service.core.state.indices.operations import of_operation
 from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.share_groups import of_share_group
@@ -25,7 +26,7 @@ from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
-    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "measurement"),
+    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "operation", "measurement"),
 )
 """The order in which tables are loaded."""
 
@@ -44,6 +45,7 @@ _INDEX: dict[str, Reindex] = {
     "exchange": of_exchange,
     "idle_cells": of_idle,
     "memo": of_memo,
+    "operation": of_operation,
 }
 
 
@@ -174,6 +176,7 @@ class State(Tables):
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},
             "elements_of": {job: set(ids) for job, ids in self.elements_of.items()},
             "promised_by": dict(self.promised_by),
+            "operations": (dict(self.operation_of), set(self.waiting_operations)),
             "deadlines": list(self.deadlines),
             "room": self.free_resources.snapshot(),
             "traits": dict(self.suitable_nodes.traits),

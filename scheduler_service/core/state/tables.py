@@ -38,6 +38,7 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.profiles import Measured
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import ShareGroup
@@ -62,8 +63,8 @@ Reindex = Callable[["Tables", Any, Any], None]
 
 
 class Tables:
-    """Tables: cluster, jobs, runs, share groups, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows
-    only; of the ledger, none)."""
+    """Tables: cluster, jobs, runs, share groups, operations, nodes, devices, earmarks, vcs, bindings, and those of cell
+    exchange (live rows only; of the ledger, none)."""
 
     def __init__(self, cluster: Cluster, settings: Settings, order_of: OrderOf, reindex: Mapping[str, Reindex]) -> None:
         """`order_of` gives the order of queues by the policy of a virtual cluster; `reindex`, by table, what brings its indices
@@ -186,11 +187,17 @@ class Tables:
         """What nodes may have to be told of since the last adopt, in order: runs that are new, or of another generation, and
         jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 
+        self.operation_of: dict[int, int] = {}
+        """Job -> its operation."""
+        self.waiting_operations: set[int] = set()
+        """Operations that wait for devices."""
+
         self.cluster = cluster
         self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(reindex["cluster"], self))
         self.jobs: Table[int, Job] = Table("job", MethodType(reindex["job"], self), lambda job: job.state in ENDED)
         self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase.over)
         self.share_groups: Table[int, ShareGroup] = Table("share_group", MethodType(reindex["share_group"], self))
+        self.operations: Table[int, Operation] = Table("operation", MethodType(reindex["operation"], self))
         self.nodes: Table[int, Node] = Table("node", MethodType(reindex["node"], self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(reindex["device"], self))
         self.earmarks: Table[int, Earmark] = Table("earmark", MethodType(reindex["earmark"], self))
@@ -216,7 +223,7 @@ class Tables:
     def tables(self) -> tuple[Table[Any, Any], ...]:
         jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
         cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
-        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.measured)
+        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.operations, self.measured)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job, JobSpec, StopReason
 from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, Micros
@@ -80,8 +81,7 @@ ORDER = QueueOrder(key, Claim.REORDER, NAME, overtakes=True)
 
 def attained(state: State, job: Job) -> int:
     """The service that the job has received in all, in device-microseconds. A job without devices counts as one with one."""
-    began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
-    now = (state.cluster.clock_us - min(began)) * _devices(job.launch_spec) if began else 0
+    now = executed_us(state.runs_of(job.id), state.cluster.clock_us) * _devices(job.launch_spec)
     if not job.spec.alternatives:
         return now + job.ran_us * _devices(job.spec)
     ways = job.spec.in_each_configuration()

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
+from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.messages import (
     GangPlace,
@@ -12,12 +13,16 @@ from scheduler_service.core.messages import (
     Launch,
     NodeSeen,
     Order,
+    Parked,
     Prepared,
     Report,
     RunExited,
     RunMeasured,
     Running,
+    RunParked,
+    RunParkRefused,
     RunReady,
+    RunResumed,
     RunStarted,
     SharePlan,
     Stopped,
@@ -34,6 +39,10 @@ _PHASES: Mapping[int, RunPhase] = {
     pb.RUN_PHASE_PREPARING: RunPhase.STARTING,
     pb.RUN_PHASE_READY: RunPhase.READY,
     pb.RUN_PHASE_RUNNING: RunPhase.RUNNING,
+    pb.RUN_PHASE_PARKING: RunPhase.PARKING,
+    pb.RUN_PHASE_PARKED: RunPhase.PARKED,
+    pb.RUN_PHASE_RESUMING: RunPhase.RESUMING,
+    pb.RUN_PHASE_WARMING: RunPhase.STARTING,
     pb.RUN_PHASE_STOPPING: RunPhase.STOPPING,
     pb.RUN_PHASE_ENDED: RunPhase.ENDED,
 }
@@ -54,17 +63,29 @@ def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
 
 def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     key = RunKey(report.job_id, report.run, report.task)
+    of = node, boot_id, report.sequence, key
     match report.WhichOneof("event"):
         case "started":
             started = report.started
             return RunStarted(node, boot_id, report.sequence, key, _clean(started.log_path), _clean(started.program))
         case "ready":
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
+        case "parked":
+            p = report.parked
+            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases))
+        case "resumed":
+            return RunResumed(*of, _clean(report.resumed.rung), _phases_in(report.resumed.phases))
+        case "park_refused":
+            return RunParkRefused(*of, _clean(report.park_refused.reason), report.park_refused.lost)
         case _:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
             return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint))
+
+
+def _phases_in(phases: Mapping[str, Duration]) -> tuple[tuple[str, int], ...]:
+    return tuple((_clean(name), duration_in(took)) for name, took in sorted(phases.items()))
 
 
 def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
@@ -98,6 +119,9 @@ def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
             out.prepared.CopyFrom(_launch(launch, nodes))
         case Running() as launch:
             out.running.CopyFrom(_launch(launch, nodes))
+        case Parked() as launch:
+            limit = duration_out(launch.time_limit_us)
+            out.parked.CopyFrom(pb.Park(launch=_launch(launch, nodes), time_limit=limit))
         case Stopped(grace_us, reason, cause_job, resize_to):
             stop = pb.Stop(grace_period=duration_out(grace_us), cause_job_id=cause_job, resize_to=resize_to)
             stop.reason = int(reason)  # type: ignore[assignment]
@@ -139,7 +163,7 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
     """What the agent is told to run: of a gang, what this task is."""
     out = spec_out(spec)
     if spec.gang:
-        out.resources.CopyFrom(vector_out(run.demand))
+        out.resources.CopyFrom(vector_out(run.asked))
         left = run.task
         for group in spec.gang:
             if left < group.size:

@@ -88,7 +88,7 @@ def task_out(run: Run, nodes: Nodes) -> pb.Task:
         rank=run.task,
         node=name_of(nodes, run.node),
         devices=run.given,
-        resources=vector_out(run.demand),
+        resources=vector_out(run.asked),
         log_path=run.log_path,
         guaranteed=run.guaranteed,
         program=run.program,

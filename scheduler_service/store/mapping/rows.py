@@ -15,6 +15,8 @@ from scheduler_service.core.model import (
     Node,
     NodeDevice,
     NodeState,
+    OperationKind,
+    OperationPhase,
     Reason,
     Run,
     RunKey,
@@ -23,6 +25,8 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
@@ -51,6 +55,7 @@ RUN: dict[str, Source] = {
     "share_group": lambda run: run.group if run.shared else None,
     "device_memory_mib": lambda run: run.device_memory_mib or None,
     "parked_mib": lambda run: run.parked_mib or None,
+    "phases": lambda run: run.phases or None,
 }
 NODE: dict[str, Source] = {**vector("capacity", "capacity"), "labels": lambda node: dict(node.labels) or None}
 EARMARK: dict[str, Source] = {
@@ -58,6 +63,7 @@ EARMARK: dict[str, Source] = {
     **vector("kept", "kept"),
     "configuration": lambda earmark: earmark.configuration or None,
 }
+OPERATION: dict[str, Source] = {"more": lambda operation: dict(operation.more)}
 MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
 HISTORY: dict[str, Source] = {"user_name": "user"}
 VC: dict[str, Source] = {"policy": lambda vc: {**vc.policy._asdict(), "s": number(vc.policy.s)}}
@@ -72,7 +78,7 @@ def number(x: float) -> float | str:
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
-    return Cluster(*(*v[:9], v[9] or 1))
+    return Cluster(*(*v[:9], v[9] or 1, v[10] or 1))
 
 
 def to_job(v: Sequence[Any]) -> Job:
@@ -87,17 +93,32 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, vc = v[23:31]
+    guaranteed, done, program, generation, group, memory, parked, parking, phases, vc = v[23:33]
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
-    later = (*later, group or 0, memory or 0, parked or 0, group is not None)
-    return Run(v[0], v[1], v[2], tuple(v[3]), Vector(v[4], v[5], v[6]), RunPhase(v[7]), *later)
+    parks = _to_parking(parking) if parking is not None else None
+    times = tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in phases or ())
+    later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times)
+    away = parks is not None and bool(parks.devices)  # the columns say where it was placed
+    devices, demand = (() if away else tuple(v[3])), Vector(v[4], v[5], 0 if away else v[6])
+    return Run(v[0], v[1], v[2], devices, demand, RunPhase(v[7]), *later)
+
+
+def _to_parking(found: Sequence[Any]) -> Parking:
+    times, underway, devices, *rest = found
+    return Parking(times, underway, tuple(devices), *rest)
 
 
 def to_share_group(v: Sequence[Any]) -> ShareGroup:
     devices = tuple((node, tuple(indices)) for node, indices in v[1])
     members = tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in v[2])
     return ShareGroup(v[0], devices, members, *v[3:8])
+
+
+def to_operation(v: Sequence[Any]) -> Operation:
+    target = None if v[7] is None else RunKey(*v[7])
+    later = target, v[8], tuple(v[9]), tuple(sorted(v[10].items()))
+    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], RunKey(*v[4]), v[5], v[6], *later)
 
 
 def to_node(v: Sequence[Any]) -> Node:

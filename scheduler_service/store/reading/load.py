@@ -24,6 +24,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.estimates import History
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.store.connect import reading
@@ -42,6 +43,7 @@ class Loaded:
     jobs: tuple[Job, ...]
     runs: tuple[Run, ...]
     share_groups: tuple[ShareGroup, ...]
+    operations: tuple[Operation, ...]
     nodes: tuple[Node, ...]
     devices: tuple[NodeDevice, ...]
     earmarks: tuple[Earmark, ...]
@@ -67,6 +69,7 @@ _OF_JOB = _run.c.job_id == _job.c.id
 _A_RUN = select(_run, _job.c.vc).join(_job, _OF_JOB)
 _RUNS = _A_RUN.where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run, _run.c.task)
 _SHARE_GROUPS = select(tables.share_group).order_by(tables.share_group.c.id)
+_OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
 _LAST_RUNS = (
     select(_run, _job.c.vc)
     .join(_job, and_(_OF_JOB, _run.c.run == _job.c.run))
@@ -100,6 +103,7 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             jobs=tuple(map(rows.to_job, conn.execute(_JOBS))) if jobs else (),
             runs=tuple(map(rows.to_run, conn.execute(_RUNS))),
             share_groups=tuple(map(rows.to_share_group, conn.execute(_SHARE_GROUPS))),
+            operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
             nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
             devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
             earmarks=tuple(map(rows.to_earmark, conn.execute(_EARMARKS))),

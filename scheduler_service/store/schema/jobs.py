@@ -1,6 +1,6 @@
 """The tables of jobs: their runs, what is kept for them, and their stories; see `tables`."""
 
-from sqlalchemy import ForeignKeyConstraint, Index, Integer, PrimaryKeyConstraint, text
+from sqlalchemy import ForeignKeyConstraint, Index, Integer, PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from scheduler_service.core.model import (
@@ -9,6 +9,8 @@ from scheduler_service.core.model import (
     EventKind,
     JobClass,
     JobState,
+    OperationKind,
+    OperationPhase,
     Reason,
     RunPhase,
     StopReason,
@@ -101,13 +103,17 @@ run = table(
     big("generation", "Grows with each change of what is desired of it on its node; null: 1, the first", null=True),
     big("share_group", "The share group that holds its devices; 0: none any more; null: it never was in one", null=True),
     big("device_memory_mib", "In a share group: the most memory that it may use of each device; null: no limit", null=True),
-    big("parked_mib", "In a share group: host memory for what is on its devices while it is parked; null: none", null=True),
+    big("parked_mib", "Host memory for what is on its devices while it is parked; null: none", null=True),
+    json("parking", "core.model.parking.Parking: whether it is parked, and on what it resumes; null: never parked", null=True),
+    json("phases", "Array of core.model.parking.PhaseTime: what phases of its operations took; null: none", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
     rule("run_counts_from_one", "run > 0 AND task >= 0"),
     rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
     rule("run_sharing_not_negative", "share_group >= 0 AND device_memory_mib >= 0 AND parked_mib >= 0"),
+    rule("run_parking_is_array", "jsonb_typeof(parking) = 'array'"),
+    rule("run_phases_is_array", "jsonb_typeof(phases) = 'array'"),
     rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
     comment="Launches of jobs: a row for each task",
 )
@@ -130,6 +136,31 @@ share_group = table(
     rule("share_group_rows_given", "jsonb_typeof(plan) = 'array' AND jsonb_array_length(plan) > 0"),
     rule("share_group_weights_positive", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 1)')"),
     comment="Devices that several runs hold together; a run that holds its devices alone is in no group",
+)
+
+operation = table(
+    "operation",
+    big("id"),
+    enum("kind", OperationKind, "What it does"),
+    enum("phase", OperationPhase, "Where it stands; a new leader goes on from here"),
+    big("job_id", "The job that it changes"),
+    json("source", "The run that it changes: array of job, run, task"),
+    micros("begun_us", "When it began"),
+    micros("phase_us", "When it came to its phase"),
+    json("target", "The run that takes the place of the source: array of job, run, task; null: none", null=True),
+    micros("deadline_us", "When its phase is given up; null: it may take any time", null=True),
+    json("undo", "From what it is undone: an array, in words of its kind"),
+    json("more", "What else its kind remembers: an object"),
+    PrimaryKeyConstraint("id", name="operation_pkey"),
+    # Deferred: an operation may end and another one of its job begin in one commit.
+    UniqueConstraint("job_id", name="operation_once", deferrable=True, initially="DEFERRED"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
+    rule("operation_id_positive", "id > 0"),
+    rule("operation_source_is_array", "jsonb_typeof(source) = 'array'"),
+    rule("operation_target_is_array", "jsonb_typeof(target) = 'array'"),
+    rule("operation_undo_is_array", "jsonb_typeof(undo) = 'array'"),
+    rule("operation_more_is_object", "jsonb_typeof(more) = 'object'"),
+    comment="Changes of running jobs that take several phases; deleted when they are over",
 )
 
 earmark = table(

@@ -42,6 +42,7 @@ from scheduler_service.store.schema.exchange import idle_cells as idle_cells
 from scheduler_service.store.schema.jobs import earmark as earmark
 from scheduler_service.store.schema.jobs import job as job
 from scheduler_service.store.schema.jobs import job_event as job_event
+from scheduler_service.store.schema.jobs import operation as operation
 from scheduler_service.store.schema.jobs import run as run
 from scheduler_service.store.schema.jobs import share_group as share_group
 
@@ -57,12 +58,14 @@ cluster = table(
     big("next_posting"),
     big("next_exchange"),
     big("next_share_group", "Null: 1, the first", null=True),
+    big("next_operation", "Null: 1, the first", null=True),
     Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
     PrimaryKeyConstraint("one", name="cluster_pkey"),
     rule("cluster_one_row", "one"),
     rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_earmark > 0 AND next_vc > 0"),
     rule("cluster_exchange_numbers_count_up", "next_posting > 0 AND next_exchange > 0"),
     rule("cluster_share_groups_count_up", "next_share_group > 0"),
+    rule("cluster_operations_count_up", "next_operation > 0"),
     rule("cluster_id_given", "id <> ''"),
     comment="The one row about the cluster as a whole; absent until the first commit of the first leader",
 )

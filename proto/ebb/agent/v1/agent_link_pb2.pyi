@@ -41,6 +41,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_RECLAIMED: _ClassVar[StopReason]
     STOP_REASON_RESIZED: _ClassVar[StopReason]
     STOP_REASON_SAMPLED: _ClassVar[StopReason]
+    STOP_REASON_PARKED: _ClassVar[StopReason]
     STOP_REASON_MIGRATED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
@@ -65,6 +66,7 @@ STOP_REASON_DRAINED: StopReason
 STOP_REASON_RECLAIMED: StopReason
 STOP_REASON_RESIZED: StopReason
 STOP_REASON_SAMPLED: StopReason
+STOP_REASON_PARKED: StopReason
 STOP_REASON_MIGRATED: StopReason
 
 class ConnectRequest(_message.Message):
@@ -180,14 +182,6 @@ class Report(_message.Message):
     task: int
     def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., parked: _Optional[_Union[RunParked, _Mapping]] = ..., resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., park_refused: _Optional[_Union[RunParkRefused, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
-class RunReady(_message.Message):
-    __slots__ = ("address", "port")
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    PORT_FIELD_NUMBER: _ClassVar[int]
-    address: str
-    port: int
-    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
-
 class RunParked(_message.Message):
     __slots__ = ("rung", "bytes", "residue_bytes", "phases")
     class PhasesEntry(_message.Message):
@@ -229,6 +223,14 @@ class RunParkRefused(_message.Message):
     reason: str
     lost: bool
     def __init__(self, reason: _Optional[str] = ..., lost: bool = ...) -> None: ...
+
+class RunReady(_message.Message):
+    __slots__ = ("address", "port")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    port: int
+    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RunStarted(_message.Message):
     __slots__ = ("pid", "log_path", "program")

@@ -9,7 +9,7 @@ from scheduler_service.core.state.tables import Tables
 def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
     """The run takes what it holds, or leaves it: the subject of its job is charged with more, or with less."""
     order = state.order_for(job)
-    if order.charged_to is None:
+    if order.charged_to is None or run.is_parked:
         return
     at, demand = (order.policy, order.charged_to(job)), run.demand
     part = Vector(devices=demand.devices) if demand.devices else Vector(demand.cpu_milli)

@@ -51,7 +51,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
-    if old.group != new.group or old.parked_mib != new.parked_mib:
+    if old.group != new.group or old.parked_mib != new.parked_mib or old.parking is not new.parking:
         _change_holder(state, old, new)
     elif old.guaranteed != new.guaranteed:
         _stand(state, old, new)
@@ -70,18 +70,23 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
 
 def _change_holder(state: Tables, old: Run, new: Run) -> None:
     """Its devices are held by a group that it joins, or by the run itself that leaves one; or it charges its node with more or
-    less."""
+    less, as it is parked."""
     _hold(state, old, False)
     _hold(state, new, True)
     _stand(state, old, None)
     _stand(state, None, new)
+    if state.keeps_order and old.devices != new.devices:
+        charge(state, state.jobs.rows[old.job_id], old, False)
+        charge(state, state.jobs.rows[new.job_id], new, True)
     refresh_candidate(state, new.key)
     state.unsettled = True
 
 
 def _hold(state: Tables, run: Run, holds: bool) -> None:
     """It takes what it demands, or leaves it. The devices of a member of a share group are held by the group."""
-    node, demand = run.node, run.charged if run.group else run.demand
+    node, demand = run.node, run.charged if run.group or run.parked_mib else run.demand
+    if state.host is not None and run.devices and run.parking is not None and run.parking.underway:
+        (state.host.take if holds else state.host.give)(node, demand._replace(devices=0))
     if not run.group and (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):
         if faulty := hold_devices(state, node, mask, holds):  # where there are cells, CPUs are held as devices
             demand = sub(demand, Vector(devices=faulty.bit_count()))
@@ -130,6 +135,8 @@ def stand_devices(state: Tables, node: int, mask: Mask, guaranteed: bool) -> Non
 
 def _count(state: Tables, run: Run, sign: int) -> None:
     """A run (+1) as what it is, or one that is it no more (-1). Of a member of a share group, the group counts the devices."""
+    if run.is_parked:
+        return  # it has nothing that others could reclaim
     vc, guaranteed = run.vc, run.guaranteed
     if not guaranteed and not run.group:
         if run.demand.devices:

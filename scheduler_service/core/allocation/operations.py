@@ -1,0 +1,59 @@
+"""The rows of operations: how one begins, comes to its next phase, and ends. What the phases mean is in `core.operations`."""
+
+from scheduler_service.core.model import Job, OperationKind, OperationPhase, RunKey
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.parking import KEPT, PhaseTime
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+
+
+def operation_of(state: State, job_id: int) -> Operation | None:
+    number = state.operation_of.get(job_id)
+    return None if number is None else state.operations.rows[number]
+
+
+def begin(
+    state: State,
+    now: Micros,
+    job: Job,
+    kind: OperationKind,
+    phase: OperationPhase,
+    deadline_us: Micros | None = None,
+    more: dict[str, int | str] | None = None,
+) -> Operation:
+    cluster = state.cluster
+    state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
+    source = RunKey(job.id, job.run)
+    noted = tuple(sorted((more or {}).items()))
+    row = Operation(cluster.next_operation, kind, phase, job.id, source, now, now, deadline_us=deadline_us, more=noted)
+    state.put(state.operations, row.id, row)
+    return row
+
+
+def advance(
+    state: State, now: Micros, operation: Operation, phase: OperationPhase, deadline_us: Micros | None = None
+) -> Operation:
+    """Brings it to its next phase."""
+    after = changed(operation, phase=phase, phase_us=now, deadline_us=deadline_us)
+    state.put(state.operations, operation.id, after)
+    return after
+
+
+def note_phase(state: State, now: Micros, operation: Operation, text: str) -> None:
+    """Notes in the rows of the job's runs what the phase took that is over now."""
+    for run in state.runs_of(operation.job_id):
+        took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, text)
+        state.put(state.runs, run.key, changed(run, phases=(*run.phases, took)[-KEPT:]))
+
+
+def end(state: State, operation: Operation) -> None:
+    state.put(state.operations, operation.id, None)
+
+
+def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
+    """Ends the job's operation, if there is one: its runs are stopped."""
+    operation = operation_of(state, job_id)
+    if operation is not None:
+        note_phase(state, now, operation, why)
+        end(state, operation)

@@ -1,0 +1,53 @@
+"""What must hold of operations after every step."""
+
+from scheduler_service.core.errors import claim
+from scheduler_service.core.model import OperationKind, OperationPhase, Run, RunPhase
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.state.state import State
+
+
+def check_operation(state: State, operation: Operation) -> None:
+    """Its job is live and has no other operation, its runs exist, and its times are in order. Raises Broken."""
+    what = f"operation {operation.id}"
+    claim(operation.id < state.cluster.next_operation, f"{what} has a number that was not given yet")
+    claim(operation.job_id in state.jobs.rows, f"{what} is of job {operation.job_id}, which is not live")
+    claim(state.operation_of.get(operation.job_id) == operation.id, f"job {operation.job_id} has another operation than {what}")
+    for key in (operation.source, operation.target):
+        claim(key is None or key.job_id == operation.job_id, f"{what} changes run {key} of another job")
+    launch = state.jobs.rows[operation.job_id].run
+    claim(operation.source.run == launch, f"{what} changes run {operation.source}, and the job is at run {launch}")
+    claim(operation.job_id in state.active, f"{what} is of job {operation.job_id}, which has no active run")
+    claim(operation.target is None or operation.target in state.runs.rows, f"{what} goes to a run that is not there")
+    claim(operation.begun_us <= operation.phase_us <= state.cluster.clock_us, f"{what} is in a phase that has not begun")
+    if operation.kind is OperationKind.PARK:
+        _check_park(state, operation, what)
+    due = operation.deadline_us
+    claim(due is None or due > operation.phase_us, f"{what} has a deadline before its phase")
+
+
+_RUNS = {
+    OperationPhase.PARKING: {RunPhase.PARKING},
+    OperationPhase.PARKED: {RunPhase.PARKED},
+    OperationPhase.WAITING: {RunPhase.PARKED},
+    OperationPhase.RESUMING: {RunPhase.RESUMING, RunPhase.RUNNING},
+}
+
+
+def _check_park(state: State, operation: Operation, what: str) -> None:
+    """Its runs are in phases that go with its own, and hold their devices unless all of them are parked."""
+    for run in state.runs_of(operation.job_id):
+        claim(run.phase in _RUNS[operation.phase], f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
+        claim(run.is_parked == (run.phase is RunPhase.PARKED), f"run {run.key} is {run.phase.name} and has {run.devices}")
+
+
+def check_parking(state: State, run: Run) -> None:
+    """A run that is parked, or on its way, belongs to an operation, and what it remembers goes with its phase."""
+    parking = run.parking
+    moves = run.phase in (RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
+    claim(not moves or run.job_id in state.operation_of, f"run {run.key} is {run.phase.name} without an operation")
+    if parking is None:
+        claim(not moves, f"run {run.key} is {run.phase.name} and was never told to park")
+        return
+    claim(parking.underway or not moves, f"run {run.key} is {run.phase.name}, and its park is over")
+    claim(parking.underway or not (run.is_parked or run.parked_mib), f"run {run.key} is not parked and is charged for it")
+    claim(run.is_parked == (parking.since_us is not None), f"run {run.key} is parked since {parking.since_us}")

@@ -1,0 +1,25 @@
+"""Whether operations that are about to be loaded go with the jobs and runs that they change; see `load_check`."""
+
+from collections.abc import Iterator, Mapping
+
+from scheduler_service.core.model import Job, Run, RunKey
+from scheduler_service.core.model.operations import Operation
+
+
+def contradictions_of_operations(
+    operations: Mapping[int, Operation], jobs: Mapping[int, Job], runs: Mapping[RunKey, Run]
+) -> Iterator[str]:
+    """A job has one at most, which changes its launch."""
+    active = {(key.job_id, key.run) for key in runs}
+    other: dict[int, int] = {}
+    for row in operations.values():
+        first = other.setdefault(row.job_id, row.id)
+        if first != row.id:
+            yield f"job {row.job_id} has two operations, {first} and {row.id}"
+        job = jobs.get(row.job_id)
+        if job is None:
+            yield f"operation {row.id} is of job {row.job_id}, which has ended"
+        elif (row.job_id, row.source.run) not in active or row.source.run != job.run:
+            yield f"operation {row.id} changes run {row.source}, which has ended"
+        if row.target is not None and row.target not in runs:
+            yield f"operation {row.id} goes to run {row.target}, which has ended"

@@ -1,0 +1,57 @@
+"""Parks on simulated nodes: the tasks of a launch stop their work together, and go on together."""
+
+from collections.abc import Callable
+
+from scheduler_service.core.model.values import Micros
+from scheduler_service.sim.nodes import FINISHED, Party, Task, What
+
+Then = Callable[[Task, Micros, What], None]
+"""Has something happen to a task, in the place of what was to happen to it next."""
+
+
+def is_told(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) -> None:
+    """The task is to park. Work that is done before is reported first, and nothing is parked."""
+    party = task.party
+    if party.parks_us is None:
+        party.parks_us = now + delay()
+    if party.parks_us < party.done_us:
+        then(task, party.parks_us, What.PARKED)
+
+
+def is_parked(task: Task, at: Micros) -> None:
+    task.parked = True
+    if task.party.stopped_us is None:
+        task.party.stopped_us = at
+
+
+def goes_on(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) -> None:
+    """The task is to execute. If it is about to be parked, it is not."""
+    if task.parked:
+        then(task, now + delay(), What.RESUMED)
+    elif task.next is What.PARKED:
+        task.next, task.due = What.RESUMED, 0
+        _works_on(task.party, now, then)
+
+
+def is_resumed(task: Task, at: Micros, then: Then) -> None:
+    task.parked = False
+    _works_on(task.party, at, then)
+
+
+def _works_on(party: Party, now: Micros, then: Then) -> None:
+    """Once no task is parked or about to be, all of them work."""
+    if any(task.parked or task.next is What.PARKED for task in party.tasks):
+        return
+    party.parks_us = None
+    if party.stopped_us is not None:
+        party.done_us += now - party.stopped_us
+        is_over(party, now)
+    for task in party.tasks:
+        then(task, party.done_us, FINISHED)
+
+
+def is_over(party: Party, now: Micros) -> None:
+    """Notes the time in which the launch was parked, which ends now, if it is parked."""
+    if party.stopped_us is not None:
+        party.launch.parked += (party.stopped_us, now)
+        party.stopped_us = None
