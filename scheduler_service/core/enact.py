@@ -20,6 +20,7 @@ from scheduler_service.core.messages import (
     Delegate,
     Demote,
     DropEarmark,
+    Migrate,
     NoteIdle,
     OfferIdle,
     Park,
@@ -53,6 +54,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.operations.migrating import migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
@@ -242,6 +244,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Unshare: unshare,
     Park: park_for_policy,
     Unpark: unpark_for_policy,
+    Migrate: migrate_for_policy,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

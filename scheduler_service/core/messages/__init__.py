@@ -12,6 +12,7 @@ from scheduler_service.core.messages.actions import (
     Delegate,
     Demote,
     DropEarmark,
+    Migrate,
     NoteIdle,
     OfferIdle,
     Park,
@@ -42,6 +43,7 @@ from scheduler_service.core.messages.events import (
     HoldRequested,
     JobRequest,
     KnownRun,
+    MigrateRequested,
     NodeDeleteRequested,
     NodeRequest,
     NodeSeen,
@@ -82,6 +84,7 @@ from scheduler_service.core.messages.orders import (
     Running,
     SharePlan,
     Stopped,
+    Warming,
 )
 from scheduler_service.core.messages.replies import (
     Accepted,
@@ -122,6 +125,8 @@ __all__ = [
     "Joined",
     "KnownRun",
     "Launch",
+    "Migrate",
+    "MigrateRequested",
     "MiniBatchMeasured",
     "NodeChanged",
     "NodeDeleteRequested",
@@ -179,6 +184,7 @@ __all__ = [
     "VcRequest",
     "VcRequested",
     "Wait",
+    "Warming",
     "Withdraw",
     "WithdrawRequested",
 ]

@@ -231,6 +231,15 @@ class Job:
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
+    saved_on: int = 0
+    """The node of its last launch, if other nodes can fetch its checkpoints there. 0: none, or unknown."""
+    numbered: int = 0
+    """The highest number that was given to a launch which did not begin: the next one has a higher one. 0: none was."""
+
+    @property
+    def next_run(self) -> int:
+        """The number of its next launch."""
+        return max(self.run, self.numbered) + 1
 
     @property
     def launch_spec(self) -> JobSpec:
@@ -314,6 +323,8 @@ class Run:
     """None: it was never told to park."""
     phases: tuple[PhaseTime, ...] = ()
     """What the last phases of its operations took, the newest last."""
+    awaits: bool = False
+    """It is WARMING: it begins when the run before it, which is at another node, has ended."""
 
     @property
     def charged(self) -> Vector:
