@@ -129,6 +129,10 @@ class JobReason(Word):
     """STOPPING or QUEUED: a user resized it; it starts again with another number of tasks."""
     SAMPLED = 40
     """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
+    MIGRATED = 46
+    """STOPPING or STARTING: it goes on at another node. QUEUED: it did not begin there."""
+    CHECKPOINT_AWAY = 55
+    """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
 
 
 class JobEventKind(Word):
@@ -176,6 +180,12 @@ class JobEventKind(Word):
     """It runs on where it is, and lost its guarantee."""
     SAMPLED = 40
     """What a sample has shown of one of the job's configurations; `text` says what."""
+    MIGRATING = 55
+    """Another node makes itself ready for it."""
+    MIGRATED = 56
+    """It runs at the other node; `text` says what each phase took."""
+    MIGRATION_FAILED = 57
+    """It does not go to the other node; `text` says why."""
 
 
 class Guarantee(Word):
