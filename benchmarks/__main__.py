@@ -21,7 +21,7 @@ BENCHES = (
     *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "hook", "park_cpu", "agent_cost"),
     "estimates",
     *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "long_queue"),
-    *("failover", "failover_under_load", "gang_stop", "checkpoint"),
+    *("failover", "failover_under_load", "gang_stop", "checkpoint", "migrate"),
 )
 OUTPUT = Path("build/bench.json")
 MACHINE = Path("build/machine.json")

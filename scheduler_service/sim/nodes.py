@@ -45,6 +45,8 @@ class What(IntEnum):
     PARKED = 12
     RESUMED = 13
     """A parked task executes again."""
+    WARM = 14
+    """A task is ready to begin, and waits for the end of its job's runs elsewhere."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
@@ -117,7 +119,7 @@ def report(what: What, subject: Task | Node) -> Event:
         return RunExited(node.name, node.boot, node.sequence, key)
     if what is BEGUN or what is MET:
         return RunStarted(node.name, node.boot, node.sequence, key)
-    if what is READY:
+    if what is READY or what is What.WARM:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
     if what is What.PARKED:
         return RunParked(node.name, node.boot, node.sequence, key, "simulated")
