@@ -12,7 +12,7 @@ from client_sdk.training._elastic import ElasticPass, Share, share_in
 from client_sdk.training._position import Pass
 from client_sdk.training._registered import Access, access
 from client_sdk.training._saving import OWN, Options, Saving
-from client_sdk.training.step_counter import steps
+from client_sdk.training.step_counter import steps, steps_to_skip
 
 T = TypeVar("T")
 _log = logging.getLogger("client_sdk.training")
@@ -255,9 +255,11 @@ class Job:
         counter = steps(total, done=self._step)
         counter._new_loop()
         saving.begin_loop()
+        skip = steps_to_skip()
         try:
             for batch, self._ends_step in batches:
-                yield batch
+                if self._step >= skip:
+                    yield batch
                 if not self._ends_step:
                     continue
                 current.consumed += of_step

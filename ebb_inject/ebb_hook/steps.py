@@ -96,6 +96,11 @@ class Steps:
         if parking is not None and parking.word[0] != parking.seen:
             parking.at_boundary(self)
 
+    @property
+    def done(self) -> int:
+        """Steps of the whole job that are done, as far as this process knows."""
+        return self._first + self._counted
+
     def _add(self, n: int, now: int) -> None:
         took = now - self._since
         seconds = took * 1e-9
