@@ -62,7 +62,8 @@ def run() -> list[Figure]:
 
 
 def _median(found: list[Moved], name: str) -> float:
-    return statistics.median(getattr(one, name) for one in found)
+    values: list[float] = [getattr(one, name) for one in found]
+    return statistics.median(values)
 
 
 def _moves(client: Client, folder: Path, name: str, more: dict[str, str]) -> Moved:
@@ -72,7 +73,7 @@ def _moves(client: Client, folder: Path, name: str, more: dict[str, str]) -> Mov
     command = [sys.executable, str(ROOT / "benchmarks" / "migrating_job.py")]
     job = client.submit(command, env=environment, devices=1, grace=60)
     _wait(times, "1 step", 20)
-    client.migrate(job, {"n1": "n2", "n2": "n1"}[client.get(job).node])
+    client.migrate(job, "n2" if client.get(job).node == "n1" else "n1")
     _wait(times, "2 step", 20)
     client.cancel(job)
     client.wait(job, timeout=LIMIT)

@@ -67,14 +67,17 @@ class JobChanges(Asking):
         priority: int | None = None,
         time_limit: Time | None = None,
         dependencies: Sequence[Dependency] | None = None,
+        grace: Time | None = None,
     ) -> Job:
         """Changes a live job; what is left out stays. A time limit of 0 takes it away.
+
+        `grace` counts for every stop from then on; "auto" has the grace period follow from what the job's saves take.
 
         `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
         what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
         state forbids it, or where the dependencies could never hold or wait for each other.
         """
-        return self._ask(jobs.update(job, priority, time_limit, dependencies))
+        return self._ask(jobs.update(job, priority, time_limit, dependencies, grace))
 
 
 class AsyncJobChanges(AskingAsync):
@@ -117,6 +120,7 @@ class AsyncJobChanges(AskingAsync):
         priority: int | None = None,
         time_limit: Time | None = None,
         dependencies: Sequence[Dependency] | None = None,
+        grace: Time | None = None,
     ) -> Job:
         """As `Client.update`."""
-        return await self._ask(jobs.update(job, priority, time_limit, dependencies))
+        return await self._ask(jobs.update(job, priority, time_limit, dependencies, grace))

@@ -39,6 +39,7 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
+    ShareMode,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
@@ -125,6 +126,7 @@ __all__ = [
     "Retry",
     "RunSteps",
     "Share",
+    "ShareMode",
     "Shares",
     "StartEstimate",
     "StepState",

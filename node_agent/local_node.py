@@ -72,9 +72,10 @@ class LocalNode:
     def observations(self) -> Observations | None:
         seen = None if self.observing is None else self.observing.latest
         watch = self.step_watch
-        if watch is None or not watch.latest:
+        if watch is None or not (watch.latest or watch.graces):
             return seen
-        return replace(seen or Observations((), ()), steps=watch.latest, measurements=watch.measurements)
+        found = seen or Observations((), ())
+        return replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)

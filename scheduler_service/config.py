@@ -58,6 +58,9 @@ class Config(FileSettings):
     )
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, le=MOST, description="how many trials may wait for victims at once")
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
+    grace_limit: Seconds = Field(
+        300, ge=0, description="the longest grace period that a job without one of its own gets for the sake of its saves"
+    )
     backfill: bool = Field(True, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
     min_run: Seconds = Field(60, ge=0, description="how long a run may not be preempted for a trial after its start")
@@ -80,6 +83,15 @@ class Config(FileSettings):
         0, ge=0, le=90, description="of the CPUs and memory of nodes with devices what goes with none, but to jobs without any"
     )
     reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
+    device_memory_limit_percent: int = Field(
+        92, ge=1, le=100, description="of the memory of a device, what jobs may use that share it"
+    )
+    parked_residue_mib: int = Field(
+        512, ge=0, le=MOST, description="MiB that a parked job leaves on each of its devices, such as a CUDA context"
+    )
+    pack_other_users: bool = Field(
+        False, description="let packed jobs of several users share a device; a fault of one may end the others"
+    )
     heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
     lease: float = Field(4, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")

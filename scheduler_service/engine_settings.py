@@ -23,6 +23,7 @@ def settings_of(config: Config) -> Settings:
     """The part of the settings that the engine itself needs."""
     return Settings(
         default_grace_us=micros(config.default_grace),
+        grace_limit_us=micros(config.grace_limit),
         earmark_ttl_us=micros(config.earmark_ttl),
         aging_us=micros(config.aging),
         min_run_us=micros(config.min_run),
@@ -34,6 +35,9 @@ def settings_of(config: Config) -> Settings:
         reclaim_grace_us=micros(config.reclaim_grace),
         host_percent=config.host_percent,
         history_rows=HISTORY_ROWS if stages_of(config).learns else 0,
+        device_memory_limit_percent=config.device_memory_limit_percent,
+        parked_residue_mib=config.parked_residue_mib,
+        pack_other_users=config.pack_other_users,
         pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
     )
 

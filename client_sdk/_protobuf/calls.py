@@ -182,6 +182,10 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
             message.priority = request.priority
         if request.time_limit is not None:
             message.time_limit.CopyFrom(convert.duration_message(request.time_limit))
+        if request.grace == "auto":
+            message.grace_follows = True
+        elif request.grace is not None:
+            message.grace_period.CopyFrom(convert.duration_message(request.grace))
         if request.dependencies is not None:
             wanted = map(convert.dependency_message, request.dependencies)
             message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))

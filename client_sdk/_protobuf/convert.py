@@ -55,6 +55,11 @@ def _exit_message(value: models.Exit0AfterStop) -> str | None:
     return None if value == models.Exit0AfterStop.STOPPED else f"EXIT0_AFTER_STOP_{models.Exit0AfterStop(value).name}"
 
 
+def _share_message(value: models.ShareMode) -> str | None:
+    """Nothing where it is as it usually is."""
+    return None if value == models.ShareMode.EXCLUSIVE else f"SHARE_MODE_{models.ShareMode(value).name}"
+
+
 def dependency_message(value: models.Dependency) -> job_pb2.Dependency:
     return job_pb2.Dependency(job_id=value.job_id, kind=job_pb2.DependencyKind.Name(value.kind))
 
@@ -80,6 +85,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             array=None if value.array is None else job_pb2.Array(size=value.array.size, at_once=value.array.at_once),
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
             exit_0_after_stop=_exit_message(value.exit_0_after_stop),
+            share=_share_message(value.share),
             alternatives=tuple(map(_configuration_message, value.alternatives)) or None,
             snapshots=value.snapshots or None,
             **_needs_message(value),

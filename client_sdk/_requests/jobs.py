@@ -129,6 +129,7 @@ class Update(Request[Job]):
     priority: int | None
     time_limit: timedelta | None
     dependencies: Sequence[Dependency] | None
+    grace: timedelta | Literal["auto"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,15 @@ def migrate(job: int, nodes: Sequence[str], devices: Sequence[Sequence[int]]) ->
     return Migrate(job, tuple(nodes), tuple(map(tuple, devices)))
 
 
-def update(job: Job | int, priority: int | None, time_limit: Time | None, dependencies: Sequence[Dependency] | None) -> Update:
+def update(
+    job: Job | int,
+    priority: int | None,
+    time_limit: Time | None,
+    dependencies: Sequence[Dependency] | None,
+    grace: Time | None,
+) -> Update:
     """Raises InvalidArgument for a limit that is no time."""
-    return Update(job_id(job), priority, None if time_limit is None else units.parse_duration(time_limit), dependencies)
+    limit = None if time_limit is None else units.parse_duration(time_limit)
+    if grace is None or grace == "auto":
+        return Update(job_id(job), priority, limit, dependencies, None if grace is None else "auto")
+    return Update(job_id(job), priority, limit, dependencies, units.parse_duration(grace))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk._values.jobs import Job
 from client_sdk._values.specs import Configuration, TaskGroup
-from client_sdk._values.states import Exit0AfterStop, Guarantee, JobClass
+from client_sdk._values.states import Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import Within
 
 Time: TypeAlias = float | str | timedelta
@@ -54,11 +54,17 @@ class JobOptions(TypedDict, total=False):
     """Cores, also fractions; 1."""
     memory: str | int
     """Of the host: like "4GiB", or a number of MiB; "1GiB"."""
-    devices: int
-    """GPUs; none."""
+    devices: float
+    """GPUs; none. A whole number, or a fraction of one GPU, such as 0.5, which the job shares with others."""
+    gpu_memory: str | int
+    """The most memory of its GPU that the job uses: like "10GiB", or a number of MiB. It then shares the GPU with others."""
+    share: ShareMode | Literal["exclusive", "packed", "sliced"] | None
+    """How it shares its GPU: in turn with others (sliced), at the same time as others (packed), or not at all (exclusive). Left
+    out, a job with a fraction is sliced, and a job that names only `gpu_memory` is packed."""
     grace: Time | None
-    """How long it needs to save its work when it is preempted. None leaves it to the site; zero says that it may be killed at
-    once and go on from its last checkpoint."""
+    """How long it needs to save its work when it is preempted. None and "auto" begin with the site's default, and a job whose
+    saves take longer gets more, up to the site's limit; zero says that it may be killed at once and go on from its last
+    checkpoint."""
     env: Mapping[str, str] | None
     """Variables that the job is to have. They win over what it inherits."""
     export: str | Iterable[str] | None

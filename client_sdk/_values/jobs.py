@@ -111,6 +111,10 @@ class Job:
     """How long the job takes in each of its configurations, as far as it is known. Empty if only the user has said it."""
     sampling: bool = False
     """The current run is a sample: it is stopped when its configuration has been measured."""
+    grace_follows: bool = False
+    """The grace period follows from what the saves of the job take, up to the site's limit. `spec` has the present one."""
+    grace_wanted: timedelta | None = None
+    """The longest grace period that a run of the job has asked for; None: none has asked for more than the job had."""
     mini_batches: tuple[MiniBatch, ...] = ()
     """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
 

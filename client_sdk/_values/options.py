@@ -12,6 +12,7 @@ from client_sdk._values.elastic import bounds
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
+from client_sdk._values.parts import part
 from client_sdk._values.python_environments import activated
 from client_sdk._values.specs import (
     Array,
@@ -23,7 +24,7 @@ from client_sdk._values.specs import (
     Retry,
     TaskGroup,
 )
-from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
+from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest, Within
 from client_sdk.errors import InvalidArgument
 
@@ -49,7 +50,9 @@ def job_spec(
     job_class: JobClass | Literal["trial", "best-effort"] = JobClass.BEST_EFFORT,
     cpus: float | None = None,
     memory: str | int | None = None,
-    devices: int | None = None,
+    devices: float | None = None,
+    gpu_memory: str | int = 0,
+    share: ShareMode | Literal["exclusive", "packed", "sliced"] | None = None,
     grace: Time | None = None,
     env: Mapping[str, str] | None = None,
     export: str | Iterable[str] | None = None,
@@ -110,8 +113,11 @@ def job_spec(
     inherited, given = exported(export)
     given |= _environment(env) | ({} if hook else _NO_HOOK)
     inherited, own = activated(venv, conda, inherited, given)
-    resources = _resources(cpus, memory, devices)
+    asked = part(devices, gpu_memory, share)
+    resources = _resources(cpus, memory, asked.devices)
     groups = _groups(tasks, resources, cell)
+    if groups and asked.share is not ShareMode.EXCLUSIVE:
+        raise InvalidArgument("a gang has whole devices; leave out tasks, or the part of a device")
     if min_tasks or max_tasks:
         min_tasks, max_tasks = bounds(groups, min_tasks, max_tasks)
     if isinstance(tasks, int):
@@ -129,7 +135,7 @@ def job_spec(
         environment=own,
         inherited=inherited,
         working_directory=_folder(working_directory),
-        grace_period=_time(grace),
+        grace_period=None if grace == "auto" else _time(grace),
         priority=priority,
         time_limit=_time(time_limit),
         estimate=_time(estimate),
@@ -144,6 +150,9 @@ def job_spec(
         checkpoint_command=checkpoint_command,
         min_tasks=min_tasks,
         max_tasks=max_tasks,
+        gpu_fraction_ppm=asked.gpu_fraction_ppm,
+        gpu_memory_mib=asked.gpu_memory_mib,
+        share=asked.share,
         nodes=_nodes(nodes, node_labels, exclude_nodes),
         alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),
@@ -184,6 +193,8 @@ def _alternative(
         spec = job_spec(options.pop("command", ()), export="NONE", vc=vc, guarantee=guarantee, **options)  # type: ignore[arg-type]
     except InvalidArgument as error:
         raise InvalidArgument(f"alternative {number}: {error}") from error
+    if spec.share is not ShareMode.EXCLUSIVE:
+        raise InvalidArgument(f"alternative {number}: it has whole devices; only a job without alternatives has a part of one")
     return spec.configurations[0]
 
 
@@ -257,11 +268,11 @@ def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
     return tuple(Within(one) if isinstance(one, str) else one for one in each)
 
 
-def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:
+def _resources(cpus: float | None, memory: str | int | None, devices: int) -> Resources:
     mib = _ONE_CPU.memory_mib if memory is None else units.parse_memory(memory)
     if cpus is not None and not (isinstance(cpus, Real) and math.isfinite(cpus)):
         raise InvalidArgument(f"cpus: {cpus!r} is no number of CPUs")
-    return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
+    return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices)
 
 
 def _time(value: Time | None) -> timedelta | None:

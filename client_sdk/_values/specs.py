@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
+from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest
 from client_sdk.units import parse_memory
 
@@ -162,6 +162,12 @@ class JobSpec:
     max_tasks: int = 0
     """Of an elastic job: the greatest number of tasks. The count of its one group in `task_groups` is the number that it has
     now, which `Client.resize` changes."""
+    gpu_fraction_ppm: int = 0
+    """The part of one device that it asks for, in millionths; 0: whole devices, or as much as its memory is."""
+    gpu_memory_mib: int = 0
+    """The most memory of one device that it uses, if it shares the device; 0: what goes with its fraction."""
+    share: ShareMode = ShareMode.EXCLUSIVE
+    """How it holds its devices."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""

@@ -200,6 +200,18 @@ class Guarantee(Word):
     """In anybody's idle ones, from which it goes when their owner wants them."""
 
 
+class ShareMode(Word):
+    """How a job holds its devices."""
+
+    UNSPECIFIED = 0
+    EXCLUSIVE = 1
+    """Whole devices, alone."""
+    PACKED = 2
+    """A part of one device, at the same time as other jobs. Each has a part of the memory."""
+    SLICED = 3
+    """A part of the time of one device, in turn with other jobs. Each has the whole device in its turn."""
+
+
 class Exit0AfterStop(Word):
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain. A program that has
     said in EBB_DONE_FILE that its work is done has finished in any case."""

@@ -1,5 +1,6 @@
 """What the options of `ebb submit` and the keys of a job file say, as the options of `Client.submit`."""
 
+import math
 import os
 import re
 import shlex
@@ -48,6 +49,14 @@ def job_options(given: Given, where: Callable[[str], str]) -> JobOptions:
         except InvalidArgument as error:
             raise InvalidArgument(f"{where('tasks')}: {error}") from error
     return cast(JobOptions, found)
+
+
+def _devices(value: Any) -> float:
+    """A whole number, or a fraction of one device."""
+    count = number(value)
+    if not (0 < count < 1 or (math.isfinite(count) and count == int(count))):
+        raise InvalidArgument(f"{value} is not a whole number, nor a fraction of one device, such as 0.5")
+    return count if 0 < count < 1 else int(count)
 
 
 def _retry_on(value: Any) -> dict[str, Any]:
@@ -209,6 +218,8 @@ _OF_TYPE: Mapping[Any, Callable[[Any], Any]] = {
 """How an option of this type is read, under its name."""
 _OWN: dict[str, tuple[str, Callable[[Any], dict[str, Any]]] | None] = {
     "job_class": ("class", _named("job_class", one_of("trial", "best-effort", wrong="is no class of jobs"))),
+    "devices": ("devices", _named("devices", _devices)),
+    "share": ("share", _named("share", one_of("exclusive", "packed", "sliced", wrong="is unknown"))),
     "env": ("env", _named("env", _environment)),
     "export": ("export", _named("export", _export)),
     "working_directory": ("cwd", _named("working_directory", _directory)),
@@ -233,6 +244,9 @@ _EACH = (
 _READ: dict[str, Callable[[Any], dict[str, Any]]] = dict(found for found in _EACH if found is not None)
 _OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
     name: _READ[name] for name in Alternative.__annotations__ if name != "command"
-} | {"command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value))}
+} | {
+    "devices": _named("devices", whole),
+    "command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value)),
+}
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -173,9 +173,10 @@ def _migrated(job: Job) -> str:
     return f"{_stands(job)}, and is to go on elsewhere; see `ebb story {job.id}`"
 
 
-@click.command(short_help="Change the priority, limit or dependencies of jobs.")
+@click.command(short_help="Change the priority, limits or dependencies of jobs.")
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
+@click.option("--grace", metavar="TIME", help="From the stop signal to the kill, such as 2m; auto: by what its saves take.")
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
@@ -190,6 +191,7 @@ def update(
     job_ids: tuple[int, ...],
     priority: int | None,
     time_limit: str | None,
+    grace: str | None,
     no_dependencies: bool,
     fmt: str | None,
     quiet: bool,
@@ -203,6 +205,7 @@ def update(
     Examples:
       ebb update 7 --priority 10
       ebb update 7 8 --time-limit 4h
+      ebb update 7 --grace 2m
       ebb update 9 --after-ok 7,8
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
@@ -211,6 +214,8 @@ def update(
         wanted["priority"] = priority
     if time_limit is not None:
         wanted["time_limit"] = parse_duration(time_limit)
+    if grace is not None:
+        wanted["grace"] = grace if grace == "auto" else parse_duration(grace)
     if any(after.values()):
         if no_dependencies:
             raise click.UsageError("--no-dependencies takes away what the --after options say")
@@ -218,7 +223,7 @@ def update(
     elif no_dependencies:
         wanted["dependencies"] = ()
     if not wanted:
-        raise click.UsageError("say what is to change: --priority, --time-limit, --after-ok, ...")
+        raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --after-ok, ...")
     ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _updated, fmt, quiet)
 
 
@@ -231,7 +236,8 @@ def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
 
 def _updated(job: Job) -> str:
     limit = "none" if job.time_limit is None else output.duration(job.time_limit)
-    return f"{_stands(job)}: priority {job.priority}, time limit {limit}"
+    grace = "" if job.spec.grace_period is None else f", grace period {output.duration(job.spec.grace_period)}"
+    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}"
 
 
 COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

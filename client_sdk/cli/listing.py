@@ -11,7 +11,7 @@ import click
 from client_sdk.cli import configurations, output
 from client_sdk.cli.session import SHORT, Session, States, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.client import Client
-from client_sdk.models import LIVE, Job, JobState
+from client_sdk.models import LIVE, Job, JobState, ShareMode
 from client_sdk.units import format_memory
 
 _LARGEST_PAGE, _MOST_COUNTED = 1000, 1_000_000
@@ -145,7 +145,7 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
     short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, output.reason(job)]
     at = nodes(job) if has_place(job) else []
     node = at[0] + (f"+{len(at) - 1}" if at[1:] else "") if at else "-"
-    short += [str(job.run), node, str(needs.devices), output.ran_for(job, now)]
+    short += [str(job.run), node, _devices(job, needs.devices), output.ran_for(job, now)]
     if not wide:
         return short
     return [
@@ -162,6 +162,13 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
         output.when(job.submit_time),
         shlex.join(job.spec.command),
     ]
+
+
+def _devices(job: Job, whole: int) -> str:
+    """The fraction of a device; of a job that names only memory of one, < 1."""
+    if job.spec.share is ShareMode.EXCLUSIVE:
+        return str(whole)
+    return f"{job.spec.gpu_fraction_ppm / 1e6:g}" if job.spec.gpu_fraction_ppm else "<1"
 
 
 def has_place(job: Job) -> bool:

@@ -4,14 +4,14 @@ import json
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from client_sdk.models import Job, JobReason, Resources, Task
+from client_sdk.models import Job, JobReason, JobSpec, Resources, ShareMode, Task
 from client_sdk.units import format_duration, format_memory
 
 if TYPE_CHECKING:
@@ -182,6 +182,16 @@ def amount(value: Resources) -> str:
     if value.devices:
         words.append(f"{value.devices} device{'' if value.devices == 1 else 's'}")
     return ", ".join(words)
+
+
+def needs(spec: JobSpec) -> str:
+    """ "2 cpus, 4GiB, 0.5 of a device (sliced)"."""
+    if spec.share is ShareMode.EXCLUSIVE:
+        return amount(spec.resources)
+    host = amount(replace(spec.resources, devices=0))
+    memory = f"{format_memory(spec.gpu_memory_mib)} of its memory" if spec.gpu_memory_mib else ""
+    part = f"{spec.gpu_fraction_ppm / 1e6:g} of a device" if spec.gpu_fraction_ppm else "a part of a device"
+    return f"{host}, {', '.join(filter(None, (part, memory)))} ({spec.share.name.lower()})"
 
 
 def tasks(found: Iterable[Task]) -> list[list[str]]:

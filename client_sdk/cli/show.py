@@ -44,6 +44,15 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
         output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
 
 
+def _grace(job: Job) -> str:
+    """The present grace period, where it comes from, and what the job's saves ask for if that is more."""
+    period, wanted = job.spec.grace_period, job.grace_wanted
+    if period is None:
+        return "the site's"
+    more = f"; its saves ask for {wanted.total_seconds():g} s" if wanted is not None and wanted > period else ""
+    return f"{period.total_seconds():g} s{', by what its saves take' if job.grace_follows and wanted else ''}{more}"
+
+
 def _lines(job: Job) -> dict[str, str]:
     """What there is to say of any job, and what there is of few."""
     spec = job.spec
@@ -56,9 +65,9 @@ def _lines(job: Job) -> dict[str, str]:
         "state": job.state.name,
         "reason": output.reason(job) + (f": {job.reason_detail}" if job.reason_detail else ""),
         "command": shlex.join(spec.command),
-        "needs": output.amount(spec.resources),
+        "needs": output.needs(spec),
         "priority": str(job.priority),
-        "grace": "the site's" if spec.grace_period is None else f"{spec.grace_period.total_seconds():g} s",
+        "grace": _grace(job),
         "directory": spec.working_directory or "the job's own",
         "environment": _hidden(job) if "environment" in spec.redacted else _variables(spec.environment),
         "inherited": _hidden(job) if "environment" in spec.redacted else _variables(spec.inherited),

@@ -23,9 +23,20 @@ from client_sdk.models import JobState
 @click.option("-n", "--name", help="A name for people: letters, digits, blanks and any of ._:/=+-")
 @click.option("-c", "--cpus", type=Number(min=0), help="CPU cores, also fractions.  [default: 1]")
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
-@click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
 @click.option(
-    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0: killed at once.  [default: the site's]"
+    "-g", "--devices", "--gpus", metavar="N", type=Number(min=0), help="Devices (GPUs), or a fraction of one.  [default: 0]"
+)
+@click.option("--gpu-memory", metavar="SIZE", help="The most memory of a shared device that the job uses, such as 10GiB.")
+@click.option(
+    "--share",
+    type=click.Choice(["exclusive", "packed", "sliced"]),
+    help="Share the device in turn (sliced) or at the same time (packed).  [default: as the fraction or --gpu-memory asks]",
+)
+@click.option(
+    "--grace",
+    metavar="TIME",
+    help="From the stop signal to the kill, such as 30s; 0: killed at once; auto: the site's, and more if saves take longer.  "
+    "[default: auto]",
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
 @click.option(
@@ -143,6 +154,8 @@ def submit(
       ebb submit --devices 1 --model A100 --estimate 1h --or 'devices=1 model=V100 estimate=3h' -- python train.py
       ebb submit --devices 1 --or 'cpus=16 command="python train.py --cpu"' -- python train.py
       ebb submit --devices 2 --device-memory 40GiB --node-label zone=a --exclude-node n7 -- python train.py
+      ebb submit --gpus 0.5 -- python notebook.py
+      ebb submit --gpu-memory 10GiB -- python small.py
       ebb submit --snapshot --venv /shared/envs/torch --devices 1 -- python train.py
       ebb submit -f job.yaml
 
@@ -175,6 +188,8 @@ def submit(
       # within: [rack, {level: node, preferred: true}]
       # pool: a100                # or model: A100-SXM4-80GB; or pin: demo
       # device_memory: 40GiB
+      # gpu_memory: 10GiB         # of a shared device; or devices: 0.5
+      # share: packed             # or sliced, exclusive
       # nodes: [n1, n2]           # without virtual clusters; also exclude_nodes
       # node_labels: {zone: a}
       # alternatives:             # other configurations, of which one is chosen for each launch

@@ -165,5 +165,34 @@ def check_elastic(spec: job_pb2.JobSpec) -> None:
         _refuse("spec.max_tasks" if tasks > most else "spec.min_tasks", "elastic.bounds", said)
 
 
+def check_share(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for a part of a device that no job can have. What is not said of how it shares is said then."""
+    part, memory, devices = spec.gpu_fraction_ppm, spec.gpu_memory_mib, spec.resources.devices
+    asked = job_pb2.SHARE_MODE_SLICED if part else job_pb2.SHARE_MODE_PACKED if memory else job_pb2.SHARE_MODE_EXCLUSIVE
+    spec.share = spec.share or asked
+    if spec.share == job_pb2.SHARE_MODE_EXCLUSIVE:
+        if part or memory:
+            named = "a fraction of a device" if part else "memory of a device (gpu_memory)"
+            said = f"a job that asks for {named} shares the device; leave out exclusive, or ask for whole devices"
+            _refuse("spec.share", "share.part", said)
+        spec.ClearField("share")
+        return
+    if spec.share == job_pb2.SHARE_MODE_SLICED and not part:
+        said = "a sliced job has a part of the time of a device; say which by a fraction (--gpus 0.5)"
+        _refuse("spec.gpu_fraction_ppm", "share.fraction", said)
+    if not (part or memory):
+        said = "a packed job has a part of a device; say which by a fraction (--gpus 0.5) or by memory (--gpu-memory 10GiB)"
+        _refuse("spec.share", "share.part", said)
+    if spec.task_groups:
+        said = "a gang has whole devices; leave out tasks, or the part of a device"
+        _refuse("spec.task_groups", "share.one_task", said)
+    if spec.alternatives:
+        said = "a job that asks for a part of a device has one configuration; leave out alternatives, or the part of a device"
+        _refuse("spec.alternatives", "share.one_configuration", said)
+    if devices != 1:
+        said = f"a job shares one device, and not {devices}; ask for one (--gpus 1) or for a part of one (--gpus 0.5)"
+        _refuse("spec.resources.devices", "share.one_device", said)
+
+
 def _refuse(field: str, rule: str, said: str) -> NoReturn:
     raise InvalidArgument(f"{field}: {said}", reason="INVALID_FIELD", metadata={"field": field, "rule": rule})

@@ -9,10 +9,13 @@ from client_sdk._protobuf import convert
 from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
-from client_sdk.testing._field_rules import check_checkpoint, check_elastic
+from client_sdk.testing._field_rules import check_checkpoint, check_elastic, check_share
 from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
 from client_sdk.testing._state import ACTIVE, Outcome, State, set_tasks, state_of
+
+DEFAULT_GRACE = 30
+"""Seconds, as the default of a site."""
 
 
 def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.JobSpec:
@@ -23,13 +26,14 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
     spec.CopyFrom(request.spec)
     spec.job_class = spec.job_class or job_pb2.JOB_CLASS_BEST_EFFORT
     if not spec.HasField("grace_period"):
-        spec.grace_period.seconds = 30
+        spec.grace_period.seconds = DEFAULT_GRACE
     for one in _nodes.configurations(spec):
         if one.task_groups:
             one.resources.CopyFrom(_total(one))
     _check_alternatives(spec)
     check_checkpoint(spec)
     check_elastic(spec)
+    check_share(spec)
     _nodes.check_can_ever_run(state, spec)
     return spec
 
@@ -70,7 +74,10 @@ def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
         asked.MergeFrom(job_pb2.JobSpec(inherited_environment=state.jobs[known].spec.inherited_environment))
         if asked.max_tasks and state.jobs[known].spec.max_tasks:  # it may have been resized since
             set_tasks(asked, state.jobs[known].spec.task_groups[0].count)
-        if state.jobs[known].spec != asked:
+        first = job_pb2.JobSpec()
+        first.CopyFrom(state.jobs[known].spec)
+        first.grace_period.CopyFrom(state.first_graces.get(known, first.grace_period))
+        if first != asked:
             raise AlreadyExists(
                 f"request_id {request.request_id!r} was already used for job {known}, which asks for something else; "
                 "take a new request_id for a new job",
@@ -81,6 +88,7 @@ def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
     check_stored(state, spec)
     waits = still_awaited(state, spec)
     job = state.add(spec)
+    job.grace_follows = not request.spec.HasField("grace_period")
     if request.request_id:
         state.requests[request.request_id] = job.id
     if waits:
@@ -197,46 +205,6 @@ def requeue(state: State, job_id: int) -> job_pb2.Job:
         raise refusal(job, "put back into its queue", "only a running job can; resume a suspended one")
     state.tell(job, JobEventKind.REQUEUE_REQUESTED, run=job.run)
     return told_to_leave(state, job, JobReason.REQUEUED)
-
-
-def update(state: State, request: scheduler_pb2.UpdateRequest) -> job_pb2.Job:
-    job = live(state, request.job_id)
-    said = []
-    if request.HasField("dependencies"):
-        if state_of(job) is not JobState.QUEUED or job.run:
-            raise refusal(job, "given other dependencies", "only a job that has never started can")
-        waits = still_awaited(state, request.dependencies)
-        if job.id in _awaited(state, waits):
-            where = {"job_id": str(job.id)}
-            cycle = f"job {job.id} would wait for itself, through its dependencies"
-            raise FailedPrecondition(cycle, reason="DEPENDENCY_CYCLE", metadata=where)
-        state.waits_for[job.id] = waits
-        state.show_queued(job)
-        said.append("dependencies")
-    if request.HasField("priority"):
-        job.priority = request.priority
-        said.append("priority")
-    if request.HasField("time_limit"):
-        job.ClearField("time_limit")
-        if request.time_limit.ToTimedelta():
-            job.time_limit.CopyFrom(request.time_limit)
-        said.append("time limit")
-    state.tell(job, JobEventKind.UPDATED, run=job.run, text="; ".join(said))
-    told = state.find(job.id)
-    go_on(state)
-    return told
-
-
-def _awaited(state: State, waits: tuple[Dependency, ...]) -> set[int]:
-    """Every job that these wait for, through others, too."""
-    found: set[int] = set()
-    left = [d.job_id for d in waits]
-    while left:
-        job_id = left.pop()
-        if job_id not in found:
-            found.add(job_id)
-            left += [d.job_id for d in state.waits_for.get(job_id, ())]
-    return found
 
 
 def drain(state: State, request: cluster_pb2.DrainRequest) -> cluster_pb2.Node:

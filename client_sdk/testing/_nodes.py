@@ -1,11 +1,13 @@
 """The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ebb.v1 import cluster_pb2, job_pb2
 
 from client_sdk._protobuf import convert
+from client_sdk._values.parts import WHOLE
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
@@ -43,12 +45,15 @@ def place(state: State, spec: job_pb2.JobSpec) -> Placed | None:
 def suitable(state: State, spec: Configured) -> list[str]:
     """The nodes that have what it asks of nodes beside resources. A fake node has no labels, and its devices no memory."""
     asked, model = spec.nodes, spec.cells.model
-    if asked.labels or spec.device_memory_mib or model not in ("", MODEL):
+    memory = spec.device_memory_mib or (isinstance(spec, job_pb2.JobSpec) and spec.gpu_memory_mib)
+    if asked.labels or memory or model not in ("", MODEL):
         return []
     return [name for name in state.nodes if (not asked.names or name in asked.names) and name not in asked.excluded]
 
 
 def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
+    if isinstance(spec, job_pb2.JobSpec) and spec.share and (task := _join(state, spec)) is not None:
+        return [task]
     free = {name: free_on(state, name) for name in suitable(state, spec) if name not in state.drains}
     unused = {name: idle(state, name) for name in free}
     tasks = []
@@ -60,6 +65,25 @@ def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
         taken, unused[name] = unused[name][: need.devices], unused[name][need.devices :]
         tasks.append(job_pb2.Task(rank=rank, node=name, devices=taken, resources=convert.resources_message(need)))
     return tasks
+
+
+def _join(state: State, spec: job_pb2.JobSpec) -> job_pb2.Task | None:
+    """On the device that has least left for it, of those that jobs share in the same way. A fake device has no memory, so a job
+    that names memory fits on none."""
+    (need,) = demands(spec)
+    found = []
+    for name in suitable(state, spec):
+        if name not in state.drains and fits(minus(need, Resources(devices=need.devices)), free_on(state, name)):
+            left: dict[int, int] = {}
+            for job_id, task in tasks_on(state, name):
+                other = state.jobs[job_id].spec
+                for index in task.devices if other.share == spec.share else ():
+                    left[index] = left.get(index, WHOLE) - other.gpu_fraction_ppm
+            found += [(part, name, index) for index, part in left.items() if part >= spec.gpu_fraction_ppm]
+    if not found:
+        return None
+    _, name, index = min(found)
+    return job_pb2.Task(node=name, devices=[index], resources=convert.resources_message(need))
 
 
 def check_can_ever_run(state: State, spec: job_pb2.JobSpec) -> None:
@@ -97,9 +121,11 @@ def tasks_on(state: State, name: str) -> list[tuple[int, job_pb2.Task]]:
 
 
 def free_on(state: State, name: str) -> Resources:
-    free = state.nodes[name]
+    free, held = state.nodes[name], set[int]()
     for _, task in tasks_on(state, name):
-        free = minus(free, convert.resources(task.resources))
+        shared = sum(index in held for index in task.devices)
+        held.update(task.devices)
+        free = minus(free, replace(convert.resources(task.resources), devices=len(task.devices) - shared))
     return free
 
 
@@ -176,7 +202,10 @@ def node(state: State, name: str) -> cluster_pb2.Node:
     """Raises NotFound."""
     capacity = known(state, name)
     faults = {seen.index: seen.fault for seen in state.observations[name].devices} if name in state.observations else {}
-    held = sorted((index, job_id) for job_id, task in tasks_on(state, name) for index in task.devices)
+    held: dict[int, list[int]] = {}
+    for job_id, task in sorted(tasks_on(state, name), key=lambda one: one[0]):
+        for index in task.devices:
+            held.setdefault(index, []).append(job_id)
     return cluster_pb2.Node(
         name=name,
         state=cluster_pb2.NODE_STATE_UP,
@@ -187,7 +216,7 @@ def node(state: State, name: str) -> cluster_pb2.Node:
             cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model=MODEL, fault=faults.get(i, ""))
             for i in range(capacity.devices)
         ],
-        share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=[job_id]) for index, job_id in held],
+        share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=jobs) for index, jobs in sorted(held.items())],
         address="in-process",
         agent_version="fake",
         state_time=state.began,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from google.protobuf.duration_pb2 import Duration
 
 from client_sdk.errors import FailedPrecondition, NotFound
 from client_sdk.models import ENDED, Dependency, Job, JobClass, JobEventKind, JobReason, JobState, Resources
@@ -50,6 +51,8 @@ class State:
     requests: dict[str, int] = field(default_factory=dict)
     waits_for: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)
     """Of those that wait for other jobs."""
+    first_graces: dict[int, Duration] = field(default_factory=dict)
+    """Of jobs whose grace period was changed: that of their submission."""
     drains: dict[str, cluster_pb2.NodeDrain] = field(default_factory=dict)
     observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
     shares: scheduler_pb2.SharesResponse | None = None

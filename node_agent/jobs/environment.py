@@ -78,6 +78,10 @@ class Paths:
         """Which modules a run has imported, a line each (`ebb_inject.ebb_hook.modules`)."""
         return f"{self.folder(key)}/modules"
 
+    def grace(self, key: RunKey) -> str:
+        """A run asks in this file for a grace period, in seconds."""
+        return f"{self.folder(key)}/grace"
+
     def park(self, key: RunKey) -> str:
         """The folder of the control files of a run (`ebb_inject.ebb_hook.control`). A run that cannot park has none."""
         return f"{self.folder(key)}/park"
@@ -129,6 +133,7 @@ def environment(
         "EBB_SAVERS_FILE": paths.savers(launch.key),
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "EBB_RESULT_FILE": paths.result(launch.key),
+        "EBB_GRACE_FILE": paths.grace(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if launch.snapshots:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
+from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
@@ -59,6 +60,8 @@ class Observations:
     """Every run that counts its steps."""
     measurements: tuple[RunMeasurement, ...] = ()
     """The same runs, if it is known when their processes began."""
+    graces: tuple[RunGrace, ...] = ()
+    """Every run that asks for a grace period."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
 

@@ -1,9 +1,13 @@
-"""Reads the step files of all live runs of the node once a second."""
+"""Reads what all live runs of the node say of themselves, once a second.
+
+That is their step files, and the files in which they ask for a grace period.
+"""
 
 import asyncio
 import time
 
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
@@ -25,6 +29,8 @@ class StepWatch:
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
         """The same runs, if it is known when their processes began."""
+        self.graces: tuple[RunGrace, ...] = ()
+        """Every run that asks for a grace period, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._advances: dict[RunKey, Advance] = {}
@@ -40,6 +46,7 @@ class StepWatch:
         at_work = [record for record in self._spool.live() if record.phase in _AT_WORK]
         advances: dict[RunKey, Advance] = {}
         measurements: list[RunMeasurement] = []
+        graces: list[RunGrace] = []
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
@@ -50,7 +57,10 @@ class StepWatch:
                     measurements.append(measured)
             if found is not None:
                 advances[key] = found
+            if (grace := read_grace(self._paths.grace(key), key)) is not None:
+                graces.append(grace)
         self._advances = advances
+        self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].now(now) for key in sorted(advances)[:MOST])
         self.latest = tuple(steps for steps in reported if steps is not None)

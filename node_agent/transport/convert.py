@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
+from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.model import (
     CheckpointAt,
@@ -68,6 +69,7 @@ def encode(message: Upward) -> bytes:
                 steps=map(_steps, steps),
                 mini_batches=map(_mini_batch, message.mini_batches),
                 measurements=map(_measurement, measurements),
+                graces=map(_grace, message.graces),
             )
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
@@ -220,6 +222,11 @@ def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
         spread=seen.spread,
         memory_mib=seen.memory_mib,
     )
+
+
+def _grace(asked: RunGrace) -> pb.RunGrace:
+    job_id, run, task = asked.key
+    return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
 
 
 def _status(record: RunRecord) -> pb.RunStatus:

@@ -3,7 +3,8 @@
 from scheduler_service.core.errors import claim
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.sharing import ShareGroup
-from scheduler_service.core.sharing.equations import excess, is_exclusive
+from scheduler_service.core.model.values import WHOLE
+from scheduler_service.core.sharing.equations import excess, is_exclusive, users_of
 from scheduler_service.core.state.state import State
 
 _PHYSICAL = DEFAULTS._replace(device_memory_limit_percent=100, parked_residue_mib=0)
@@ -31,6 +32,8 @@ def check_share_group(state: State, group: ShareGroup) -> None:
     devices = tuple((node, tuple(sorted(held[node]))) for node in sorted(held))
     claim(devices == group.devices, f"{what} holds {group.devices}, and its members use {devices}")
     claim(group.open or not is_exclusive(group.rows, members), f"{what} shares nothing")
+    for device, users in users_of(members).items():
+        claim(sum(run.part_ppm for run in users) <= WHOLE, f"{what} has device {device} in more parts than one device has")
     rows = state.devices.rows
     memory = {(run.node, index): rows[run.node, index].memory_mib for run in members for index in run.devices}
     over = excess(group.rows, members, memory, _PHYSICAL)

@@ -13,6 +13,7 @@ from scheduler_service.core.handlers.exchange import (
     return_requested,
     withdraw_requested,
 )
+from scheduler_service.core.handlers.grace import grace_wanted
 from scheduler_service.core.handlers.jobs import (
     cancel_requested,
     hold_requested,
@@ -42,6 +43,7 @@ from scheduler_service.core.messages import (
     Event,
     FaultsSeen,
     FenceRequested,
+    GraceWanted,
     HoldRequested,
     MigrateRequested,
     MiniBatchMeasured,
@@ -243,6 +245,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NumbersLost: numbers_lost,
     PlanReady: plan_ready,
     RunMeasured: run_measured,
+    GraceWanted: grace_wanted,
     MiniBatchMeasured: mini_batch_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,

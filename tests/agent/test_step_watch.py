@@ -20,6 +20,7 @@ from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record, W
 from node_agent.devices.base import Observation
 from node_agent.jobs import step_watch
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.observations import Observations, RunCycle
 from node_agent.jobs.spool.opening import open_spool
@@ -260,3 +261,47 @@ def test_from_the_program_to_the_scheduler_over_a_restart_of_the_agent(
     os.kill(scheduler.started(7, 2).pid, signal.SIGKILL)
     scheduler.exited(7, 2)
     scheduler.wait(lambda: scheduler.heartbeats > beats + 1)  # nothing is seen any more
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("45\n", 45.0),
+        ("0.5", 0.5),
+        ("1e9", 86400.0),
+        ("0", None),
+        ("-3", None),
+        ("nan", None),
+        ("inf", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_what_a_run_asks_for_in_its_grace_file(tmp_path: Path, said: str, read: float | None) -> None:
+    (tmp_path / "grace").write_text(said)
+    found = read_grace(str(tmp_path / "grace"), KEY)
+    assert found == (None if read is None else RunGrace(KEY, read))
+
+
+def test_what_is_no_file_of_a_grace_period(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/proc/uptime")
+    (tmp_path / "bytes").write_bytes(b"\xff\0")
+    names = ("folder", "fifo", "link", "bytes", "missing")
+    assert [read_grace(str(tmp_path / name), KEY) for name in names] == [None] * len(names)
+
+
+def test_the_graces_of_live_runs_are_told(spool: Spool, paths: Paths) -> None:
+    runs(spool, RunPhase.RUNNING, KEY, GANG)
+    runs(spool, RunPhase.ENDED, OTHER)
+    for key in (KEY, GANG, OTHER):
+        paths.run(key).mkdir(parents=True, exist_ok=True)
+        Path(paths.grace(key)).write_text("90\n")
+    watch = StepWatch(spool, paths)
+    watch.look()
+    assert watch.graces == (RunGrace(KEY, 90.0), RunGrace(GANG, 90.0))
+    data = convert.encode(Observations((), (), graces=watch.graces))
+    told = pb.ConnectRequest.FromString(data).observations
+    protovalidate.validate(told)
+    assert [(one.job_id, one.run, one.task, one.grace_period.seconds) for one in told.graces] == [(7, 2, 0, 90), (9, 1, 3, 90)]

@@ -10,6 +10,7 @@ from scheduler_service.core.messages import (
     Acknowledged,
     Event,
     FaultsSeen,
+    GraceWanted,
     Joined,
     Launch,
     NodeSilent,
@@ -247,6 +248,12 @@ class Acting(Base):
         each = data.draw(st.sampled_from((1, SECOND)))
         self.take(RunMeasured(agent.name, key, steps, each, each * steps, total, 10_000, 64))
 
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
+    @rule(data=st.data(), seconds=st.sampled_from((1, 40, 50, 299, 4000)))
+    def run_asks_for_grace(self, data: st.DataObject, seconds: int) -> None:
+        agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
+        self.take(GraceWanted(agent.name, data.draw(st.sampled_from(agent.in_phase(*LIVE))), seconds * SECOND))
+
     @precondition(lambda self: any(agent.spool for agent in self.agents.values()))
     @rule(data=st.data())
     def reports_arrive(self, data: st.DataObject) -> None:
@@ -304,6 +311,7 @@ def suits(state: State, node: int, spec: JobSpec) -> bool:
     return (
         (not spec.cells.model or models == {spec.cells.model})
         and (not spec.device_memory_mib or (bool(devices) and all(d.memory_mib >= spec.device_memory_mib for d in devices)))
+        and (not spec.gpu_memory_mib or all(d.memory_mib * 92 // 100 >= spec.gpu_memory_mib for d in devices))
         and (not names or row.name in names)
         and row.name not in excluded
         and set(labels) <= set(row.labels)

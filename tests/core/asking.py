@@ -1,6 +1,7 @@
 """The rules of the state machine for what users and operators ask."""
 
 from collections.abc import Callable
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -191,8 +192,11 @@ class Asking(Base):
         priority=st.none() | st.integers(-2, 2),
         limit=st.none() | st.sampled_from((0, SECOND, 3600 * SECOND)),
         depends=st.booleans(),
+        grace=st.sampled_from((None, "auto", 0, 20 * SECOND)),
     )
-    def update(self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool) -> None:
+    def update(
+        self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool, grace: int | Literal["auto"] | None
+    ) -> None:
         state = self.driver.state
         waiting = sorted(state.earmarks_of) if data.draw(st.booleans()) else ()
         job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
@@ -203,7 +207,8 @@ class Asking(Base):
         awaited = self.watch.awaited[job_id]
         if wanted is not None:
             self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
-        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))
+        period: dict[str, Any] = {"grace_follows": True} if grace == "auto" else {"grace_us": grace}
+        asked = UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()), **period)
         reply = self.take(asked, alone=True).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
@@ -217,6 +222,8 @@ class Asking(Base):
             )
             return
         assert reply == Accepted(job_id)
+        assert grace in (None, "auto", after.spec.grace_us)
+        assert after.grace_follows == (grace == "auto" if grace is not None else before.grace_follows)
         assert (priority, limit) in ((after.priority, after.time_limit_us), (priority, None), (None, limit), (None, None))
         if wanted is not None:
             assert before.run == 0

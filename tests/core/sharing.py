@@ -8,9 +8,9 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.lifecycle.desired import share_plan
 from scheduler_service.core.messages import Action, Launch, Order, Place, Plan, Share, SharePlan, Spot, Unshare
-from scheduler_service.core.model import Job, Run, RunKey
+from scheduler_service.core.model import Job, Run, RunKey, ShareMode
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import SECOND, mask_of
+from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
@@ -153,7 +153,21 @@ def check_sharing(state: State) -> None:
         for run in members:
             assert run.parked_mib == parked_mib(group.rows, run, memory, state.settings)
             assert 0 < time_share(group.rows, run.key) <= 1
+            job = state.jobs.rows[run.job_id]
+            assert bool(run.part_ppm) == job.spec.shares, f"run {run.key} has {run.part_ppm} ppm, and its job is {job.spec}"
+        for device in memory:
+            users = [run for run in members if device in {(run.node, index) for index in run.devices}]
+            assert sum(run.part_ppm for run in users) <= WHOLE, f"device {device} is promised more than once"
+        for row in group.rows:
+            jobs = [state.jobs.rows[key.job_id] for key in row.runs]
+            if not state.settings.pack_other_users and any(job.spec.share is ShareMode.PACKED for job in jobs):
+                assert len({job.user for job in jobs}) == 1, f"jobs of several users are packed: {jobs}"
         assert sum(Fraction(row.weight, sum(r.weight for r in group.rows)) for row in group.rows) == 1
+    for number in state.open_groups.snapshot()[0]:
+        group = state.share_groups.rows[number]
+        shares = {state.jobs.rows[key.job_id].spec.share for key in group.members()}
+        assert group.open, group
+        assert shares in ({ShareMode.PACKED}, {ShareMode.SLICED}), group
     for run in state.runs.rows.values():
         assert run.group or not run.parked_mib, f"run {run.key} holds its devices alone, and is charged for being parked"
 

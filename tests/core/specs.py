@@ -13,6 +13,7 @@ from scheduler_service.core.model import (
     JobSpec,
     NodeSelector,
     Retry,
+    ShareMode,
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
@@ -85,7 +86,30 @@ CONFIGURATIONS = st.builds(
 )
 ALTERNATIVES = st.one_of(st.just(()), st.just(()), st.lists(CONFIGURATIONS, max_size=3).map(tuple))
 
-SPECS: st.SearchStrategy[JobSpec] = st.builds(
+PARTS = st.sampled_from(
+    (
+        *[None] * 6,
+        (500_000, 0, ShareMode.SLICED),
+        (250_000, 100, ShareMode.SLICED),
+        (700_000, 1000, ShareMode.SLICED),
+        (500_000, 0, ShareMode.PACKED),
+        (0, 9_000, ShareMode.PACKED),
+        (0, 16_000, ShareMode.PACKED),
+        (300_000, 2_000, ShareMode.PACKED),
+    )
+)
+"""Fraction of a device, memory of it, and how it is shared."""
+
+
+def _with_part(spec: JobSpec, part: tuple[int, int, ShareMode] | None) -> JobSpec:
+    if part is None or spec.gang or spec.alternatives:
+        return spec
+    fraction, memory, share = part
+    demand = spec.demand._replace(devices=1)
+    return changed(spec, demand=demand, gpu_fraction_ppm=fraction, gpu_memory_mib=memory, share=share)
+
+
+_WHOLE: st.SearchStrategy[JobSpec] = st.builds(
     _spec,
     st.one_of(ONE_TASK, ONE_TASK, GANGS),
     st.sampled_from(JobClass),
@@ -103,6 +127,7 @@ SPECS: st.SearchStrategy[JobSpec] = st.builds(
     project=st.sampled_from(("", "", "p", "q")),
 ).map(lambda spec: changed(spec, min_tasks=1, max_tasks=4) if len(spec.gang) == 1 and not spec.alternatives else spec)
 """Gangs of one group are elastic."""
+SPECS: st.SearchStrategy[JobSpec] = st.builds(_with_part, _WHOLE, PARTS)
 
 PARAMETERS = (
     FitGppSettings(cap=2),

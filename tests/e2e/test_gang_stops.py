@@ -31,17 +31,20 @@ def weight_after(steps: int) -> float:
 
 
 class Training:
-    """A gang of two ranks, each with a whole node, and what they say."""
+    """A gang over two nodes, on all of their devices, and what its ranks say."""
 
-    def __init__(self, site: Site, script: Path = RANK, *, retries: int = 0, **environment: str) -> None:
+    def __init__(
+        self, site: Site, script: Path = RANK, *, tasks: int = 2, grace: float = 30, retries: int = 0, **environment: str
+    ) -> None:
         self.site = site
+        self._tasks = tasks
         self._evidence = site.file(f"stops-{len(list(site.folder.glob('stops-*')))}")
         self._evidence.touch()
         self.job = site.client.submit(
             [sys.executable, str(script)],
             env={"EVIDENCE": str(self._evidence), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-            tasks=[TaskGroup(count=2, devices=WHOLE_NODE)],
-            grace=30,
+            tasks=[TaskGroup(count=tasks, devices=2 * WHOLE_NODE // tasks)],
+            grace=grace,
             retries=retries,
         )
 
@@ -54,16 +57,16 @@ class Training:
         return told
 
     def reached(self, run: int) -> int:
-        """The last step that both ranks have done."""
+        """The last step that all ranks have done."""
         steps = [line["step"] for line in self.told("step")[run].values()]
-        return min(steps) if len(steps) == 2 else 0
+        return min(steps) if len(steps) == self._tasks else 0
 
     def wait_step(self, run: int, step: int) -> None:
         wait_for(lambda: self.reached(run) >= step, LIMIT)
 
     def began(self, run: int, word: str = "loaded") -> int:
-        """The step from which both ranks have gone on, which is one."""
-        told = wait_for(lambda: ranks if len(ranks := self.told("loaded")[run]) == 2 else None, LIMIT)
+        """The step from which all ranks have gone on, which is one."""
+        told = wait_for(lambda: ranks if len(ranks := self.told("loaded")[run]) == self._tasks else None, LIMIT)
         steps = {line[word] for line in told.values()}
         assert len(steps) == 1, f"the ranks go on from {steps}"
         return int(steps.pop())

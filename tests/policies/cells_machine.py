@@ -31,7 +31,7 @@ from scheduler_service.core.messages import (
     VcDeleteRequested,
     VcRequested,
 )
-from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase
+from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
 from tests.core.driver import unsaved
@@ -50,6 +50,16 @@ POLICIES = (
     VcPolicy("allox", settings=(("alpha", 0.5), ("long", 2.0), ("period", 10.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
+PARTS = (
+    None,
+    (500_000, 0, ShareMode.PACKED),
+    (250_000, 2_000, ShareMode.PACKED),
+    (0, 5_000, ShareMode.PACKED),
+    (500_000, 1_000, ShareMode.SLICED),
+    (300_000, 4_000, ShareMode.SLICED),
+    (500_000, 0, ShareMode.SLICED),
+)
+"""Fraction of a device, memory of it, and how it is shared."""
 SIZES = st.lists(st.sampled_from((1, 1, 2, 2, 3, 4, 6, 8)), min_size=1, max_size=4)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
 USERS = {
@@ -173,7 +183,17 @@ class CellsMachine(RuleBasedStateMachine):
         wants = self._wants(data, vc, sizes, guarantee)
         shapes = data.draw(st.one_of(st.just([]), st.lists(SIZES, min_size=1, max_size=2)))
         ways = tuple(other(*shape, **self._wants(data, vc, shape, guarantee)) for shape in shapes)
+        if sizes == [1] and not (ways or wants["cpus"]):
+            wants["part"] = data.draw(st.sampled_from(PARTS))
         self._ask(vc, sizes, up, guarantee=guarantee, priority=priority, trial=trial, alternatives=ways, **wants)
+
+    @rule(data=st.data(), guarantee=st.sampled_from(GUARANTEES), count=st.integers(1, 4))
+    def parts(self, data: st.DataObject, guarantee: Guarantee, count: int) -> None:
+        """Jobs that ask for parts of devices."""
+        if vc := self._any_vc(data):
+            part, user = data.draw(st.sampled_from(PARTS)), data.draw(st.sampled_from(("ann", "ben")))
+            for _ in range(count):
+                self._ask(vc, [1], True, guarantee=guarantee, part=part, user=user)
 
     def _wants(self, data: st.DataObject, vc: str, sizes: list[int], guarantee: Guarantee) -> dict[str, Any]:
         """What one configuration asks of cells."""

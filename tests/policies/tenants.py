@@ -16,7 +16,7 @@ from scheduler_service.core.messages import (
     VcDeleteRequested,
     VcRequested,
 )
-from scheduler_service.core.model import Configuration, Job, JobClass, JobSpec, JobState, Reason, TaskGroup
+from scheduler_service.core.model import Configuration, Job, JobClass, JobSpec, JobState, Reason, ShareMode, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
@@ -165,9 +165,11 @@ def request(
     memory: int = 0,
     estimate: float = 0,
     alternatives: Sequence[Configuration] = (),
+    part: tuple[int, int, ShareMode] | None = None,
     **cell: Any,
 ) -> JobSpec:
-    """A job as `other` describes its first configuration."""
+    """A job as `other` describes its first configuration. `part`: the fraction of a device in millionths, the memory of it, and
+    how it is shared."""
     first = other(*sizes, within=within, cpu=cpu, cpus=cpus, memory=memory, **cell)
     return JobSpec(
         ("true",),
@@ -182,6 +184,7 @@ def request(
         device_memory_mib=memory,
         estimate_us=round(estimate * SECOND),
         alternatives=tuple(alternatives),
+        **({} if part is None else dict(zip(("gpu_fraction_ppm", "gpu_memory_mib", "share"), part, strict=True))),
     )
 
 

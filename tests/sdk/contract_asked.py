@@ -80,6 +80,24 @@ async def a_running_job_is_requeued(world: World) -> None:
 
 
 @behaviour
+async def a_grace_period_is_changed(world: World) -> None:
+    client = world.client
+    async with world.running() as before:
+        asked = {"after_ok": [before.id], "checkpoint_signal": "USR1@10", "request_id": f"grace-{before.id}"}
+        job = await client.submit(["true"], grace="1m", **asked)
+        assert (job.spec.grace_period, job.grace_follows) == (timedelta(minutes=1), False)
+        assert (await client.update(job, grace="40s")).spec.grace_period == timedelta(seconds=40)
+        assert (await client.submit(["true"], grace="1m", **asked)).id == job.id
+        told = await client.update(job, grace="auto")
+        assert (told.spec.grace_period, told.grace_follows, told.grace_wanted) == (timedelta(seconds=30), True, None)
+        with pytest.raises(sdk.FailedPrecondition) as refused:
+            await client.update(job, grace=9)
+        assert refused.value.reason == "GRACE_TOO_SHORT"
+        await client.cancel(job)
+    assert (await client.submit(["true"], grace="auto")).grace_follows
+
+
+@behaviour
 async def an_elastic_job_is_resized(world: World) -> None:
     client = world.client
     async with world.running(tasks=1, min_tasks=1, max_tasks=2) as job:

@@ -196,11 +196,16 @@ def check_moments(server: Server, folder: Path, world: int, seed: int, moments: 
 
 
 def newest(gang: TorchGang) -> int:
+    """The newest step that is whole on every rank."""
+    return newest_in(gang.folder / "checkpoints", gang.world)
+
+
+def newest_in(checkpoints: Path, world: int) -> int:
     """The newest step that is whole on every rank, by the names of the files."""
     steps: dict[str, set[int]] = defaultdict(set)
-    for path in (gang.folder / "checkpoints").glob("checkpoint.*.ckpt"):
+    for path in checkpoints.glob("checkpoint.*.ckpt"):
         name, _, step = path.name.removesuffix(".ckpt").rsplit("-", 2)
         steps[name].add(int(step))
-    if "checkpoint.all" not in steps and len(steps) < gang.world:
+    if "checkpoint.all" not in steps and len(steps) < world:
         return 0
     return max(set.intersection(*steps.values()), default=0)

@@ -110,7 +110,27 @@ def test_a_grace_period_that_is_too_short_is_reported(tmp_path: Path, caplog: py
     grace.measured(6.0, 1.0)
     (said,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert "up to 11.0 s" in said
-    assert "`--grace 17s`" in said
+    assert "`ebb update --grace 17s`" in said
+
+
+def test_a_run_asks_for_a_grace_period_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "grace"
+    grace = Grace({"EBB_GRACE_SECONDS": "10", "EBB_GRACE_FILE": str(file)}, background=True)
+    grace.measured(4.0, 1.0)
+    assert not file.exists(), "what it has is enough"
+    grace.measured(5.0, 1.0)
+    assert file.read_text() == "17\n"
+    grace.measured(7.0, 1.0)
+    assert file.read_text() == "17\n", "what it has asked for is enough"
+    grace.measured(8.5, 1.0)
+    assert file.read_text() == "27\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["grace"]
+
+
+def test_a_run_that_cannot_ask_goes_on(tmp_path: Path) -> None:
+    grace = Grace({"EBB_GRACE_SECONDS": "10", "EBB_GRACE_FILE": str(tmp_path / "missing" / "grace")}, background=False)
+    grace.measured(20.0, 0.0)
+    assert grace.needed == 20
 
 
 class Locked:

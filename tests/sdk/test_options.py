@@ -155,16 +155,24 @@ def test_what_a_job_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_updates() -> None:
-    assert sent(update(7, None, None, None)) == {"jobId": "7"}
-    assert sent(update(7, 0, 0, [])) == {"jobId": "7", "priority": 0, "timeLimit": "0s", "dependencies": {}}
+    assert sent(update(7, None, None, None, None)) == {"jobId": "7"}
+    assert sent(update(7, 0, 0, [], 0)) == {
+        "jobId": "7",
+        "priority": 0,
+        "timeLimit": "0s",
+        "dependencies": {},
+        "gracePeriod": "0s",
+    }
+    assert sent(update(7, None, None, None, "auto")) == {"jobId": "7", "graceFollows": True}
+    assert sent(update(7, 0, 0, [], None)) == {"jobId": "7", "priority": 0, "timeLimit": "0s", "dependencies": {}}
     wanted = [sdk.Dependency(3, DependencyKind.AFTER_ANY)]
-    assert sent(update(7, None, "90s", wanted)) == {
+    assert sent(update(7, None, "90s", wanted, None)) == {
         "jobId": "7",
         "timeLimit": "90s",
         "dependencies": {"dependencies": [{"jobId": "3", "kind": "DEPENDENCY_KIND_AFTER_ANY"}]},
     }
     with pytest.raises(sdk.InvalidArgument, match="the change cannot be sent"):
-        encode(update(7, 2**40, None, None))
+        encode(update(7, 2**40, None, None, None))
 
 
 def test_a_job_is_read_whole() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.sim_philly import counting_gpus
-from scheduler_service.core.model import Array, JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model import Array, JobClass, JobSpec, ShareMode, TaskGroup
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import workloads
@@ -133,6 +133,8 @@ def test_openb() -> None:
     assert skipped == {"was never placed": 1, "submitted before second 600": 1}
     _, skipped = read(Openb(file=OPENB, parts_of_gpus="skip"))
     assert skipped == {"was never placed": 1, "asks for a part of a GPU": 1}
+    parts, _ = read(Openb(file=OPENB, parts_of_gpus="packed"))
+    assert [(job.spec.share, job.spec.gpu_fraction_ppm) for job in parts if job.spec.shares] == [(ShareMode.PACKED, 460_000)]
 
 
 def test_openbs_demands_with_other_times() -> None:
@@ -277,6 +279,10 @@ def sim_jobs(draw: st.DrawFn) -> SimJob:
         gang=groups if sum(group.size for group in groups) > 1 else (),
         project=draw(texts),
     )
+    part = draw(st.sampled_from((None, (500_000, 0, ShareMode.SLICED), (0, 1536, ShareMode.PACKED), (1, 7, ShareMode.PACKED))))
+    if part is not None and not spec.gang:
+        demand = spec.demand._replace(devices=1)
+        spec = replace(spec, demand=demand, gpu_fraction_ppm=part[0], gpu_memory_mib=part[1], share=part[2])
     return SimJob(spec, draw(st.integers(1, 2**50)), draw(micros), draw(texts.filter(bool)), draw(texts))
 
 
@@ -339,7 +345,22 @@ RAN = "2025-01-01T00:00:00|2025-01-01T00:00:00|9|COMPLETED||"
         (Csv, "submit_s,work_s\n1,2\n2000000000000,1\n", 3, "submit_s", "must be 1e+12 at most, and is '2000000000000'"),
         (Csv, "submit_s,work_s\n1,999999999999999\n", 2, "work_s", "must be 4.61169e+12 at most, and is '999999999999999'"),
         (Csv, "submit_s,work_s,grace_s\n1,1,1e12\n1,1,1.1e12\n", 3, "grace_s", "must be 1e+12 at most, and is '1.1e12'"),
-        (Csv, "submit_s,work_s,gpus\n1,1,0.5\n", 2, "gpus", "must be a whole number, and is '0.5'"),
+        (
+            Csv,
+            "submit_s,work_s,gpus\n1,1,1.5\n",
+            2,
+            "gpus",
+            "must be 1 or less than that for a job that shares a device, and is '1.5'",
+        ),
+        (Csv, "submit_s,work_s,gpus,tasks\n1,1,0.5,2\n", 2, "tasks", "must be 1 for a job that asks for a part of a device"),
+        (Csv, "submit_s,work_s,gpus,share\n1,1,1,sliced\n", 2, "share", "is 'sliced', and the job asks for whole devices"),
+        (
+            Csv,
+            "submit_s,work_s,gpu_memory_gib,share\n1,1,4,sliced\n",
+            2,
+            "share",
+            "must be packed for this part of a device, and is 'sliced'",
+        ),
         (Csv, "submit_s,work_s,class\n1,1,te\n", 2, "class", "must be trial or best-effort, and is 'te'"),
         (Csv, "submit_s,work_s,tasks\n1,1,0\n", 2, "tasks", "must be from 1 to 100000 in all, and is '0'"),
         (Csv, "submit_s,work_s,tasks\n1,1,60000+50000\n", 2, "tasks", "must be from 1 to 100000 in all, and is '60000+50000'"),

@@ -36,6 +36,7 @@ from scheduler_service.core.model import (
     Run,
     RunKey,
     RunPhase,
+    ShareMode,
     StopReason,
     TaskGroup,
 )
@@ -264,6 +265,9 @@ specs = st.builds(
     snapshots=names_of,
     inherited=pairs,
     device_memory_mib=natural,
+    gpu_fraction_ppm=natural,
+    gpu_memory_mib=natural,
+    share=st.sampled_from(ShareMode),
     nodes=node_selectors,
     alternatives=st.lists(configurations, max_size=2).map(tuple),
 )
@@ -368,6 +372,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         shared,
         parking,
         draw(st.lists(phase_times, max_size=2).map(tuple)),
+        draw(st.integers(0, 1_000_000)),
     )
 
 

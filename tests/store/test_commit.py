@@ -97,6 +97,8 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("share_group_weights_positive", make.new(make.share_group(1, rows=((((1, 1, 0),), 0),)))),
     ("share_group_pkey", make.new(make.share_group(1), make.share_group(1, period_us=5))),
     ("run_sharing_not_negative", make.new(make.job(2), make.run(2, parked_mib=-1))),
+    ("run_part_of_a_device", make.new(make.job(2), make.run(2, part_ppm=-1))),
+    ("run_part_of_a_device", make.new(make.job(2), make.run(2, part_ppm=1_000_001))),
     ("cluster_share_groups_count_up", [make.changed(make.CLUSTER, next_share_group=0)]),
     ("operation_pkey", make.new(make.job(2), make.operation(1, 1), make.operation(1, 2))),
     ("operation_once", make.new(make.operation(1, 1), make.operation(2, 1))),

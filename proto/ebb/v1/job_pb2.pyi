@@ -95,6 +95,13 @@ class Exit0AfterStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXIT0_AFTER_STOP_STOPPED: _ClassVar[Exit0AfterStop]
     EXIT0_AFTER_STOP_DONE: _ClassVar[Exit0AfterStop]
 
+class ShareMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHARE_MODE_UNSPECIFIED: _ClassVar[ShareMode]
+    SHARE_MODE_EXCLUSIVE: _ClassVar[ShareMode]
+    SHARE_MODE_PACKED: _ClassVar[ShareMode]
+    SHARE_MODE_SLICED: _ClassVar[ShareMode]
+
 class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OPERATION_KIND_UNSPECIFIED: _ClassVar[OperationKind]
@@ -251,6 +258,10 @@ DEPENDENCY_KIND_AFTER_FAILED: DependencyKind
 EXIT0_AFTER_STOP_UNSPECIFIED: Exit0AfterStop
 EXIT0_AFTER_STOP_STOPPED: Exit0AfterStop
 EXIT0_AFTER_STOP_DONE: Exit0AfterStop
+SHARE_MODE_UNSPECIFIED: ShareMode
+SHARE_MODE_EXCLUSIVE: ShareMode
+SHARE_MODE_PACKED: ShareMode
+SHARE_MODE_SLICED: ShareMode
 OPERATION_KIND_UNSPECIFIED: OperationKind
 OPERATION_KIND_PARK: OperationKind
 OPERATION_KIND_MIGRATE: OperationKind
@@ -444,7 +455,7 @@ class Configuration(_message.Message):
     def __init__(self, resources: _Optional[_Union[Resources, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project", "checkpoint_signal", "checkpoint_command", "snapshots", "min_tasks", "max_tasks")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment", "device_memory_mib", "nodes", "alternatives", "project", "checkpoint_signal", "checkpoint_command", "snapshots", "min_tasks", "max_tasks", "gpu_fraction_ppm", "gpu_memory_mib", "share")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -488,6 +499,9 @@ class JobSpec(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     MIN_TASKS_FIELD_NUMBER: _ClassVar[int]
     MAX_TASKS_FIELD_NUMBER: _ClassVar[int]
+    GPU_FRACTION_PPM_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -517,7 +531,10 @@ class JobSpec(_message.Message):
     snapshots: _containers.RepeatedScalarFieldContainer[str]
     min_tasks: int
     max_tasks: int
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ..., checkpoint_signal: _Optional[str] = ..., checkpoint_command: _Optional[str] = ..., snapshots: _Optional[_Iterable[str]] = ..., min_tasks: _Optional[int] = ..., max_tasks: _Optional[int] = ...) -> None: ...
+    gpu_fraction_ppm: int
+    gpu_memory_mib: int
+    share: ShareMode
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ..., device_memory_mib: _Optional[int] = ..., nodes: _Optional[_Union[NodeRequest, _Mapping]] = ..., alternatives: _Optional[_Iterable[_Union[Configuration, _Mapping]]] = ..., project: _Optional[str] = ..., checkpoint_signal: _Optional[str] = ..., checkpoint_command: _Optional[str] = ..., snapshots: _Optional[_Iterable[str]] = ..., min_tasks: _Optional[int] = ..., max_tasks: _Optional[int] = ..., gpu_fraction_ppm: _Optional[int] = ..., gpu_memory_mib: _Optional[int] = ..., share: _Optional[_Union[ShareMode, str]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed", "program")
@@ -552,7 +569,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked", "grace_follows", "grace_wanted")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -591,6 +608,8 @@ class Job(_message.Message):
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FOLLOWS_FIELD_NUMBER: _ClassVar[int]
+    GRACE_WANTED_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -629,7 +648,9 @@ class Job(_message.Message):
     sampling: bool
     operation: Operation
     parked: bool
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ...) -> None: ...
+    grace_follows: bool
+    grace_wanted: _duration_pb2.Duration
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ..., grace_follows: bool = ..., grace_wanted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Operation(_message.Message):
     __slots__ = ("kind", "phase", "begin_time", "phase_time", "deadline")

@@ -7,10 +7,12 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.share_groups import arrange, check_joining, number_for
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Place, Share, Spot
-from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model import Earmark, EventKind, Job, JobSpec, JobState, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.rows import changed, made
-from scheduler_service.core.model.values import Micros, Vector, fits, mask_of
+from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mask_of
+from scheduler_service.core.sharing.equations import limit_mib
+from scheduler_service.core.sharing.parts import first_row, memory_of, part_of
 from scheduler_service.core.state.queue_keys import stands, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -57,8 +59,8 @@ def place(state: State, action: Place, now: Micros) -> None:
         sampling=action.sample,
     )
     state.put(state.jobs, job.id, placed)
-    if action.share is not None:
-        _start_sharing(state, now, placed, action, action.share)
+    if (how := action.share or _alone(placed, spec)) is not None:
+        _start_sharing(state, now, placed, action, how)
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
             start_task(state, now, placed, rank, spot, demand, action.guaranteed)
@@ -66,7 +68,15 @@ def place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
     text = _told(state, job, action) if is_gang or job.spec.alternatives else ""
+    if spec.shares:
+        text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+
+
+def _alone(job: Job, spec: JobSpec) -> Share | None:
+    """How a job holds its devices if the plan does not say. One that asks for a part of a device is the first member of a group
+    that others may join. None: it has its devices alone."""
+    return Share((first_row(spec, RunKey(job.id, job.run)),), open=True) if spec.shares else None
 
 
 def _told(state: State, job: Job, action: Place) -> str:
@@ -74,6 +84,15 @@ def _told(state: State, job: Job, action: Place) -> str:
     sample = "sample of " if action.sample else ""
     parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
     return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
+
+
+def _told_of_part(state: State, job: Job) -> str:
+    """What the story says of a job that shares a device."""
+    (run,) = state.runs_of(job.id)
+    group = state.share_groups.rows[run.group]
+    others = ", ".join(str(key.job_id) for key in group.members() if key != run.key)
+    part = f"{run.part_ppm / WHOLE:.3g} of device {run.devices[0]}, {job.spec.share.name.lower()}"
+    return f"{part}, with {'jobs' if ',' in others else 'job'} {others}" if others else part
 
 
 def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
@@ -141,6 +160,10 @@ def _put_run(
     group: int = 0,
     awaits: bool = False,
 ) -> None:
+    part = memory = 0
+    if group and job.spec.shares:
+        limit = limit_mib(state.devices.rows[spot.node, spot.devices[0]].memory_mib, state.settings)
+        part, memory = part_of(job.spec, limit), memory_of(job.spec, limit, state.settings)
     run = made(
         Run,
         job_id=job.id,
@@ -155,6 +178,8 @@ def _put_run(
         guaranteed=guaranteed,
         group=group,
         shared=bool(group),
+        device_memory_mib=memory,
+        part_ppm=part,
         awaits=awaits,
     )
     state.put(state.runs, run.key, run)
@@ -187,6 +212,9 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
         array_job=array.id,
         array_index=elements.begun,
         estimates=array.estimates,
+        grace_follows=array.grace_follows,
+        grace_now_us=array.grace_now_us,
+        submitted_grace_us=array.submitted_grace_us,
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Share, Unshare
-from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model import Run, RunKey, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import ZERO, Micros, add, fits, mask_of, times
+from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, mask_of, times
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
@@ -241,6 +241,7 @@ def _check_group(state: State, group: ShareGroup) -> None:
         for task in state.runs_of(run.job_id):
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
+    _check_parts(state, group, members)
     over = excess(group.rows, members, _memory(state, members), state.settings, _residues(state, members))
     if over is not None:
         node, index = over.device
@@ -260,6 +261,20 @@ def _residues(state: State, members: Sequence[Run]) -> dict[Device, int]:
                 for index in run.placed_on:
                     found[node, index] = found.get((node, index), 0) + residue
     return found
+
+
+def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
+    """No device is promised in more parts than it has, and packed jobs have it with jobs of their own user, if the site says
+    nothing else."""
+    for (node, index), users in users_of(members).items():
+        parts = sum(run.part_ppm for run in users)
+        require(parts <= WHOLE, f"device {index} of node {state.nodes.rows[node].name} would be promised in {parts} ppm")
+    if state.settings.pack_other_users:
+        return
+    for row in group.rows:
+        jobs = [state.jobs.rows[key.job_id] for key in row.runs]
+        alone = len({job.user for job in jobs}) == 1 or not any(job.spec.share is ShareMode.PACKED for job in jobs)
+        require(alone, f"jobs {[job.id for job in jobs]} of several users would be packed on a device")
 
 
 def _check_host(state: State, node: int) -> None:

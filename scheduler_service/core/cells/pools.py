@@ -33,8 +33,9 @@ class _Node(NamedTuple):
 class Pools:
     """The pools by name. Every part of it follows from what was set last, in whatever order."""
 
-    def __init__(self, plans: Iterable[PoolPlan] = (), host_percent: int = 0) -> None:
-        """`host_percent`: how much of nodes with devices goes with none of them."""
+    def __init__(self, plans: Iterable[PoolPlan] = (), host_percent: int = 0, limit_percent: int = 100) -> None:
+        """`host_percent`: how much of nodes with devices goes with none of them; `limit_percent`: how much of the memory of a
+        device jobs may use that share it."""
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
@@ -44,6 +45,7 @@ class Pools:
         self.nodes: dict[str, dict[int, int]] = {}
         """Pool -> slot -> the node there."""
         self._covered = 100 - host_percent
+        self._limit_percent = limit_percent
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
         self._facts: dict[str, dict[int, _Node]] = {}
@@ -141,6 +143,10 @@ class Pools:
     def device_memory_mib(self, pool: str) -> int:
         """How much memory each device of the pool has at least; 0 where it has no devices."""
         return self._least(pool)[1]
+
+    def usable_mib(self, pool: str) -> int:
+        """What jobs that share a device may use together of its memory, on each device of the pool at least."""
+        return self.device_memory_mib(pool) * self._limit_percent // 100
 
     def _least(self, pool: str) -> tuple[Vector, int]:
         lowest = self._lowest.get(pool)

@@ -37,6 +37,11 @@ def _check_configuration(state: State, pools: Pools, vc: VirtualCluster, spec: J
         if spec.device_memory_mib and spec.device_memory_mib > (there := pools.device_memory_mib(name)):
             reasons.append(f"pool {name}: its devices have {there} MiB, and the job asks for {spec.device_memory_mib}")
             continue
+        if spec.gpu_memory_mib > (usable := pools.usable_mib(name)):
+            reasons.append(
+                f"pool {name}: jobs may use {usable} MiB of a device that they share, and it names {spec.gpu_memory_mib}"
+            )
+            continue
         why = _why_never(state, pools, vc, spec, name)
         if not why:
             return

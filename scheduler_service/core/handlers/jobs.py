@@ -6,6 +6,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
+from scheduler_service.core.handlers import grace
 from scheduler_service.core.handlers.submit import still_awaited
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
@@ -210,6 +211,8 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
     if event.time_limit_us is not None and event.time_limit_us != job.time_limit_us:
         said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
         job = _with_limit(state, job, event.time_limit_us)
+    job, changed_grace = grace.changed_by_user(state, job, event.grace_us, event.grace_follows)
+    said += [changed_grace] if changed_grace else []
     if event.dependencies is not None:
         if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
             raise refusal(job, "given other dependencies", "only a job that has never started can")
@@ -225,7 +228,9 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         state.put(state.jobs, job.id, job)
     for element in sorted(state.elements_of.get(job.id, ())):
         over = leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
-        update_requested(state, UpdateRequested(element, event.priority, None if over else event.time_limit_us), now)
+        limit = None if over else event.time_limit_us
+        same = UpdateRequested(element, event.priority, limit, grace_us=event.grace_us, grace_follows=event.grace_follows)
+        update_requested(state, same, now)
     if job.state is JobState.QUEUED and is_over(job):
         time_out(state, now, job)
     return Accepted(job.id)

@@ -42,6 +42,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         time_limit_us=spec.time_limit_us,
         waits_for=waiting,
         elements=Elements() if spec.array else None,
+        grace_follows=not event.grace_given,
     )
     if waiting:
         job = changed(job, **waits(waiting))
@@ -57,9 +58,10 @@ def check_same_request(known: Job, event: Submitted) -> None:
     """Raises AlreadyExists unless the request_id came with the spec that it first came with. A script that is run again from
     another shell inherits another environment, and still means the same job."""
     asked = changed(event.spec, inherited=known.spec.inherited)
+    first = known.as_submitted()
     if not event.grace_given:
-        asked = changed(asked, grace_us=known.spec.grace_us)
-    if known.as_submitted() != asked:
+        asked = changed(asked, grace_us=first.grace_us)
+    if first != asked:
         raise AlreadyExists(
             "REQUEST_ID_REUSED",
             f"request_id {known.request_id!r} was already used for job {known.id}, which asks for something else; "

@@ -73,7 +73,7 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import MiniBatchMeasured, RunMeasured
+from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -120,6 +120,7 @@ __all__ = [
     "FaultsSeen",
     "FenceRequested",
     "GangPlace",
+    "GraceWanted",
     "HoldRequested",
     "JobRequest",
     "Joined",

@@ -1,6 +1,6 @@
 """Events: what people ask for, and what agents report."""
 
-from scheduler_service.core.messages.measurements import MiniBatchMeasured, RunMeasured
+from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
@@ -85,6 +85,10 @@ class UpdateRequested:
     dependencies: tuple[Dependency, ...] | None = None
     ends: tuple[tuple[int, JobState], ...] = ()
     """As in Submitted."""
+    grace_us: Micros | None = None
+    """It stays then, whatever the runs of the job ask for."""
+    grace_follows: bool = False
+    """The grace period follows again from what the job's saves take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,4 +372,15 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
 
 
-Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady | RunMeasured | MiniBatchMeasured
+Event = (
+    Request
+    | Report
+    | NodeSeen
+    | NodeSilent
+    | FaultsSeen
+    | NumbersLost
+    | PlanReady
+    | RunMeasured
+    | MiniBatchMeasured
+    | GraceWanted
+)

@@ -1,4 +1,4 @@
-"""Events: what nodes measure of runs, as long as somebody asks for it."""
+"""Events: what nodes measure of runs, as long as somebody asks for it, and what runs say of themselves."""
 
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.rows import dataclass
@@ -23,6 +23,15 @@ class RunMeasured:
     """The standard error of the step time, in millionths of it."""
     memory_mib: int = 0
     """The most host memory that the run has used; 0: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraceWanted:
+    """A run has measured its saves and asks for a longer grace period. Only what is more than before is told."""
+
+    node: str
+    key: RunKey
+    grace_us: Micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from scheduler_service.core.model.enums import (
     OperationKind,
     OperationPhase,
     Reason,
+    ShareMode,
     StopReason,
 )
 from scheduler_service.core.model.jobs import (
@@ -78,6 +79,7 @@ __all__ = [
     "Run",
     "RunKey",
     "RunPhase",
+    "ShareMode",
     "StopReason",
     "TaskGroup",
     "present",

@@ -10,6 +10,17 @@ class JobClass(IntEnum):
     BEST_EFFORT = 2
 
 
+class ShareMode(IntEnum):
+    """How a run holds its devices. Values as in ebb.v1.ShareMode."""
+
+    EXCLUSIVE = 1
+    """Whole devices, alone."""
+    PACKED = 2
+    """A part of one device, at the same time as others."""
+    SLICED = 3
+    """A part of one device, in turn with others."""
+
+
 class JobState(IntEnum):
     """Values as in ebb.v1.JobState, which says what each means."""
 

@@ -4,13 +4,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
-from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
+from scheduler_service.core.model.enums import (
+    DependencyKind,
+    Exit0AfterStop,
+    JobClass,
+    JobState,
+    Reason,
+    ShareMode,
+    StopReason,
+)
 from scheduler_service.core.model.estimates import Estimate, Sampling
 from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
-from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.values import WHOLE, Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
 
 
@@ -58,7 +66,8 @@ class Elements(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the user asked for. It never changes, but for the number of tasks of an elastic job; see `Job.tasks`."""
+    """What the user asked for. It never changes, but for the number of tasks of an elastic job and for the grace period; see
+    `Job.tasks` and `Job.grace_now_us`."""
 
     command: tuple[str, ...]
     demand: Vector
@@ -102,6 +111,17 @@ class JobSpec:
     """Of an elastic job: the least number of tasks. 0: the number of its tasks is fixed."""
     max_tasks: int = 0
     """Of an elastic job: the greatest number of tasks."""
+    gpu_fraction_ppm: int = 0
+    """The part of one device that it asks for, in millionths; 0: whole devices, or as much as its memory is."""
+    gpu_memory_mib: int = 0
+    """The most memory of one device that it uses; 0: what goes with the part that it asks for."""
+    share: ShareMode = ShareMode.EXCLUSIVE
+    """How it holds its devices. A job that shares asks for a part of one device, and has one task and no alternatives."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether it asks for a part of a device."""
+        return self.share is not ShareMode.EXCLUSIVE
 
     @property
     def elastic(self) -> bool:
@@ -120,7 +140,8 @@ class JobSpec:
 
     def needs(self) -> "Needs":
         """All that decides where it may run: jobs for which this is equal fit in the same places."""
-        return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives
+        part = self.gpu_fraction_ppm, self.gpu_memory_mib, int(self.share)
+        return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives, part, ""
 
     def configured(self, number: int) -> "JobSpec":
         """What the user asked for in the configuration of this number, with no alternatives."""
@@ -149,7 +170,10 @@ class JobSpec:
         return tuple(self.configured(number) for number in range(len(self.alternatives) + 1))
 
 
-Needs = tuple[Vector, tuple[TaskGroup, ...], CellRequest, int, NodeSelector, tuple[Configuration, ...]]
+Needs = tuple[
+    Vector, tuple[TaskGroup, ...], CellRequest, int, NodeSelector, tuple[Configuration, ...], tuple[int, int, int], str
+]
+"""The last one is the user, if only devices of the same user's jobs will do."""
 
 
 @lru_cache(maxsize=1024)
@@ -229,6 +253,14 @@ class Job:
     """Of an elastic job that was resized: the number of tasks with which it was submitted."""
     resize_to: int = 0
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
+    grace_follows: bool = False
+    """Its user has given no grace period: it follows from what its saves take."""
+    grace_wanted_us: Micros = 0
+    """The longest grace period that its runs have asked for; 0: they have asked for none."""
+    grace_now_us: Micros | None = None
+    """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
+    submitted_grace_us: Micros = 0
+    """Of a job whose grace period was changed: that of its submission."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
     saved_on: int = 0
@@ -241,6 +273,11 @@ class Job:
         """The number of its next launch."""
         return max(self.run, self.numbered) + 1
 
+    def needs(self) -> Needs:
+        """As `JobSpec.needs`. A packed job shares a device with jobs of its user."""
+        needs = self.spec.needs()
+        return (*needs[:-1], self.user) if self.spec.share is ShareMode.PACKED else needs
+
     @property
     def launch_spec(self) -> JobSpec:
         """What its current or last launch asks for."""
@@ -251,9 +288,15 @@ class Job:
         submitted = self.submitted_tasks or self.spec.gang[0].size
         return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0)
 
+    def with_grace(self, grace_us: Micros) -> "Job":
+        """The job with this grace period, for every stop from now on."""
+        submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
+        return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
+
     def as_submitted(self) -> JobSpec:
         """What the user asked for at first."""
-        return self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":
         """The job as if it had this configuration alone: what policies place. It is never a row of the state."""
@@ -323,6 +366,8 @@ class Run:
     """None: it was never told to park."""
     phases: tuple[PhaseTime, ...] = ()
     """What the last phases of its operations took, the newest last."""
+    part_ppm: int = 0
+    """Of a member of a share group that asked for a part of a device: that part, in millionths. 0: whole devices."""
     awaits: bool = False
     """It is WARMING: it begins when the run before it, which is at another node, has ended."""
 
@@ -347,6 +392,11 @@ class Run:
     def asked(self) -> Vector:
         """What it demands when it executes."""
         return self.demand._replace(devices=len(self.placed_on)) if self.is_parked else self.demand
+
+    @property
+    def used_devices_ppm(self) -> int:
+        """What of devices it is charged with by policies that go by usage, in millionths of a device."""
+        return self.part_ppm if self.part_ppm and self.group else self.demand.devices * WHOLE
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ class Settings(NamedTuple):
 
     default_grace_us: Micros = 30 * SECOND
     """The grace period of jobs that name none."""
+    grace_limit_us: Micros = 300 * SECOND
+    """The longest grace period that a job gets because its saves take so long."""
     earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
     aging_us: Micros = 0
@@ -41,6 +43,8 @@ class Settings(NamedTuple):
     """In which the destination of a migration must be ready."""
     park_limit_us: Micros = 60 * SECOND
     """In which a node must have parked a run, or resumed it."""
+    pack_other_users: bool = False
+    """Whether packed jobs of several users may share a device. A fault of one may end the others."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 

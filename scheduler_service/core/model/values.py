@@ -12,6 +12,9 @@ Micros = int
 
 SECOND: Micros = 1_000_000
 
+WHOLE = 1_000_000
+"""One device. Parts of a device are counted in millionths of it (ppm)."""
+
 
 class Vector(NamedTuple):
     """Amounts of the three resources that a task occupies or a node offers.

@@ -59,12 +59,12 @@ def excess(
     settings: Settings,
     residues: Mapping[Device, int] = MappingProxyType({}),
 ) -> Excess | None:
-    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices. `residues`: what
-    parked runs that are no members have left there."""
+    """The first device whose limit the members exceed; None: none. `memory`: MiB of each of their devices, 0 where a node does
+    not say how much there is. `residues`: what parked runs that are no members have left there."""
     for device, users in users_of(members).items():
         limit = limit_mib(memory[device], settings)
         used = most_used_mib(rows, users, limit, settings.parked_residue_mib) + residues.get(device, 0)
-        if used > limit:
+        if used > limit > 0:
             return Excess(device, used, limit)
     return None
 

@@ -142,7 +142,8 @@ def own_lane(job: Job) -> Lane:
 
 def named_by(job: Job) -> Named:
     """What the job names in the only configuration that it has, or in the first."""
-    return tuple.__new__(Named, (*job.spec.cells[:3], job.spec.device_memory_mib))
+    spec = job.spec
+    return tuple.__new__(Named, (*spec.cells[:3], max(spec.device_memory_mib, spec.gpu_memory_mib)))
 
 
 def queues_in(lane: Lane, job: Job) -> tuple[Named, ...]:

@@ -16,11 +16,13 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
+from scheduler_service.core.state.indices.open_groups import update_open_group
 from scheduler_service.core.state.indices.operations import of_operation
 from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
+from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.tables import Reindex, Tables
 
@@ -62,6 +64,14 @@ class State(Tables):
             update_candidate(self, key)
         self.stale_candidates.clear()
         return self.kept_candidates
+
+    @property
+    def open_groups(self) -> OpenGroups:
+        """The share groups that jobs may join. Brought up to date on access."""
+        for number in self.stale_open_groups:
+            update_open_group(self, number)
+        self.stale_open_groups.clear()
+        return self.kept_open_groups
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
@@ -182,4 +192,5 @@ class State(Tables):
             "traits": dict(self.suitable_nodes.traits),
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
+            "open_groups": self.open_groups.snapshot(),
         }

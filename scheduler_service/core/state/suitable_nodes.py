@@ -31,6 +31,8 @@ class Asked(NamedTuple):
     model: str
     memory_mib: int
     nodes: NodeSelector
+    used_mib: int = 0
+    """What the job uses of a device that it shares."""
 
 
 class Suitable(NamedTuple):
@@ -45,21 +47,25 @@ class Suitable(NamedTuple):
 def asks_nothing(spec: JobSpec) -> bool:
     """Whether any node would do that has the resources. That is so of nearly all jobs, and is asked at every look at one."""
     nodes = spec.nodes
-    return not (spec.cells.model or spec.device_memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE)
+    return not (spec.cells.model or spec.device_memory_mib or spec.gpu_memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE)
 
 
 def asked(spec: JobSpec) -> Asked | None:
     """What the spec asks of nodes beside resources; None: nothing."""
-    return None if asks_nothing(spec) else Asked(spec.cells.model, spec.device_memory_mib, spec.nodes)
+    if asks_nothing(spec):
+        return None
+    return Asked(spec.cells.model, spec.device_memory_mib, spec.nodes, spec.gpu_memory_mib)
 
 
 def describe(asks: Asked) -> str:
     """For messages, after "a node that": what it asks for."""
-    names, labels, excluded = asks.nodes
+    (names, labels, excluded), used = asks.nodes, asks.used_mib
     parts = []
     if asks.model or asks.memory_mib:
         kind = f"{asks.model} devices" if asks.model else "devices"
         parts.append(f"has {kind}" + (f" with {asks.memory_mib} MiB or more each" if asks.memory_mib else ""))
+    if used:
+        parts.append(f"has {used} MiB of a device for jobs that share it")
     if labels:
         parts.append("has the labels " + ", ".join(f"{name}={value}" for name, value in labels))
     if names:
@@ -76,11 +82,13 @@ def traits(node: Node, devices: Iterable[NodeDevice]) -> Traits:
     return Traits(node.name, frozenset(node.labels), models.pop() if len(models) == 1 else "", memory_mib)
 
 
-def suits(node: Traits, asks: Asked) -> bool:
+def suits(node: Traits, asks: Asked, limit_percent: int = 100) -> bool:
+    """`limit_percent`: of a device's memory that jobs may use together."""
     names, labels, excluded = asks.nodes
     return (
         asks.model in ("", node.model)
         and asks.memory_mib <= node.memory_mib
+        and asks.used_mib <= node.memory_mib * limit_percent // 100
         and (not names or node.name in names)
         and node.name not in excluded
         and node.labels.issuperset(labels)
@@ -91,9 +99,10 @@ class SuitableNodes:
     """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
     nodes, and kept until the traits of a node change."""
 
-    __slots__ = ("_known", "traits")
+    __slots__ = ("_known", "_limit_percent", "traits")
 
-    def __init__(self) -> None:
+    def __init__(self, limit_percent: int = 100) -> None:
+        self._limit_percent = limit_percent
         self.traits: dict[int, Traits] = {}
         self._known: dict[Asked, Suitable] = {}
 
@@ -121,5 +130,5 @@ class SuitableNodes:
 
     def _find(self, asks: Asked, last: int) -> Suitable:
         mask = np.zeros(last + 1, dtype=np.bool_)
-        mask[[node for node, found in self.traits.items() if suits(found, asks)]] = True
+        mask[[node for node, found in self.traits.items() if suits(found, asks, self._limit_percent)]] = True
         return Suitable(sum(1 << int(node) for node in np.nonzero(mask)[0]), mask)

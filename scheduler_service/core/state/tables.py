@@ -48,6 +48,7 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
+from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
@@ -97,12 +98,15 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
-        self.suitable_nodes = SuitableNodes()
+        self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
+        self.kept_open_groups = OpenGroups()
+        self.stale_open_groups: dict[int, None] = {}
+        """Share groups that `kept_open_groups` may not have as they are: `open_groups` sees to that."""
         self.site_queues = {lane: Queue() for lane in OWN_LANES}
         """Those of `queues` for jobs of no virtual cluster: they are looked at in every step."""
         self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
@@ -117,8 +121,8 @@ class Tables:
         self.subjects: dict[tuple[str, str], set[int]] = {}
         """Policy and subject of a memo -> the jobs whose order depends on it."""
         self.charged: dict[tuple[str, str], Vector] = {}
-        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, and the CPUs
-        of runs without devices."""
+        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, in
+        millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
         self.too_large: set[int] = set()
@@ -168,7 +172,9 @@ class Tables:
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
         self.demoted: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic because the cells that they were in are others' now."""
-        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
+        self.pools: Pools | None = None
+        if settings.pools is not None:
+            self.pools = Pools(settings.pools, settings.host_percent, settings.device_memory_limit_percent)
         self.exchange_index = ExchangeIndex()
         self.idle_of: dict[int, set[Kind]] = {}
         """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""

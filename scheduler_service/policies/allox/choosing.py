@@ -19,6 +19,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.slots import Kinds, left
 from scheduler_service.policies.allox.ways import Known, Way, ways
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.placing.joining import join
 
 Key = tuple[Micros, ...]
 
@@ -201,6 +202,8 @@ def _next(state: State, board: Board, rule: Rule, kinds: Kinds, full: set[Needs]
 
 def _place(state: State, one: Job, kinds: Kinds) -> Place | None:
     """Nodes that the job is to avoid come last. A job without devices leaves CPUs for each free device of a node."""
+    if (joined := join(state, one, avoid=one.avoid)) is not None:
+        return joined
     offered = left(offered_to(state, one), kinds.of(one.spec).reserved)
     without = offered.copy()
     without[:, list(one.avoid)] = -1

@@ -13,6 +13,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.slots import Held, Kinds, held, left
 from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on
+from scheduler_service.policies.placing.joining import join
 from scheduler_service.policies.scope import Ints
 
 
@@ -97,6 +98,8 @@ class Site:
 
 
 def _place(state: State, one: Job, reserved: int) -> Place | None:
+    if (joined := join(state, one, avoid=one.avoid)) is not None:
+        return joined
     tasks = one.spec.tasks()
     offered = left(offered_to(state, one), reserved)
     if one.avoid:

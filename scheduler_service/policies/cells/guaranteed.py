@@ -1,10 +1,11 @@
 """Guaranteed work: each virtual cluster's queue, served in its own cells as in a cluster of its own (HiveD, section 3)."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.allocation.guarantee import leaves_in_time
 from scheduler_service.core.cells.feasibility import why_never
 from scheduler_service.core.cells.guaranteed_search import Found, find
@@ -23,6 +24,7 @@ from scheduler_service.core.state.holdings import first_of_each
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.host_share import have_them_leave, overdrawn
 from scheduler_service.policies.cells.reclaim import LeastLost
+from scheduler_service.policies.placing.joining import join
 
 Gone = dict[str, dict[int, Mask]]
 """By pool and slot, leaves that are held and count as available: those who hold them are to leave."""
@@ -48,7 +50,23 @@ def suits(pools: Pools, spec: JobSpec, pool: str) -> bool:
     """Whether a job with this spec, by what it names, may run in the pool."""
     cells = spec.cells
     fits = cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
-    return fits and (not spec.device_memory_mib or spec.device_memory_mib <= pools.device_memory_mib(pool))
+    enough = not spec.device_memory_mib or spec.device_memory_mib <= pools.device_memory_mib(pool)
+    return fits and enough and (not spec.gpu_memory_mib or spec.gpu_memory_mib <= pools.usable_mib(pool))
+
+
+def joined(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bool]) -> Place | None:
+    """Has a job that asks for a part of a device join others of its virtual cluster: of those pools, in cells to which it has a
+    right, or (not guaranteed) in idle ones."""
+    if not job.spec.shares:
+        return None
+    pools = state.pools
+    assert pools is not None
+
+    def may(node: int, mask: Mask) -> bool:
+        position = pools.positions.get(node)
+        return position is not None and in_pool(position.pool) and (not guaranteed or entitled(state, job, node, mask))
+
+    return join(state, job, guaranteed, may, job.avoid)
 
 
 def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
@@ -56,7 +74,10 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
     virtual cluster has no room for it."""
     pools = state.pools
     assert pools is not None
-    for name, owner in choices(pools, vc, job.spec):
+    mine = choices(pools, vc, job.spec)
+    if not gone and (shared := joined(state, job, True, {choice.pool for choice in mine}.__contains__)) is not None:
+        return (shared,)
+    for name, owner in mine:
         pool = pools.pools[name]
         wanted = requested_cells(job.spec, pool.shape, pools.share(name))
         if isinstance(wanted, str):

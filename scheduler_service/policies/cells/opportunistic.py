@@ -27,7 +27,7 @@ from scheduler_service.core.state.holdings import runs_together, together
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
+from scheduler_service.policies.cells.guaranteed import Choice, holds_up, joined, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
 from scheduler_service.policies.cells.making_room import may_ask
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
@@ -99,7 +99,7 @@ def _serve_one(
     looked = looked_at(state, vc)
     tries = LOOKED_AT
     for job in looked:
-        kind = job.spec.needs()
+        kind = job.needs()
         wanting = vc.id, job.spec.job_class, job.priority, kind
         fresh = kind not in nowhere
         claim = claim_of(state, job) if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain else None
@@ -144,6 +144,8 @@ def _place_configured(state: State, job: Job) -> Place | None:
         nodes = place_host_only(job.spec, state.host, state.free_resources)
         if nodes is not None:
             return Place(job.id, tuple(Spot(node) for node in nodes), configuration=job.configuration)
+    if not job.spec.cells.pin and (shared := joined(state, job, False, lambda name: suits(pools, job.spec, name))) is not None:
+        return shared
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job.spec, name):
             continue

@@ -229,7 +229,7 @@ _Kind = tuple[Lane, int, Needs]
 
 def _kind(at: _Queue, job: Job) -> _Kind:
     """What fares alike."""
-    return at[0], job.priority, job.spec.needs()
+    return at[0], job.priority, job.needs()
 
 
 def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: dict[_Queue, int]) -> tuple[_Queue, Job] | None:

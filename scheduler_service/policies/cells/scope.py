@@ -50,7 +50,7 @@ class VcScope:
     def tell(self, jobs: Sequence[Job]) -> Proposals:
         known: dict[tuple[Needs, Guarantee], Wait] = {}
         for job in jobs:
-            alike = job.spec.needs(), job.spec.guarantee
+            alike = job.needs(), job.spec.guarantee
             if alike not in known:
                 known[alike] = why_waits(self._state, self._row, job)
             wait = self._told.get(job.id, known[alike])

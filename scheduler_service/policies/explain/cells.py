@@ -24,6 +24,7 @@ from scheduler_service.policies.explain.explanation import (
     kept_waiting,
     waiting_for_victims,
 )
+from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.stages import stages_within
 
 
@@ -56,7 +57,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
             blockers += beside if stages_within(vc.policy).starts is None else beside or [kept_waiting(job)]
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
-        blockers.append(Blocker(wait.reason, wait.detail))
+        blockers.append(Blocker(wait.reason, "; ".join(filter(None, (wait.detail, why_no_part(state, job))))))
     if blockers and (place_in_queue := stages_within(vc.policy).about(state, job)):
         blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
@@ -66,6 +67,8 @@ def _waits_for_cells(state: State, vc: VirtualCluster, job: Job) -> Iterator[Blo
     """One for each configuration of the job."""
     for one in job.in_each_configuration():
         blocker = waits_for_cells(state, vc, one, why_not(state, vc, one))
+        if blocker.reason is Reason.BEYOND_QUOTA and (parts := why_no_part(state, one, guaranteed=True)):
+            blocker = blocker._replace(detail=f"{blocker.detail}; {parts}")
         if job.spec.alternatives:
             detail = "; ".join(filter(None, (f"configuration {one.configuration}", blocker.detail)))
             blocker = blocker._replace(detail=detail)
@@ -83,7 +86,7 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
         other = state.jobs.rows[job_id]
         if other.id in state.earmarks_of:
             continue
-        kind = other.spec.needs()
+        kind = other.needs()
         if kind not in known:
             known[kind] = lane is Lane.OPPORTUNISTIC or not mine.isdisjoint(held_up(state, vc, ways(pools, vc, other)))
         if known[kind]:

@@ -29,6 +29,7 @@ from scheduler_service.policies.explain.explanation import (
 from scheduler_service.policies.explain.forecast import estimate, may_fit
 from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
+from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.stages import Stages
 
 
@@ -155,6 +156,7 @@ def _no_room(state: State, job: Job, several: bool) -> Blocker:
         f"configuration {job.configuration}" if several else "",
         f"it needs a node that {describe(asks)}" if asks is not None and not wait.detail else "",
         wait.detail or (_none_open(nodes) if closest is None else ""),
+        "" if wait.detail else why_no_part(state, job),
     )
     return Blocker(
         wait.reason,

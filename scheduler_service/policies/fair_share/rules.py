@@ -14,7 +14,7 @@ from zlib import crc32
 from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.memo import Memo, shared
-from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
+from scheduler_service.core.model.values import SECOND, WHOLE, ZERO, Micros, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fair_share.usage import DEVICE, NOTHING, Level, Usage, logarithm, usage_after
 from scheduler_service.policies.options import own_settings
@@ -110,8 +110,8 @@ class Rules(NamedTuple):
         return self.users.get(user, 1)
 
     def rate(self, held: Vector) -> int:
-        """Of what runs hold. The CPUs are those of runs without devices."""
-        return held.devices * DEVICE + held.cpu_milli * DEVICE // self.cpu_milli_per_device
+        """Of what runs hold, with devices in millionths. The CPUs are those of runs without devices."""
+        return held.devices * DEVICE // WHOLE + held.cpu_milli * DEVICE // self.cpu_milli_per_device
 
     def used(self, spent: Spent, at: Micros) -> Usage:
         return usage_after(spent.usage, spent.rate, at - spent.at, self.half_life)

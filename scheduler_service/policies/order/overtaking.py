@@ -39,7 +39,7 @@ def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
     waiting = merge(*(state.waiting("", lane) for lane in OWN_LANES))
     for job_id in [key[-1] for key in islice(waiting, LOOKED_AT)]:
         job = state.jobs.rows[job_id]
-        kind = job.spec.needs(), job.avoid
+        kind = job.needs(), job.avoid
         if job_id in state.earmarks_of:
             continue
         if (known := in_vain.get(kind)) is not None:

@@ -13,6 +13,7 @@ from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import asked, describe
+from scheduler_service.policies.placing.joining import join
 
 _NO_ROOM = Reason.NO_ROOM
 
@@ -21,8 +22,10 @@ def place(state: State, job: Job) -> Place | None:
     """Puts the job on the first nodes that have room, counting what is kept for it there, in the first of its configurations
     that has room. None: there is no room.
 
-    Nodes that it is to avoid come last.
+    Nodes that it is to avoid come last. A job that asks for a part of a device joins others before it takes another device.
     """
+    if job.spec.shares and (joined := join(state, job, avoid=job.avoid)) is not None:
+        return joined
     if not (job.spec.gang or job.avoid or job.spec.alternatives):  # nearly always
         node = _first_node(state, job)
         if node is None:
@@ -39,6 +42,8 @@ def _place_configured(state: State, job: Job) -> Place | None:
         without = offered.copy()
         without[:, list(job.avoid)] = -1
         nodes = pack(job.spec.tasks(), without)
+        if nodes is None and (joined := join(state, job)) is not None:
+            return joined
     nodes = nodes or pack(job.spec.tasks(), offered)
     return None if nodes is None else place_on(state, job, nodes)
 

@@ -9,6 +9,7 @@ This is the discretised two-dimensional LAS of Tiresias (section 3.2), with two 
 """
 
 from collections.abc import Iterator
+from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
-from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND, WHOLE, Micros
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
@@ -83,13 +84,15 @@ def attained(state: State, job: Job) -> int:
     """The service that the job has received in all, in device-microseconds. A job without devices counts as one with one."""
     now = executed_us(state.runs_of(job.id), state.cluster.clock_us) * _devices(job.launch_spec)
     if not job.spec.alternatives:
-        return now + job.ran_us * _devices(job.spec)
+        return int(now + job.ran_us * _devices(job.spec))
     ways = job.spec.in_each_configuration()
-    return now + sum(ran * _devices(spec) for ran, spec in zip(job.ran_in, ways, strict=False))
+    return int(now) + sum(ran * max(spec.demand.devices, 1) for ran, spec in zip(job.ran_in, ways, strict=False))
 
 
-def _devices(spec: JobSpec) -> int:
-    return max(spec.demand.devices, 1)
+def _devices(spec: JobSpec) -> int | Fraction:
+    """A job that asks for a part of a device by its memory alone counts as one with one: what part that is depends on where
+    it runs."""
+    return Fraction(spec.gpu_fraction_ppm, WHOLE) if spec.gpu_fraction_ppm else max(spec.demand.devices, 1)
 
 
 def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:

@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.messages import (
     GangPlace,
+    GraceWanted,
     KnownRun,
     Launch,
     NodeSeen,
@@ -94,6 +95,10 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
     key = RunKey(seen.job_id, seen.run, seen.task)
     times = duration_in(seen.first_step), duration_in(seen.last_step)
     return RunMeasured(node, key, seen.steps, *times, seen.total, round(seen.spread * 1_000_000), seen.memory_mib)
+
+
+def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:
+    return GraceWanted(node, RunKey(seen.job_id, seen.run, seen.task), duration_in(seen.grace_period))
 
 
 def _device_in(d: cluster_pb2.Device) -> Device:

@@ -45,6 +45,8 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         configuration=job.configuration,
         resize_to=job.resize_to,
         sampling=job.sampling is not None,
+        grace_follows=job.grace_follows,
+        grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
     if job.estimates:
         out.estimates.extend(estimates_out(job))

@@ -18,6 +18,7 @@ from scheduler_service.core.model import (
     JobSpec,
     NodeSelector,
     Retry,
+    ShareMode,
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
@@ -54,6 +55,8 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         more["guarantee"] = Guarantee(spec.guarantee)
     if spec.exit_0_after_stop:
         more["exit_0_after_stop"] = Exit0AfterStop(spec.exit_0_after_stop)
+    if spec.share or spec.gpu_fraction_ppm or spec.gpu_memory_mib:
+        more["share"] = share_in(spec)
     if spec.snapshots:
         more["snapshots"] = tuple(spec.snapshots)
     if spec.virtual_cluster:
@@ -67,6 +70,15 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         **dict(zip(_PLAIN, _plain(spec), strict=True)),
         **more,
     )
+
+
+def share_in(spec: job_pb2.JobSpec) -> ShareMode:
+    """What is not said follows from what the job asks for: a part of the time of a device, or of its memory alone."""
+    if spec.share:
+        return ShareMode(spec.share)
+    if spec.gpu_fraction_ppm:
+        return ShareMode.SLICED
+    return ShareMode.PACKED if spec.gpu_memory_mib else ShareMode.EXCLUSIVE
 
 
 @lru_cache(4096)
@@ -146,6 +158,8 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         out.snapshots.extend(spec.snapshots)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
+    if spec.shares:
+        out.share = int(spec.share)  # type: ignore[assignment]
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         out.exit_0_after_stop = int(spec.exit_0_after_stop)  # type: ignore[assignment]
     return out

@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from ebb.agent.v1 import agent_link_pb2
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from scheduler_service.core.handlers.grace import is_more
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.agents import measured_in
+from scheduler_service.rpc.convert.agents import grace_in, measured_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
@@ -32,6 +34,8 @@ class Observer:
         self._telling: asyncio.Future[Reply] | None = None
         self._measured: dict[RunKey, int] = {}
         """Of samples: how many steps the engine was told of last."""
+        self._graces: set[RunKey] = set()
+        """Runs of which the engine is being told what they ask for."""
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
@@ -53,6 +57,7 @@ class Observer:
             time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
         )
         self._tell_measured(seen)
+        self._tell_graces(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
@@ -83,6 +88,23 @@ class Observer:
             if is_news(job.sampling, told, one.steps, one.total):
                 self._measured[key] = one.steps
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
+
+    def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine which runs ask for a longer grace period than any run of their job before."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        for one in seen.graces:
+            key = _key(one)
+            job = jobs.get(key.job_id)
+            if job is None or job.run != key.run or key not in runs or key in self._graces:
+                continue
+            if is_more(job, duration_in(one.grace_period)):
+                self._graces.add(key)
+                self._leading.service.handle(grace_in(one, self._link.node)).add_done_callback(partial(self._asked, key))
+
+    def _asked(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
+        self._graces.discard(key)
+        if not outcome.cancelled() and (error := outcome.exception()) is not None:
+            log.warning("the grace period that run %s asks for could not be kept: %s; trying again", key, error)
 
     def _told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None
@@ -131,5 +153,10 @@ def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
     return None if link is None else link.observed
 
 
-def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement) -> RunKey:
+_AboutRun = (
+    cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement | agent_link_pb2.RunGrace
+)
+
+
+def _key(seen: _AboutRun) -> RunKey:
     return RunKey(seen.job_id, seen.run, seen.task)

@@ -175,9 +175,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         priority = request.priority if request.HasField("priority") else None
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
         wanted = dependencies_in(request.dependencies.dependencies) if request.HasField("dependencies") else None
+        grace = duration_in(request.grace_period) if request.HasField("grace_period") else None
 
         async def update(ends: Ends) -> pb.UpdateResponse:
-            event = UpdateRequested(request.job_id, priority, limit, wanted, ends)
+            event = UpdateRequested(request.job_id, priority, limit, wanted, ends, grace, request.grace_follows)
             return pb.UpdateResponse(job=await self._request(event))
 
         return await self._with_ends(update)

@@ -2,10 +2,11 @@
 
 from ebb.v1 import job_pb2
 
-from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model import JobSpec, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import CellRequest
+from scheduler_service.rpc.convert.specs import share_in
 from scheduler_service.rpc.interceptors import invalid
 
 LARGEST_SPEC = 1 << 20
@@ -28,6 +29,8 @@ def check_spec(spec: job_pb2.JobSpec) -> None:
     if spec.min_tasks or spec.max_tasks:
         _check_elastic(spec)
         tasks = spec.max_tasks
+    if spec.share or spec.gpu_fraction_ppm or spec.gpu_memory_mib:
+        _check_share(spec)
     if tasks * spec.ByteSize() > LARGEST_GANG:
         too_much = f"with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
         raise invalid("spec", "bytes.max_len", too_much)
@@ -65,6 +68,32 @@ def check_configurations(spec: JobSpec) -> None:
         if spec.alternatives and (before := seen.setdefault(changed(one, estimate_us=0), number)) != number:
             equal = f"configurations {before} and {number} are equal; leave one out"
             raise invalid(f"spec.alternatives[{number - 1}]", "alternatives.unique", equal)
+
+
+def _check_share(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for a part of a device that no job can have."""
+    part, memory, mode = spec.gpu_fraction_ppm, spec.gpu_memory_mib, share_in(spec)
+    devices, named = spec.resources.devices, "a fraction of a device" if part else "memory of a device (gpu_memory)"
+    if mode is ShareMode.EXCLUSIVE:
+        if part or memory:
+            why = f"a job that asks for {named} shares the device; leave out exclusive, or ask for whole devices"
+            raise invalid("spec.share", "share.part", why)
+        return
+    if mode is ShareMode.SLICED and not part:
+        why = "a sliced job has a part of the time of a device; say which by a fraction (--gpus 0.5)"
+        raise invalid("spec.gpu_fraction_ppm", "share.fraction", why)
+    if not (part or memory):
+        why = "a packed job has a part of a device; say which by a fraction (--gpus 0.5) or by memory (--gpu-memory 10GiB)"
+        raise invalid("spec.share", "share.part", why)
+    if spec.task_groups:
+        why = "a gang has whole devices; leave out tasks, or the part of a device"
+        raise invalid("spec.task_groups", "share.one_task", why)
+    if spec.alternatives:
+        why = "a job that asks for a part of a device has one configuration; leave out alternatives, or the part of a device"
+        raise invalid("spec.alternatives", "share.one_configuration", why)
+    if devices != 1:
+        why = f"a job shares one device, and not {devices}; ask for one (--gpus 1) or for a part of one (--gpus 0.5)"
+        raise invalid("spec.resources.devices", "share.one_device", why)
 
 
 def _check_elastic(spec: job_pb2.JobSpec) -> None:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, WHOLE, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND
@@ -55,6 +55,15 @@ class Kind(Model):
     cpus: Amount = NOTHING
     memory_gib: Amount = NOTHING
     gpus: Amount = NOTHING
+    gpu_fraction: Annotated[float, between(0, 0.999999)] = Field(
+        default=0, description="the part of one GPU that each job shares with others; 0: whole GPUs"
+    )
+    gpu_memory_gib: Annotated[float, between(0, 1e6)] = Field(
+        default=0, description="the most memory of a shared GPU that each job uses; 0: what goes with its fraction"
+    )
+    sharing: Literal["sliced", "packed"] | None = Field(
+        default=None, description="how a GPU is shared; null: sliced with a fraction, packed with memory alone"
+    )
     tasks: Amount = ONE
     users: Users = (User(name="user"),)
     estimate_error: float | None = Field(
@@ -67,7 +76,25 @@ class Kind(Model):
             raise ValueError("users: one weight must be more than 0")
         if cut(self.tasks, MOST_TASKS).most() > MOST_TASKS:
             raise ValueError(f"tasks: a job has {MOST_TASKS} at most")
+        if self.part is not None and self.tasks != ONE:
+            raise ValueError("tasks: a job that asks for a part of a GPU has one")
+        if self.part is None and self.sharing is not None:
+            raise ValueError("sharing: give gpu_fraction or gpu_memory_gib, too")
+        if self.sharing == "sliced" and not self.gpu_fraction:
+            raise ValueError("sharing: a sliced job has a gpu_fraction")
         return self
+
+    @property
+    def part(self) -> dict[str, Any] | None:
+        """Of a device, as fields of a spec; None: jobs have whole devices."""
+        if not (self.gpu_fraction or self.gpu_memory_gib):
+            return None
+        sliced = self.sharing == "sliced" if self.sharing else bool(self.gpu_fraction)
+        return {
+            "gpu_fraction_ppm": round(self.gpu_fraction * WHOLE),
+            "gpu_memory_mib": round(self.gpu_memory_gib * 1024),
+            "share": ShareMode.SLICED if sliced else ShareMode.PACKED,
+        }
 
 
 class Generated(Model):
@@ -97,7 +124,9 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
     users = kind.users
     weights = list(accumulate(user.weight for user in users))
     work, grace, cpus, memory = _drawn(kind.work_s), _drawn(kind.grace_s), _drawn(kind.cpus), _drawn(kind.memory_gib)
-    gpus, tasks, error = _drawn(kind.gpus), _drawn(cut(kind.tasks, MOST_TASKS)), kind.estimate_error
+    if kind.part is not None:
+        like = changed(like, **kind.part)
+    gpus, tasks, error = _drawn(ONE if like.shares else kind.gpus), _drawn(cut(kind.tasks, MOST_TASKS)), kind.estimate_error
 
     def made() -> SimJob:
         work_us = max(round(work(rng) * SECOND), 1)

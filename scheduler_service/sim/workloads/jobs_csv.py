@@ -9,13 +9,14 @@ import gzip
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, TypedDict
 
 from pydantic import Field
 
-from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
-from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
+from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.limits import LARGEST, MOST_TASKS
@@ -36,9 +37,13 @@ OPTIONAL = (
     "time_limit_s",
     "estimate_s",
     "project",
+    "gpu_memory_gib",
+    "share",
+    "kind",
 )
 COLUMNS = (*NEEDED, *OPTIONAL)
 CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
+SHARES = {"exclusive": ShareMode.EXCLUSIVE, "packed": ShareMode.PACKED, "sliced": ShareMode.SLICED}
 NAMES = {job_class: name for name, job_class in CLASSES.items()}
 
 
@@ -66,7 +71,7 @@ def read(model: Csv, file: Path, _seed: int, skipped: Skipped) -> Iterator[SimJo
 
 
 def _job(row: Row) -> SimJob:
-    demand, gang = _demand(row)
+    demand, gang, part = _asked(row)
     name = row.text("class").strip() or "best-effort"
     if name not in CLASSES:
         raise row.bad("class", f"must be trial or best-effort, and is {name!r}")
@@ -81,10 +86,41 @@ def _job(row: Row) -> SimJob:
         estimate_us=row.micros("estimate_s", default=0),
         gang=gang,
         project=row.text("project"),
+        **part,
     )
-    return SimJob(
-        spec, row.lasts("work_s", row.micros("work_s")), row.micros("submit_s"), row.text("user") or "user", row.text("vc")
-    )
+    work_us, submit_us = row.lasts("work_s", row.micros("work_s")), row.micros("submit_s")
+    return SimJob(spec, work_us, submit_us, row.text("user") or "user", row.text("vc"), kind=row.text("kind").strip())
+
+
+class _Part(TypedDict, total=False):
+    """Fields of a spec."""
+
+    gpu_fraction_ppm: int
+    gpu_memory_mib: int
+    share: ShareMode
+
+
+def _asked(row: Row) -> tuple[Vector, tuple[TaskGroup, ...], _Part]:
+    """What the job needs in all, the groups of a gang, and the part of a device that it asks for instead of whole ones."""
+    memory = row.amount("gpu_memory_gib", 1024, 0)
+    mode = row.text("share").strip()
+    text = row.text("gpus").strip()
+    fraction = row.parsed("gpus", text, WHOLE) if "." in text and "+" not in text else 0
+    fraction = fraction if fraction % WHOLE else 0
+    if not (memory or fraction):
+        if mode not in ("", "exclusive"):
+            raise row.bad("share", f"is {mode!r}, and the job asks for whole devices")
+        return *_demand(row), _Part()
+    mode = mode or ("sliced" if fraction else "packed")
+    if mode not in ("packed", "sliced") or (mode == "sliced" and not fraction):
+        modes = "packed or sliced" if fraction else "packed"
+        raise row.bad("share", f"must be {modes} for this part of a device, and is {mode!r}")
+    if fraction > WHOLE or (memory and not fraction and row.amount("gpus", 1, 1) != 1):
+        raise row.bad("gpus", f"must be 1 or less than that for a job that shares a device, and is {text!r}")
+    demand, gang = _demand(replace(row, values={**row.values, "gpus": "1"}))
+    if gang:
+        raise row.bad("tasks", "must be 1 for a job that asks for a part of a device")
+    return demand, gang, _Part(gpu_fraction_ppm=fraction, gpu_memory_mib=memory, share=SHARES[mode])
 
 
 def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:
@@ -166,12 +202,15 @@ def _written(job: SimJob) -> list[str]:
         joined(lambda group: str(group.size)),
         joined(lambda group: _decimal(group.demand.cpu_milli, 1000)),
         joined(lambda group: _decimal(group.demand.memory_mib, 1024)),
-        joined(lambda group: str(group.demand.devices)),
+        _decimal(spec.gpu_fraction_ppm, WHOLE) if spec.gpu_fraction_ppm else joined(lambda group: str(group.demand.devices)),
         seconds(spec.grace_us),
         str(spec.priority),
         seconds(spec.time_limit_us),
         seconds(spec.estimate_us),
         spec.project,
+        _decimal(spec.gpu_memory_mib, 1024) if spec.gpu_memory_mib else "",
+        spec.share.name.lower() if spec.shares else "",
+        job.kind,
     ]
 
 

@@ -12,14 +12,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from scheduler_service.core.model import JobClass
-from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass, ShareMode
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, Trials, spec
 from scheduler_service.sim.workloads.distributions import Amount
 from scheduler_service.sim.workloads.reading import Row, Skipped, rows
 
 COLUMNS = ("qos", "submit_s", "sched_s", "end_s", "cpu_milli", "mem_mib", "num_gpus", "gpu_milli")
+_SHARES = {"sliced": ShareMode.SLICED, "packed": ShareMode.PACKED}
 
 
 class Openb(Trace):
@@ -31,8 +33,9 @@ class Openb(Trace):
     """An assumption: what is latency-sensitive must start now."""
     work_s: Amount | None = Field(default=None, description="how long best-effort jobs run; none: as their pods did")
     trial_work_s: Amount | None = Field(default=None, description="how long trials run; none: as their pods did")
-    parts_of_gpus: Literal["whole", "skip"] = Field(
-        default="whole", description="a pod that shares a GPU: gets a whole one, or none"
+    parts_of_gpus: Literal["whole", "skip", "sliced", "packed"] = Field(
+        default="whole",
+        description="a pod that shares a GPU: gets a whole one, is skipped, or gets its part of one in this mode",
     )
 
 
@@ -56,7 +59,11 @@ def read(model: Openb, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
             work_us = ran_us if drawn is None else max(round(drawn.draw(rng) * SECOND), 1)
             demand = Vector(row.amount("cpu_milli"), row.amount("mem_mib"), gpus)
             grace_us, estimate_us = round(model.grace_s.draw(rng) * SECOND), work_us if model.estimates == "right" else 0
-            yield SimJob(spec(demand, its_class, grace_us, estimate_us=estimate_us), work_us, submit_us)
+            like = spec(demand, its_class, grace_us, estimate_us=estimate_us)
+            if shares and gpus == 1 and model.parts_of_gpus in _SHARES:
+                part = max(row.amount("gpu_milli") * WHOLE // 1000, 1)
+                like = changed(like, gpu_fraction_ppm=part, share=_SHARES[model.parts_of_gpus])
+            yield SimJob(like, work_us, submit_us)
 
 
 def _ran(row: Row) -> Micros:

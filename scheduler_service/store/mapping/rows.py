@@ -27,6 +27,7 @@ from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
@@ -56,6 +57,7 @@ RUN: dict[str, Source] = {
     "device_memory_mib": lambda run: run.device_memory_mib or None,
     "parked_mib": lambda run: run.parked_mib or None,
     "phases": lambda run: run.phases or None,
+    "part_ppm": lambda run: run.part_ppm or None,
     "awaits": lambda run: run.awaits or None,
 }
 NODE: dict[str, Source] = {
@@ -93,17 +95,19 @@ def to_job(v: Sequence[Any]) -> Job:
     state = {"array_job": v[27], "array_index": v[28], **sparse_fields.to_job(v[26])}
     if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
         spec = spec.resized(tasks)
+    if (grace_us := state.get("grace_now_us")) is not None:
+        spec = changed(spec, grace_us=grace_us)
     return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, parking, phases, awaits, vc = v[23:34]
+    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, vc = v[23:35]
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
     parks = _to_parking(parking) if parking is not None else None
     times = tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in phases or ())
-    later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times, awaits is not None)
+    later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times, part or 0, awaits is not None)
     away = parks is not None and bool(parks.devices)  # the columns say where it was placed
     devices, demand = (() if away else tuple(v[3])), Vector(v[4], v[5], 0 if away else v[6])
     return Run(v[0], v[1], v[2], devices, demand, RunPhase(v[7]), *later)

@@ -21,6 +21,7 @@ from scheduler_service.core.model import (
     NodeSelector,
     Reason,
     Retry,
+    ShareMode,
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
@@ -106,6 +107,7 @@ _SPEC = _seldom(
         "nodes": _nodes,
         "alternatives": lambda found: tuple(map(_configuration, found)),
         "snapshots": tuple,
+        "share": ShareMode,
     },
 )
 _JOB = _seldom(

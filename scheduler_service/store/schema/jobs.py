@@ -106,6 +106,7 @@ run = table(
     big("parked_mib", "Host memory for what is on its devices while it is parked; null: none", null=True),
     json("parking", "core.model.parking.Parking: whether it is parked, and on what it resumes; null: never parked", null=True),
     json("phases", "Array of core.model.parking.PhaseTime: what phases of its operations took; null: none", null=True),
+    big("part_ppm", "In a share group: the part of its device that it asked for, in millionths; null: all of it", null=True),
     flag("awaits", "It waits for the end of the run before it, which is at another node; null: it does not", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
@@ -115,6 +116,7 @@ run = table(
     rule("run_sharing_not_negative", "share_group >= 0 AND device_memory_mib >= 0 AND parked_mib >= 0"),
     rule("run_parking_is_array", "jsonb_typeof(parking) = 'array'"),
     rule("run_phases_is_array", "jsonb_typeof(phases) = 'array'"),
+    rule("run_part_of_a_device", "part_ppm > 0 AND part_ppm <= 1000000"),
     rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
     comment="Launches of jobs: a row for each task",
 )

@@ -45,7 +45,12 @@ def test_hold_release_and_update(run: Run, client: Client) -> None:
     run("submit", "-q", "-g", "2", "true")
     assert run("hold", "2").output == "job 2 is QUEUED (held)\n"
     changed = run("update", "2", "--priority", "5", "--time-limit", "2h", "--after-any", "1")
-    assert changed.output == "job 2 is QUEUED (held): priority 5, time limit 2:00:00\n"
+    assert changed.output == "job 2 is QUEUED (held): priority 5, time limit 2:00:00, grace period 0:30\n"
+    assert run("update", "2", "--grace", "2m").output.endswith("grace period 2:00\n")
+    assert "120 s" in run("show", "2").output
+    assert run("update", "2", "--grace", "auto").output.endswith("grace period 0:30\n")
+    assert client.get(2).grace_follows
+    assert "'30' has no unit: write 30s" in refused(run, "update", "2", "--grace", "30")
     assert run("release", "2").output == "job 2 is QUEUED (dependency 1)\n"
     assert "submitted to run" not in run("show", "2").output
     assert run("update", "2", "--time-limit", "0", "--no-dependencies", "-q").output == "2\n"

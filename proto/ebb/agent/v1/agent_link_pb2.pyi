@@ -273,20 +273,22 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Observations(_message.Message):
-    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices")
+    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices", "graces")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     MINI_BATCHES_FIELD_NUMBER: _ClassVar[int]
     MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
+    GRACES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
     mini_batches: _containers.RepeatedCompositeFieldContainer[_job_pb2.MiniBatch]
     measurements: _containers.RepeatedCompositeFieldContainer[RunMeasurement]
     slices: _containers.RepeatedCompositeFieldContainer[SliceObservation]
-    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ...) -> None: ...
+    graces: _containers.RepeatedCompositeFieldContainer[RunGrace]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ..., graces: _Optional[_Iterable[_Union[RunGrace, _Mapping]]] = ...) -> None: ...
 
 class SliceObservation(_message.Message):
     __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes")
@@ -333,6 +335,18 @@ class RunMeasurement(_message.Message):
     spread: float
     memory_mib: int
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
+
+class RunGrace(_message.Message):
+    __slots__ = ("job_id", "run", "task", "grace_period")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    grace_period: _duration_pb2.Duration
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration", "transfer_key")

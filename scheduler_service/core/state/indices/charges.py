@@ -12,7 +12,7 @@ def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
     if order.charged_to is None or run.is_parked:
         return
     at, demand = (order.policy, order.charged_to(job)), run.demand
-    part = Vector(devices=demand.devices) if demand.devices else Vector(demand.cpu_milli)
+    part = Vector(devices=run.used_devices_ppm) if demand.devices else Vector(demand.cpu_milli)
     before = state.charged.get(at, ZERO)
     after = add(before, part) if holds else sub(before, part)
     set_or_drop(state.charged, at, after if any(after) else None)

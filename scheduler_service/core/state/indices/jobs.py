@@ -40,6 +40,7 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         old.priority != new.priority
         or old.time_limit_us != new.time_limit_us
         or old.preempted_for_trial != new.preempted_for_trial
+        or old.spec.grace_us != new.spec.grace_us
     ):
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):

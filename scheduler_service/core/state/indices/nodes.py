@@ -81,6 +81,8 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
         set_or_drop(state.idle_devices, row.node, idle or None)
     _place_in_pool(state, row.node)
     _describe(state, row.node)
+    if old is None or new is None or old.memory_mib != new.memory_mib:
+        state.stale_open_groups.update(dict.fromkeys(state.groups_on.get(row.node, ())))
     was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
     if was == now:
         return

@@ -40,6 +40,8 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     if guard is not None:
         set_deadline(state, GUARD, tuple(key), None if there else guard, guard if there else None)
     refresh_candidate(state, key)
+    if run.group:
+        state.stale_open_groups[run.group] = None
     state.unsettled = True
 
 
@@ -91,6 +93,12 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
     less, as it is parked."""
     _hold(state, old, False)
     _hold(state, new, True)
+    if old.used_devices_ppm != new.used_devices_ppm and state.keeps_order:
+        charge(state, state.jobs.rows[old.job_id], old, False)
+        charge(state, state.jobs.rows[new.job_id], new, True)
+    for row in (old, new):
+        if row.group:
+            state.stale_open_groups[row.group] = None
     _stand(state, old, None)
     _stand(state, None, new)
     if state.keeps_order and old.devices != new.devices:

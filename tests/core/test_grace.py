@@ -1,0 +1,147 @@
+"""The grace period of a job follows from what its saves take, or is what its user says."""
+
+from typing import Any
+
+import pytest
+
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition
+from scheduler_service.core.handlers.grace import is_more
+from scheduler_service.core.messages import Accepted, GraceWanted, Stopped, Submitted, SuspendRequested, UpdateRequested
+from scheduler_service.core.model import Array, EventKind, Job, JobSpec, RunKey
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import DEFAULTS
+from scheduler_service.core.model.values import SECOND
+from tests.core.driver import Driver, spec
+
+
+def submitted(d: Driver, given: bool = False, **more: Any) -> int:
+    """A job whose grace period is that of the site, 30 s, or of its user."""
+    asked = Submitted("ann", "once", changed(spec(grace=30), **more), given)
+    reply = d.reply(asked)
+    assert isinstance(reply, Accepted)
+    return reply.job_id
+
+
+def running(given: bool = False, **more: Any) -> tuple[Driver, int]:
+    d = Driver(settings=DEFAULTS._replace(grace_limit_us=100 * SECOND))
+    d.join("n1")
+    job = submitted(d, given, **more)
+    d.step(d.started(job))
+    return d, job
+
+
+def asks(d: Driver, job: int, seconds: float, node: str = "n1") -> list[str]:
+    """A run asks for so much. What the story says of it."""
+    took = d.step(GraceWanted(node, RunKey(job, 1), round(seconds * SECOND)))
+    assert all(entry.kind is EventKind.UPDATED for entry in took.log)
+    return [entry.text for entry in took.log]
+
+
+def grace(d: Driver, job: int) -> float:
+    return d.job(job).spec.grace_us / SECOND
+
+
+def test_a_job_gets_what_its_saves_ask_for_and_is_stopped_with_it() -> None:
+    d, job = running()
+    assert asks(d, job, 45) == ["grace period 30 s -> 45 s: its saves take so long"]
+    assert grace(d, job) == 45
+    assert asks(d, job, 45) == asks(d, job, 50) == asks(d, job, 20) == []
+    assert asks(d, job, 60) == ["grace period 45 s -> 60 s: its saves take so long"]
+    (stop,) = [order.desired for order in d.step(SuspendRequested(job)).orders]
+    assert isinstance(stop, Stopped)
+    assert stop.grace_us == 60 * SECOND
+    assert d.job(job).as_submitted() == spec(grace=30)
+
+
+def test_the_candidates_for_preemption_have_it_at_once() -> None:
+    d, job = running()
+    asks(d, job, 45)
+    assert [found[2] for found in d.state.candidates.snapshot().values()] == [45 * SECOND]
+
+
+def test_above_the_limit_of_the_site_a_job_keeps_what_it_has_and_its_story_says_so_once() -> None:
+    d, job = running()
+    (said,) = asks(d, job, 101)
+    assert said == (
+        "its saves ask for a grace period of 101 s, the site allows 100 s, and it keeps 30 s: save periodically, or set one by "
+        "`ebb update --grace`"
+    )
+    assert grace(d, job) == 30
+    assert asks(d, job, 101) == asks(d, job, 90) == []
+    assert d.job(job).grace_wanted_us == 101 * SECOND
+
+
+def test_what_a_user_has_given_stays() -> None:
+    d, job = running(given=True)
+    assert asks(d, job, 45) == ["its saves ask for a grace period of 45 s, and its user has given it 30 s"]
+    assert grace(d, job) == 30
+    d.step(UpdateRequested(job, grace_us=50 * SECOND))
+    assert grace(d, job) == 50
+    assert d.job(job).as_submitted() == spec(grace=30)
+
+
+def test_a_user_has_it_follow_again() -> None:
+    d, job = running(given=True)
+    asks(d, job, 45)
+    told = d.step(UpdateRequested(job, grace_follows=True))
+    assert [entry.text for entry in told.log] == ["grace period 30 s -> 45 s, which follows from its saves"]
+    assert grace(d, job) == 45
+    assert not d.step(UpdateRequested(job, grace_follows=True)).log, "it does so already"
+    d.step(UpdateRequested(job, grace_us=5 * SECOND))
+    assert not d.job(job).grace_follows
+    assert grace(d, job) == 5
+
+
+def test_a_request_that_is_repeated_is_the_same_after_a_change() -> None:
+    d, job = running()
+    asks(d, job, 45)
+    assert submitted(d) == job
+    assert isinstance(d.reply(Submitted("ann", "once", spec(grace=45))), AlreadyExists)
+
+
+def test_what_is_said_of_others_changes_nothing() -> None:
+    d, job = running()
+    d.join("n2")
+    assert asks(d, job, 45, node="n2") == asks(d, job + 1, 45) == []
+    d.step(d.exited(job))
+    assert asks(d, job, 45) == []
+
+
+def test_elements_of_an_array_have_that_of_the_array_and_ask_for_themselves() -> None:
+    d = Driver()
+    d.join("n1")
+    job = submitted(d, array=Array(3, 1))
+    d.step(UpdateRequested(job, grace_us=20 * SECOND), UpdateRequested(job, grace_follows=True))
+    first = job + 1
+    d.step(d.started(first))
+    asks(d, first, 45)
+    assert (grace(d, first), grace(d, job)) == (45, 30)
+    d.step(UpdateRequested(job, grace_us=10 * SECOND))
+    assert grace(d, first) == 10
+    d.step(d.exited(first))
+    assert grace(d, first + 1) == 10
+    assert not d.job(first + 1).grace_follows
+
+
+@pytest.mark.parametrize(("more", "seconds"), [({"checkpoint_signal": "USR1@20"}, 19), ({"checkpoint_command": "save"}, 0)])
+def test_too_little_for_a_checkpoint_signal_or_command_is_refused(more: dict[str, Any], seconds: int) -> None:
+    d, job = running(**more)
+    refused = d.reply(UpdateRequested(job, grace_us=seconds * SECOND))
+    assert isinstance(refused, FailedPrecondition)
+    assert refused.reason == "GRACE_TOO_SHORT"
+    assert f"a grace period of {seconds} s leaves no time" in str(refused)
+    assert isinstance(d.reply(UpdateRequested(job, grace_us=20 * SECOND)), Accepted)
+
+
+def test_the_engine_hears_seldom() -> None:
+    job = Job(1, spec(grace=30), "ann", "", 0, grace_wanted_us=40 * SECOND)
+    assert not is_more(job, 49 * SECOND)
+    assert is_more(job, 50 * SECOND)
+    assert not is_more(changed(job, spec=spec(grace=60)), 50 * SECOND)
+
+
+def test_the_spec_is_that_of_the_submission_in_every_other_field() -> None:
+    asked: JobSpec = changed(spec(grace=30), name="x", priority=3)
+    job = Job(1, asked, "ann", "", 0)
+    assert job.with_grace(SECOND).with_grace(2 * SECOND).as_submitted() == asked
+    assert job.with_grace(SECOND).spec == changed(asked, grace_us=SECOND)
