@@ -30,7 +30,7 @@ def migrate(state: State, request: scheduler_pb2.MigrateRequest) -> job_pb2.Job:
     taken: Counter[str] = Counter()
     for task, place in zip(job.tasks, places, strict=True):
         need = len(task.devices)
-        free = _nodes.idle(state, place.node)[taken[place.node] :]
+        free = _nodes.idle_devices(state, place.node)[taken[place.node] :]
         devices = list(place.devices) or free[:need]
         taken[place.node] += need
         if len(free) < need:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +16,14 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.transfers import Transfers
-from node_agent.jobs.warming import WarmFolder, program_of, warm_launch
+from node_agent.jobs.warming import WarmFolder, warm_launch
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,10 @@ _SPARE_DELAY = 0.02
 
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `packed`
+    gives what a run finds in its environment because it shares its devices. `guarded` calls a function for the event loop, and
+    tells of what fails in it. `begun` is called with a run whose process was warm and runs its program now, `not_fetched` with
+    one whose checkpoint cannot be had, and why. `reach` gives the agent of another node."""
 
     def __init__(
         self,
@@ -47,9 +50,12 @@ class Starting:
         node: str,
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
+        may_start: Callable[[RunKey], bool],
+        packed: Callable[[LaunchSpec], Mapping[str, str]],
         guarded: Callable[..., None],
+        begun: Callable[[RunRecord], None],
+        not_fetched: Callable[[RunRecord, str], None],
         reach: Callable[[str, str], Source] | None = None,
-        not_fetched: Callable[[RunRecord, str], None] | None = None,
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -59,6 +65,8 @@ class Starting:
         self._node = node
         self._reported = reported
         self._refused = refused
+        self._may_start = may_start
+        self._packed = packed
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
@@ -75,7 +83,8 @@ class Starting:
             *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
         )
 
-        self._not_fetched = not_fetched or refused
+        self._begun = begun
+        self._not_fetched = not_fetched
         self.checkpoints = CheckpointFetches(
             CheckpointFolders(paths, node),
             lambda: spool.cluster[0],
@@ -139,7 +148,7 @@ class Starting:
         if record.phase not in (RunPhase.STARTING, RunPhase.WARMING) or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if record.phase is RunPhase.STARTING and self.waits(launch):
+        if (record.phase is RunPhase.STARTING and self.waits(launch)) or not self._may_start(key):
             return
         if self.is_warm(key):
             launch = warm_launch(launch, self._paths.hook) or launch
@@ -147,7 +156,7 @@ class Starting:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(launch, self._own_environment, *of_node, group, self._spare)
+            request = prepare(launch, self._own_environment, *of_node, group, self._spare, self._packed(launch))
             if launch.gang is not None and record.phase is RunPhase.STARTING:
                 self._rendezvous.release(key)
             if record.pid:
@@ -211,15 +220,6 @@ class Starting:
             return
         self._told.add(record.key)
         self._spool.report(replace(record, port=port), ready)
-        self._reported()
-
-    def _begun(self, record: RunRecord) -> None:
-        """Its process, which was warm, runs the job's program."""
-        launch = record.launch
-        if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
-            launch = None
-        started = Started(record.pid, record.log_path, clean(program_of(record.pid), 4096))
-        self._spool.report(replace(record, phase=RunPhase.RUNNING, launch=launch), started)
         self._reported()
 
     def spawn_checkpoint(self, record: RunRecord) -> None:

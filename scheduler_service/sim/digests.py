@@ -15,7 +15,7 @@ def engine() -> str:
     package = Path(__file__).parent.parent
     sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
     sources += [*package.glob("sim/policies/*.py"), *package.glob("sim/sharing/*.py")]
-    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
+    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "parks", "tenants", "world")
     sources += [package / "sim" / f"{name}.py" for name in own]
     sources.append(package / "randomness.py")
     told = hashlib.sha256()

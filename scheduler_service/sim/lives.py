@@ -38,6 +38,10 @@ class Launch:
     """From when to when, in pairs, it did no work because it was parked."""
     pace: Pace | None = None
     """How fast it works; None: at the rate 1 from `works_us` on."""
+    park_delays: tuple[Micros, ...] = ()
+    """From each order to park until it was parked."""
+    unpark_delays: tuple[Micros, ...] = ()
+    """From each order to go on until it worked again."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -51,6 +55,10 @@ class Launch:
             self.guaranteed_before += (self.guaranteed_us, now)
         self.guaranteed_us = None
 
+    def parked_us(self) -> Micros:
+        """For how long it did no work because it was parked."""
+        return sum(self.parked[1::2]) - sum(self.parked[::2])
+
     def worked_us(self) -> Micros:
         """For how long it did its work, counted in the time that it takes at the rate 1; it is over."""
         if self.works_us is None or self.ended_us is None:
@@ -62,8 +70,7 @@ class Launch:
             until = self.lost_us
         if self.pace is not None:
             return self.pace.done_us(until)
-        parked = sum(self.parked[1::2]) - sum(self.parked[::2])
-        return max(until - self.works_us - parked, 0)
+        return max(until - self.works_us - self.parked_us(), 0)
 
 
 @dataclass(slots=True)

@@ -93,6 +93,8 @@ class Party:
     """If the launch is a sample."""
     done_us: Micros = 0
     """When its work is done, if nothing disturbs it from now on."""
+    told_us: Micros = 0
+    """When it was told to park, or to go on."""
     parks_us: Micros | None = None
     """When its tasks are parked, since it was told to park."""
     stopped_us: Micros | None = None

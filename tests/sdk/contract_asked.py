@@ -151,6 +151,35 @@ async def bounds_of_an_elastic_job_that_cannot_be_are_refused(world: World) -> N
 
 
 @behaviour
+async def a_part_of_a_device_that_cannot_be_is_refused(world: World) -> None:
+    spec = sdk.JobSpec(command=("true",), resources=sdk.Resources(cpus=1, memory_mib=64, devices=1))
+    sliced, packed = sdk.ShareMode.SLICED, sdk.ShareMode.PACKED
+    two = replace(spec.resources, devices=2)
+    for wrong, field, rule in (
+        (replace(spec, share=sliced), "spec.gpu_fraction_ppm", "share.fraction"),
+        (replace(spec, share=packed), "spec.share", "share.part"),
+        (replace(spec, gpu_fraction_ppm=1_000_000), "spec.gpu_fraction_ppm", "int32.gte_lte"),
+        (replace(spec, gpu_fraction_ppm=5, resources=two), "spec.resources.devices", "share.one_device"),
+        (replace(spec, gpu_memory_mib=5, resources=sdk.Resources(cpus=1)), "spec.resources.devices", "share.one_device"),
+        (replace(spec, gpu_fraction_ppm=5, task_groups=(TaskGroup(2, devices=1),)), "spec.task_groups", "share.one_task"),
+        (
+            replace(spec, gpu_fraction_ppm=5, alternatives=(sdk.Configuration(resources=two),)),
+            "spec.alternatives",
+            "share.one_configuration",
+        ),
+    ):
+        with pytest.raises(sdk.InvalidArgument) as refused:
+            await world.client.submit_spec(wrong)
+        assert refused.value.metadata == {"field": field, "rule": rule}
+    with pytest.raises(sdk.FailedPrecondition) as nowhere:
+        await world.client.submit(["true"], devices=0.5)
+    assert nowhere.value.reason == "NO_NODE_LARGE_ENOUGH"
+    with pytest.raises(sdk.FailedPrecondition) as nowhere:
+        await world.client.submit(["true"], gpu_memory="1GiB")
+    assert nowhere.value.reason == "NO_SUITABLE_NODE"
+
+
+@behaviour
 async def what_the_state_forbids_is_refused(world: World) -> None:
     client = world.client
     async with world.running(cpus=CPUS) as running:

@@ -190,6 +190,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_PARKED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_PARK_REFUSED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_UNPARKED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PROBED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATING: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATION_FAILED: _ClassVar[JobEventKind]
@@ -330,6 +331,7 @@ JOB_EVENT_KIND_SAMPLED: JobEventKind
 JOB_EVENT_KIND_PARKED: JobEventKind
 JOB_EVENT_KIND_PARK_REFUSED: JobEventKind
 JOB_EVENT_KIND_UNPARKED: JobEventKind
+JOB_EVENT_KIND_PROBED: JobEventKind
 JOB_EVENT_KIND_MIGRATING: JobEventKind
 JOB_EVENT_KIND_MIGRATED: JobEventKind
 JOB_EVENT_KIND_MIGRATION_FAILED: JobEventKind

@@ -166,6 +166,7 @@ class EventKind(IntEnum):
     PARKED = 41
     PARK_REFUSED = 42
     UNPARKED = 43
+    PROBED = 49
     MIGRATING = 55
     MIGRATED = 56
     MIGRATION_FAILED = 57

@@ -28,6 +28,9 @@ def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
 def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
+    if state.introspects:
+        state.stirred.add(run.node)
+        state.server_loads.stale.add(run.node)
     if run.phase.awaits_source:
         if not there:
             state.news[key] = run  # its node is told that it is not needed, unless it begins
