@@ -276,7 +276,7 @@ Starting = Place | SkipSamples
 Earmarking = AddEarmark | DropEarmark
 
 
-Changing = Sharing | Probing | Parks | Migrate | Resize
+Changing = Sharing | Probing | Parks | Resize | Migrate
 Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Changing | Trade
 
 
