@@ -19,7 +19,7 @@ from examples.cluster import Cluster
 
 BENCH = "migrate"
 MEGABYTES = 500
-ROUNDS = 1
+ROUNDS = 3
 LIMIT = 120.0
 ROOT = Path(__file__).parents[1]
 
