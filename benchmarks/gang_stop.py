@@ -19,9 +19,9 @@ from pathlib import Path
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from client_sdk.training import Checkpointer
-from client_sdk.training._agreement import Agreement
-from client_sdk.training._notices import FileChannel
-from client_sdk.training._ranks import Ranks
+from client_sdk.training._gang.agreement import Agreement
+from client_sdk.training._gang.notices import FileChannel
+from client_sdk.training._gang.ranks import Ranks
 
 BENCH = "gang_stop"
 ROOT = Path(__file__).parents[1]

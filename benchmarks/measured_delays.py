@@ -23,6 +23,8 @@ def times(lives: Iterable[Life]) -> Times:
     checkpoints: list[Micros] = []
     alone: list[Micros] = []
     """What jobs took that ran once, beyond their work."""
+    parks: list[Micros] = []
+    unparks: list[Micros] = []
     more: list[tuple[Micros, int]] = []
     """What others took beyond theirs, and how often they went on from a checkpoint."""
     for life in lives:
@@ -36,14 +38,23 @@ def times(lives: Iterable[Life]) -> Times:
             if until > launch.began_us and launch.signalled_us is not None:
                 checkpoints.append(launch.ended_us - until)
             resumed += ran > 0
-            ran += max(until - launch.began_us, 0)
+            ran += max(until - launch.began_us - launch.parked_us(), 0)
+            parks += launch.park_delays
+            unparks += launch.unpark_delays
         if resumed:
             more.append((ran - life.job.work_us, resumed))
         else:
             alone.append(ran - life.job.work_us)
     end = fmean(alone) if alone else 0.0
     resumes = [(beyond - end) / count for beyond, count in more for _ in range(count)]
-    return Times(start=_drawn(starts), resume=_drawn(resumes), checkpoint=_drawn(checkpoints), end=_drawn(alone))
+    return Times(
+        start=_drawn(starts),
+        resume=_drawn(resumes),
+        checkpoint=_drawn(checkpoints),
+        end=_drawn(alone),
+        park=_drawn(parks),
+        unpark=_drawn(unparks),
+    )
 
 
 def _drawn(values: Sequence[float]) -> Empirical | None:

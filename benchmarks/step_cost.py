@@ -15,10 +15,10 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.messages import Event, Launch, NodeSeen, RunExited, RunStarted, Step, Stopped, Submitted
 from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, StopReason
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.stages import order_of, stages
 
 LARGE_NODE = Vector(128_000, 1 << 20, 8)
 PAPER_NODE = Vector(32_000, 256 << 10, 8)
@@ -28,10 +28,11 @@ BOOT = "boot"
 class Stream:
     """A cluster under load: each event follows from what the steps before it ordered."""
 
-    def __init__(self, nodes: int, capacity: Vector, seed: int = 1) -> None:
+    def __init__(self, nodes: int, capacity: Vector, seed: int = 1, policy: str = "fitgpp") -> None:
         self.random = Random(seed)
-        self.state = State(Cluster("bench", seed))
-        self.policy = stages("fitgpp", FitGppSettings()).policy
+        made = stages(policy, FitGppSettings())
+        self.state = State(Cluster("bench", seed), order_of=order_of(made))
+        self.policy = made.policy
         self.capacity = capacity
         self.now = 0
         self.rows_put = 0
@@ -50,13 +51,15 @@ class Stream:
             devices = tuple(Device(d, f"{name}-gpu-{d}", "gpu", 80 << 10) for d in range(capacity.devices))
             self.take(NodeSeen(name, BOOT, Inventory(capacity, (), devices)))
 
-    def take(self, event: Event) -> Step:
-        self.now += SECOND
-        taken = step(self.state, (event,), self.now, self.random, self.policy)
+    def take(self, *events: Event, after: Micros = SECOND) -> Step:
+        self.now += after
+        taken = step(self.state, events, self.now, self.random, self.policy)
         self.rows_put = len(self.state.journal.entries)
         self.state.adopt()
         for order in taken.orders:
             if isinstance(order.desired, Launch):
+                if order.generation > 1:  # it runs, and is told of another share plan
+                    continue
                 self.to_start.append((order.node, order.key))
             elif isinstance(order.desired, Stopped) and order.desired.reason is StopReason.PREEMPTED:
                 self.to_stop.append((order.node, order.key))

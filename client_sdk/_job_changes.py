@@ -17,16 +17,21 @@ class JobChanges(Asking):
         """
         return self._ask(jobs.OfJob("Cancel", job_id(job)))
 
-    def suspend(self, job: Job | int) -> Job:
+    def suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> Job:
         """Has a running job save its work and leave until it is resumed; its devices become free.
+
+        `park` has its run leave its devices and stay in the memory of its node: it resumes there in a moment, without a
+        checkpoint, as soon as its devices are idle. A run that cannot be parked saves its work and leaves. With `park_only` it
+        goes on instead; FailedPrecondition (CANNOT_PARK) says at once that it cannot be parked, if that is known.
 
         Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
         FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
         """
-        return self._ask(jobs.OfJob("Suspend", job_id(job)))
+        return self._ask(jobs.Suspend(job_id(job), park, park_only))
 
     def resume(self, job: Job | int) -> Job:
-        """Puts a suspended job back into its queue; it goes on from its checkpoint."""
+        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is, as
+        soon as its devices are idle."""
         return self._ask(jobs.OfJob("Resume", job_id(job)))
 
     def hold(self, job: Job | int) -> Job:
@@ -75,9 +80,9 @@ class AsyncJobChanges(AskingAsync):
         """As `Client.cancel`."""
         return await self._ask(jobs.OfJob("Cancel", job_id(job)))
 
-    async def suspend(self, job: Job | int) -> Job:
+    async def suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> Job:
         """As `Client.suspend`."""
-        return await self._ask(jobs.OfJob("Suspend", job_id(job)))
+        return await self._ask(jobs.Suspend(job_id(job), park, park_only))
 
     async def resume(self, job: Job | int) -> Job:
         """As `Client.resume`."""

@@ -27,6 +27,7 @@ from client_sdk.models import (
     JobState,
     JobUpdate,
     Preview,
+    Run,
     Shares,
 )
 
@@ -180,6 +181,16 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
     async def story(self, job: Job | int) -> Sequence[JobEvent]:
         """As `Client.story`. Raises NotFound."""
         return await self._ask(jobs.Story(job_id(job)))
+
+    async def runs(self, job: Job | int) -> AsyncGenerator[Run, None]:
+        """As `Client.runs`."""
+        token, of = "", job_id(job)
+        while True:
+            page = await self._ask(jobs.ListRuns(of, token))
+            for run in page.runs:
+                yield run
+            if not (token := page.next_page_token):
+                return
 
     async def explain(self, job: Job | int) -> Explanation:
         """As `Client.explain`."""

@@ -29,6 +29,7 @@ from client_sdk.models import (
     JobState,
     JobUpdate,
     Preview,
+    Run,
     Shares,
 )
 
@@ -237,6 +238,18 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
     def story(self, job: Job | int) -> Sequence[JobEvent]:
         """What happened to a job, in order, with causes. Raises NotFound."""
         return self._ask(jobs.Story(job_id(job)))
+
+    def runs(self, job: Job | int) -> Iterator[Run]:
+        """The runs of a job, the newest first, and the tasks of a run by rank; fetched page by page as the iterator advances.
+
+        Raises NotFound.
+        """
+        token, of = "", job_id(job)
+        while True:
+            page = self._ask(jobs.ListRuns(of, token))
+            yield from page.runs
+            if not (token := page.next_page_token):
+                return
 
     def explain(self, job: Job | int) -> Explanation:
         """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.

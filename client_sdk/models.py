@@ -10,6 +10,7 @@ from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Post
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
+from client_sdk._values.runs import Operation, OperationKind, OperationPhase, OperationPhaseTime, Run, RunPage, RunPhase
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
     Array,
@@ -112,6 +113,10 @@ __all__ = [
     "NodeRequest",
     "NodeState",
     "Observations",
+    "Operation",
+    "OperationKind",
+    "OperationPhase",
+    "OperationPhaseTime",
     "PinFault",
     "PinState",
     "PinUse",
@@ -124,6 +129,9 @@ __all__ = [
     "Preview",
     "Resources",
     "Retry",
+    "Run",
+    "RunPage",
+    "RunPhase",
     "RunSteps",
     "Share",
     "ShareMode",

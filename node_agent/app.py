@@ -12,6 +12,8 @@ from pathlib import Path
 import ebb_inject
 from ebb_common.notify import Notifier
 from node_agent.config import Settings
+from node_agent.devices.driver_checkpoint import DriverCheckpoint
+from node_agent.devices.mps import MpsDaemons
 from node_agent.devices.opening import Opened, opened
 from node_agent.errors import (
     AgentError,
@@ -20,6 +22,7 @@ from node_agent.errors import (
 )
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
+from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired
@@ -27,6 +30,9 @@ from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.observations import Observing
+from node_agent.jobs.parking import host_memory
+from node_agent.jobs.parking.ladder import Ladder
+from node_agent.jobs.parking.parking import Node
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.opening import open_spool
@@ -93,11 +99,19 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         logs.wake()
 
     rendezvous = Rendezvous(settings.reached_at)
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, groups)
+    watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
+    observing = Observing(provider, spool, state, node.reported.set, watch.look)
+    driver = None if devices.reading is None else DriverCheckpoint()
+    parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
+    if devices.reading is not None:
+        parks = parks._replace(on_devices=observing.memory_of)
+    mps = MpsDaemons(state / "mps") if settings.mps == "packed" and devices.reading is not None else None
+    of_runs = groups, Ladder(driver), parks, mps
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
-    node.observing = Observing(provider, spool, state, node.reported.set)
+    node.observing = observing
     node.step_watch = StepWatch(spool, paths)
     log.info(
         "node %s: %d devices (%s), state in %s",
@@ -134,6 +148,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
                 worker.cancel()
     finally:
         executor.close()
+        if driver is not None:
+            await driver.close()
         logs.close()
         log.info("stopped; %d runs go on", len(spool.live()))
         spool.close()

@@ -1,5 +1,6 @@
 """The agent's settings. A flag wins over the environment (EBB_AGENT_*), which wins over the configuration file."""
 
+import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from ebb_common.settings import FileSettings, UnreadableFile, read, with_file
 from ebb_common.settings import misspelt as misspelt_settings
 from ebb_common.unique_keys import UniqueKeys
-from node_agent.devices.simulated import PROFILES
+from node_agent.devices.simulated import PROFILES, device_count
 from node_agent.jobs.rendezvous import address_towards
 from node_agent.transport.security import Security, is_loopback
 
@@ -74,6 +75,29 @@ def _labels(value: object) -> object:
     return labels
 
 
+def _cpu_sets(value: object) -> object:
+    """Sets of CPUs, also from text such as "0-1;2,3"; a list has the text of one set each."""
+    texts = value.split(";") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        raise ValueError('write one set of CPUs for each device, such as "0-1;2,3"')
+    here = os.sched_getaffinity(0)
+    sets = tuple(each if isinstance(each, frozenset) else _cpu_set(str(each)) for each in texts)
+    for cpus in sets:
+        if missing := cpus - here:
+            raise ValueError(f"CPU {min(missing)} is not one of this machine's: {', '.join(map(str, sorted(here)))}")
+    return sets
+
+
+def _cpu_set(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit() or int(last or first) < int(first):
+            raise ValueError(f"{text!r} is not a set of CPUs: write numbers and ranges, such as 0-1,4")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
 def _absolute(value: Path) -> Path:
     return value.expanduser().absolute()
 
@@ -103,11 +127,21 @@ class DeviceSettings(FileSettings):
     """GiB."""
     memory_rate: Annotated[float, Field(gt=0, le=50)] = 10.0
     """How often a second the memory of a device is read, for the waves of runs."""
+    cpus: Annotated[tuple[frozenset[int], ...], NoDecode, BeforeValidator(_cpu_sets)] = ()
+    """The host's CPUs of each simulated device; empty: all CPUs, spread evenly."""
 
     @model_validator(mode="after")
     def _tree_of_gpus(self) -> Self:
         if self.device_tree is not None and self.devices != NVML:
             raise ValueError(f"device_tree goes with --devices {NVML}: the profile {self.devices} has a tree of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _cpus_of_devices(self) -> Self:
+        if self.cpus and self.devices == NVML:
+            raise ValueError(f"cpus goes with a simulated profile ({', '.join(PROFILES)}), not with --devices {NVML}")
+        if self.cpus and len(self.cpus) != (count := device_count(self.devices)):
+            raise ValueError(f"cpus has {len(self.cpus)} sets, and the profile {self.devices} has {count} devices")
         return self
 
 
@@ -144,6 +178,10 @@ class Settings(DeviceSettings):
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
     control_groups: Literal["auto", "require", "off"] = "auto"
+    parked_memory_mib: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Host memory for what parked runs had on their devices; None: half of the node's memory."""
+    mps: Literal["packed", "off"] = "off"
+    """Whether runs that execute on one GPU at the same time are clients of NVIDIA's MPS."""
     hook: Literal["on", "off"] = "on"
     """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 
@@ -153,7 +191,7 @@ class Settings(DeviceSettings):
         if isinstance(data, dict):
             if isinstance(data.get("log_level"), str):
                 data["log_level"] = data["log_level"].lower()
-            for name in ("memory_limit", "control_groups", "hook"):
+            for name in ("memory_limit", "control_groups", "hook", "mps"):
                 if data.get(name) is False:
                     data[name] = "off"  # which YAML reads as a truth value
             if data.get("hook") is True:

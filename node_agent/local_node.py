@@ -66,7 +66,9 @@ class LocalNode:
 
     def observations(self) -> Observations | None:
         seen = None if self.observing is None else self.observing.latest
-        watch = self.step_watch
+        watch, slices = self.step_watch, () if self.executor is None else self.executor.suspending.slices.observed()
+        if slices:
+            seen = replace(seen or Observations((), ()), slices=slices)
         if watch is None or not (watch.latest or watch.graces):
             return seen
         found = seen or Observations((), ())

@@ -122,6 +122,7 @@ class Reader(_Reads):
     find_run = _read_by(store.find_run)
     list_jobs = _read_by(store.list_jobs)
     count_jobs = _read_by(store.count_jobs)
+    list_runs = _read_by(store.list_runs)
     story = _read_by(store.story)
     find_tokens = _read_by(store.find_tokens)
 

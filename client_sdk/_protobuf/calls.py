@@ -17,6 +17,7 @@ from client_sdk._protobuf import (
     convert,
     convert_explanations,
     convert_nodes,
+    reading,
 )
 from client_sdk._protobuf.call import Call, why_not
 from client_sdk._requests.jobs import (
@@ -25,6 +26,7 @@ from client_sdk._requests.jobs import (
     Explain,
     ListNodes,
     ListPage,
+    ListRuns,
     ListShares,
     NodePage,
     OfJob,
@@ -34,6 +36,7 @@ from client_sdk._requests.jobs import (
     Resize,
     Story,
     Submit,
+    Suspend,
     TryOut,
     Update,
 )
@@ -49,7 +52,6 @@ LOGS = "Scheduler/Logs"
 _OF_JOB: dict[str, tuple[type[Message], type[Message]]] = {
     "Get": (scheduler_pb2.GetRequest, scheduler_pb2.GetResponse),
     "Cancel": (scheduler_pb2.CancelRequest, scheduler_pb2.CancelResponse),
-    "Suspend": (scheduler_pb2.SuspendRequest, scheduler_pb2.SuspendResponse),
     "Resume": (scheduler_pb2.ResumeRequest, scheduler_pb2.ResumeResponse),
     "Hold": (scheduler_pb2.HoldRequest, scheduler_pb2.HoldResponse),
     "Release": (scheduler_pb2.ReleaseRequest, scheduler_pb2.ReleaseResponse),
@@ -73,6 +75,13 @@ def encode(request: Request[T]) -> Call[T]:
         case OfJob(verb, job_id):
             asked, answered = _OF_JOB[verb]
             call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+        case Suspend(job_id, park, park_only):
+            suspend = _about(job_id, scheduler_pb2.SuspendRequest, park=park, park_only=park_only)
+            call = Call("Scheduler/Suspend", suspend, scheduler_pb2.SuspendResponse, _job)
+        case ListRuns(job_id, token):
+            runs = _about(job_id, scheduler_pb2.ListRunsRequest)
+            runs.page_token = token
+            call = Call("Scheduler/ListRuns", runs, scheduler_pb2.ListRunsResponse, _runs)
         case Requeue(job_id, run):
             requeue = _about(job_id, scheduler_pb2.RequeueRequest)
             requeue.run = run
@@ -155,6 +164,10 @@ def _job(answer: scheduler_pb2.GetResponse) -> models.Job:
 def _page(answer: scheduler_pb2.ListResponse) -> models.JobPage:
     jobs = tuple(map(convert.job, answer.jobs))
     return models.JobPage(jobs=jobs, next_page_token=answer.next_page_token, more=answer.more)
+
+
+def _runs(answer: scheduler_pb2.ListRunsResponse) -> models.RunPage:
+    return reading.read(models.RunPage, answer)
 
 
 def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:

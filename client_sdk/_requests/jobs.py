@@ -25,6 +25,7 @@ from client_sdk.models import (
     PinnedCell,
     Pool,
     Preview,
+    RunPage,
     Shares,
     VirtualCluster,
     VirtualClusterPolicy,
@@ -56,8 +57,21 @@ class TryOut(Request[Preview]):
 class OfJob(Request[Job]):
     """What names a job and nothing else."""
 
-    verb: Literal["Get", "Cancel", "Suspend", "Resume", "Hold", "Release"]
+    verb: Literal["Get", "Cancel", "Resume", "Hold", "Release"]
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend(Request[Job]):
+    job_id: int
+    park: bool = False
+    park_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListRuns(Request[RunPage]):
+    job_id: int
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)

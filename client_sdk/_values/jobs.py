@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from client_sdk._values.estimates import ConfigurationEstimate
+from client_sdk._values.runs import Operation
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
 from client_sdk._values.steps import MiniBatch, RunSteps
@@ -115,6 +116,10 @@ class Job:
     """The grace period follows from what the saves of the job take, up to the site's limit. `spec` has the present one."""
     grace_wanted: timedelta | None = None
     """The longest grace period that a run of the job has asked for; None: none has asked for more than the job had."""
+    operation: Operation | None = None
+    """What is being done to its run."""
+    parked: bool = False
+    """Its run is parked: its process is in the memory of its node, and its devices are free for others."""
     mini_batches: tuple[MiniBatch, ...] = ()
     """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
 

@@ -129,6 +129,8 @@ class JobReason(Word):
     """STOPPING or QUEUED: a user resized it; it starts again with another number of tasks."""
     SAMPLED = 40
     """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
+    PARKED = 45
+    """STOPPING: it is being parked. SUSPENDED: its run is parked. QUEUED: its run could not go on after a park."""
 
 
 class JobEventKind(Word):
@@ -176,6 +178,14 @@ class JobEventKind(Word):
     """It runs on where it is, and lost its guarantee."""
     SAMPLED = 40
     """What a sample has shown of one of the job's configurations; `text` says what."""
+    PARKED = 41
+    """Its run is parked, and its devices are free for others; `text` says what that took."""
+    PARK_REFUSED = 42
+    """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
+    UNPARKED = 43
+    """Its run executes again after a park; `text` says what that took."""
+    PROBED = 49
+    """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
 
 
 class Guarantee(Word):

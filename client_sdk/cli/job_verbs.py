@@ -43,25 +43,36 @@ def cancel(client: Client, job_id: int) -> Job:
     return client.cancel(job_id)
 
 
-@job_verb(_stands)
-def suspend(client: Client, job_id: int) -> Job:
+@click.command(short_help="Set running jobs aside, until they are resumed.")
+@click.option(
+    "--park", is_flag=True, help="Park each run in the memory of its node. One that cannot be parked saves and leaves."
+)
+@click.option("--park-only", is_flag=True, help="Park each run, or leave it running.")
+@output_option("json", "yaml")
+@quiet_option
+@click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
+@click.pass_context
+def suspend(ctx: click.Context, /, job_ids: tuple[int, ...], park: bool, park_only: bool, fmt: str | None, quiet: bool) -> None:
     """Set running jobs aside, until they are resumed.
 
-    Each saves its work and leaves, as when it is preempted; its devices become free. Safe to repeat.
+    Each saves its work and leaves, as when it is preempted; its devices become free. A run that is parked leaves its devices
+    and stays in the memory of its node, where it goes on without a checkpoint. Safe to repeat.
 
     \b
     Examples:
       ebb suspend 7
+      ebb suspend --park 7
       ebb list -q --state R | xargs ebb suspend
     """
-    return client.suspend(job_id)
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, park=park, park_only=park_only), _stands, fmt, quiet)
 
 
 @job_verb(_stands)
 def resume(client: Client, job_id: int) -> Job:
     """Put suspended jobs back into their queues.
 
-    They go on from their checkpoints when there is room.
+    They go on from their checkpoints when there is room. A parked one goes on where it is, as soon as its devices are idle.
 
     \b
     Examples:

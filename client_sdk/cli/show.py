@@ -56,7 +56,7 @@ def _grace(job: Job) -> str:
 def _lines(job: Job) -> dict[str, str]:
     """What there is to say of any job, and what there is of few."""
     spec = job.spec
-    left = "" if has_place(job) or not job.node else ", when it ran last"
+    left = "" if has_place(job) or not job.node else ", on which it resumes" if job.parked else ", when it ran last"
     lines = {
         "id": str(job.id),
         "name": spec.name or "-",
@@ -128,6 +128,9 @@ def _lines(job: Job) -> dict[str, str]:
         lines["array"] = array(job)
     if job.held:
         lines["held"] = "by a user"
+    if job.operation is not None:
+        words = job.operation.kind.name.lower(), job.operation.phase.name.lower()
+        lines["operation"] = f"{words[0]}: {words[1]} since {output.when(job.operation.phase_time)}"
     if job.suspend_requested and not job.ended:
         lines["suspension"] = "requested"
     if job.cancel_requested:

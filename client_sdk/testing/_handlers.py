@@ -8,7 +8,7 @@ from client_sdk import models
 from client_sdk._protobuf import convert
 from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
-from client_sdk.testing import _nodes
+from client_sdk.testing import _nodes, _parking, _runs
 from client_sdk.testing._field_rules import check_checkpoint, check_elastic, check_share
 from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
@@ -122,6 +122,9 @@ def cancel(state: State, job_id: int) -> job_pb2.Job:
     job.cancel_requested = True
     state.tell(job, JobEventKind.CANCEL_REQUESTED, run=job.run)
     elements = [other.id for other in state.jobs.values() if other.array_job_id == job_id and state_of(other) not in ENDED]
+    if job.parked:
+        _parking.end(state, job)
+        _runs.end(state, job, TOLD)
     if state_of(job) not in ACTIVE and not elements:
         end(state, job, JobState.CANCELLED, JobReason.CANCELLED, Outcome())
         return state.find(job_id)
@@ -134,7 +137,8 @@ def cancel(state: State, job_id: int) -> job_pb2.Job:
     return told
 
 
-def suspend(state: State, job_id: int) -> job_pb2.Job:
+def suspend(state: State, request: scheduler_pb2.SuspendRequest) -> job_pb2.Job:
+    job_id = request.job_id
     job = live(state, job_id)
     if job.suspend_requested:
         return state.find(job_id)
@@ -145,13 +149,22 @@ def suspend(state: State, job_id: int) -> job_pb2.Job:
         raise refusal(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
         raise refusal(job, "suspended", "it is being cancelled")
+    text = _parking.park(state, job, request) if request.park or request.park_only else ""
+    if job.parked:
+        told = state.find(job_id)
+        go_on(state)
+        return told
     job.suspend_requested = True
-    state.tell(job, JobEventKind.SUSPEND_REQUESTED, run=job.run)
+    state.tell(job, JobEventKind.SUSPEND_REQUESTED, run=job.run, text=text)
     return told_to_leave(state, job, JobReason.SUSPENDED)
 
 
 def resume(state: State, job_id: int) -> job_pb2.Job:
     job = live(state, job_id)
+    if job.parked:
+        if job.suspend_requested:
+            _parking.resume(state, job)
+        return state.find(job_id)
     if not job.suspend_requested:
         if JobReason(job.reason) is JobReason.RESUMED:
             return state.find(job_id)
@@ -199,6 +212,11 @@ def requeue(state: State, job_id: int) -> job_pb2.Job:
         return state.find(job_id)
     if state_of(job) is JobState.STOPPING and not (job.cancel_requested or job.suspend_requested):
         return state.find(job_id)  # it leaves already, and queues again
+    if job.parked:
+        _parking.end(state, job)
+        job.suspend_requested = False
+        state.tell(job, JobEventKind.REQUEUE_REQUESTED, run=job.run)
+        return told_to_leave(state, job, JobReason.REQUEUED)
     if job.HasField("array"):
         raise refusal(job, "put back into its queue", f"{AN_ARRAY}put those back that run")
     if state_of(job) not in ACTIVE or job.cancel_requested or job.suspend_requested:

@@ -10,6 +10,7 @@ from ebb.v1 import job_pb2
 from client_sdk._protobuf import convert
 from client_sdk.errors import FailedPrecondition
 from client_sdk.models import DependencyKind, JobClass, JobEventKind, JobReason, JobState
+from client_sdk.testing import _parking, _runs
 from client_sdk.testing._files import call_function, calls_function
 from client_sdk.testing._nodes import Placed, place
 from client_sdk.testing._output import log_file
@@ -65,6 +66,7 @@ def preempt(state: State, job_id: int, trial_id: int, outcome: Outcome | None) -
 
 def go_on(state: State) -> None:
     """Starts what can start, and ends what the script ends."""
+    _parking.go_on(state)
     while not state.by_hand and (found := _startable(state)) is not None:
         job = _start(state, *found)
         outcome = state.script(convert.job(job))
@@ -106,6 +108,7 @@ def _start(state: State, job: job_pb2.Job, placed: Placed) -> job_pb2.Job:
     if not job.HasField("start_time"):
         set_now(job.start_time)
     state.show(job, JobState.RUNNING)
+    _runs.begin(state, job)
     state.tell(job, JobEventKind.STARTED, run=job.run, node=node)
     return job
 
@@ -144,6 +147,7 @@ def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
     with Path(job.log_path).open("a", encoding="utf-8") as log:
         log.write(outcome.output)
     job.exit_code, job.exit_signal = outcome.exit_code, outcome.exit_signal
+    _runs.end(state, job, outcome)
     told = JobReason(job.reason) if state_of(job) == JobState.STOPPING else JobReason.UNSPECIFIED
     failed = bool(outcome.exit_code or outcome.exit_signal or outcome.launch_error)
     if job.cancel_requested:

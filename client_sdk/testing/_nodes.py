@@ -55,7 +55,7 @@ def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
     if isinstance(spec, job_pb2.JobSpec) and spec.share and (task := _join(state, spec)) is not None:
         return [task]
     free = {name: free_on(state, name) for name in suitable(state, spec) if name not in state.drains}
-    idle = {name: _idle(state, name) for name in free}
+    idle = {name: idle_devices(state, name) for name in free}
     tasks = []
     for rank, need in enumerate(demands(spec)):
         name = next((name for name, left in free.items() if fits(need, left)), None)
@@ -126,10 +126,14 @@ def free_on(state: State, name: str) -> Resources:
         shared = sum(index in held for index in task.devices)
         held.update(task.devices)
         free = minus(free, replace(convert.resources(task.resources), devices=len(task.devices) - shared))
+    for job in state.jobs.values():
+        for task in job.tasks if job.parked else ():
+            if task.node == name:  # it is in the memory of its node
+                free = minus(free, replace(convert.resources(task.resources), devices=0))
     return free
 
 
-def _idle(state: State, name: str) -> list[int]:
+def idle_devices(state: State, name: str) -> list[int]:
     taken = {index for _, task in tasks_on(state, name) for index in task.devices}
     return [index for index in range(state.nodes[name].devices) if index not in taken]
 

@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from client_sdk._transport.statuses import ERRORS
 from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
-from client_sdk.testing import _explanations, _field_rules, _files, _handlers, _nodes, _resizing, _updating
+from client_sdk.testing import _explanations, _field_rules, _files, _handlers, _nodes, _resizing, _runs, _updating
 from client_sdk.testing._state import State
 
 _THREADS = 1024
@@ -57,7 +57,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
         "Get": get,
         "List": state.page,
         "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_handlers.cancel(state, r.job_id)),
-        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r.job_id)),
+        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r)),
         "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_handlers.resume(state, r.job_id)),
         "Hold": lambda r: scheduler_pb2.HoldResponse(job=_handlers.hold(state, r.job_id)),
         "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_handlers.release(state, r.job_id)),
@@ -66,6 +66,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
         "Update": lambda r: scheduler_pb2.UpdateResponse(job=_updating.update(state, r)),
         "Explain": lambda r: _explanations.explain(state, r.job_id),
         "Shares": lambda r: _explanations.shares(state, r),
+        "ListRuns": lambda r: _runs.list_runs(state, r),
         "Story": lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id)),
     }
 

@@ -61,6 +61,8 @@ class State:
     """Snapshots, by digest."""
     results: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """What runs have left, by job and run."""
+    runs: dict[int, list[job_pb2.Run]] = field(default_factory=dict)
+    """By job, in the order in which they began."""
     commit_no: int = 0
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     _commits: dict[int, int] = field(default_factory=dict)

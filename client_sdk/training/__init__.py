@@ -37,16 +37,18 @@ arrays, random generators, plain objects.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from client_sdk.training._device import Device, device
-from client_sdk.training._files import CheckpointError
-from client_sdk.training.checkpoint import OBEYED, RESIZED, Checkpointer
+from client_sdk.training._run.device import Device, device
+from client_sdk.training._run.exit_status import OBEYED, RESIZED
+from client_sdk.training._storing.files import CheckpointError
+from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.park_point import park_point
 from client_sdk.training.step_counter import count, steps
 from ebb_inject.ebb_hook.steps import Steps
 
 if TYPE_CHECKING:
-    from client_sdk.training._job import Job, job, read_folder
-    from client_sdk.training._resumable import ResumableLoader
+    from client_sdk.training._data.resumable import ResumableLoader
+    from client_sdk.training._job import Job, job
+    from client_sdk.training._storing.folders import read_folder
 
 __all__ = [
     "OBEYED",
@@ -65,7 +67,7 @@ __all__ = [
     "steps",
 ]
 
-_LATER = {"Job": "_job", "ResumableLoader": "_resumable", "job": "_job", "read_folder": "_job"}
+_LATER = {"Job": "_job", "ResumableLoader": "_data.resumable", "job": "_job", "read_folder": "_storing.folders"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from client_sdk.training import _folders
-from client_sdk.training._folders import MANIFEST, Reference
-from client_sdk.training._ranks import ranks_of
+from client_sdk.training._gang.ranks import ranks_of
+from client_sdk.training._storing import folders
+from client_sdk.training._storing.folders import MANIFEST, Reference
 from client_sdk.training.checkpoint import Checkpointer
 
 
@@ -32,7 +32,7 @@ class FrameworkCheckpoints:
         Raises CheckpointError when there are checkpoints and none can be used.
         """
         self.listen()
-        with _folders.opening(lambda reference: _folders.check(self.directory, reference)[0]):
+        with folders.opening(lambda reference: folders.check(self.directory, reference)[0]):
             found: Path | None = self._checkpointer.load()
         return found
 
@@ -67,7 +67,7 @@ class FrameworkCheckpoints:
         if group is not None:
             group.barrier()  # the files of all ranks are there
         if group is None or group.get_rank() == 0:
-            reference = _folders.seal_existing(folder, {"step": step})
+            reference = folders.seal_existing(folder, {"step": step})
         if group is not None:
             group.barrier()
             text = (folder / MANIFEST).read_bytes()
@@ -78,7 +78,7 @@ class FrameworkCheckpoints:
         """Removes the folders of this name that no checkpoint refers to."""
         group = self._process_group()
         if group is None or group.get_rank() == 0:
-            _folders.clear(self.directory, name, None, "checkpoint")
+            folders.clear(self.directory, name, None, "checkpoint")
 
     def finish(self) -> None:
         """Says that the work is complete."""

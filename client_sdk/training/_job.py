@@ -2,16 +2,16 @@
 
 import logging
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from client_sdk.training import _folders, _random_state, _sharded
-from client_sdk.training._elastic import ElasticPass, Share, share_in
-from client_sdk.training._position import Pass
-from client_sdk.training._registered import Access, access
+from client_sdk.training._data import random_state, torch_loader
+from client_sdk.training._data.elastic import ElasticPass, Share, scale_rates, share_in
+from client_sdk.training._data.position import Pass
 from client_sdk.training._saving import OWN, Options, Saving
+from client_sdk.training._storing.registered import Access, access, put_back
+from client_sdk.training._storing.sharded import is_sharded
+from client_sdk.training._storing.sharded import load as load_shards
 from client_sdk.training.step_counter import steps
 
 T = TypeVar("T")
@@ -107,13 +107,13 @@ class Job:
             raise ValueError(f"{OWN}= names the part that keeps the place in the data: choose another name")
         if twice := [name for name in parts if name in self._registered]:
             raise ValueError(f"{twice[0]}= is registered already: choose another name for the second object")
-        found = {name: access(name, part) for name, part in parts.items() if not _is_loader(part)}
+        found = {name: access(name, part) for name, part in parts.items() if not torch_loader.is_loader(part)}
         if self._saving is None:
             self._open(options)
         self._registered |= found
         assert self._saving is not None
         if self._saving.sharded:
-            self._load_shards({name: part for name, part in parts.items() if _sharded.is_sharded(part)})
+            self._load_shards({name: part for name, part in parts.items() if is_sharded(part)})
             found = {name: one for name, one in found.items() if name not in self._things}
         for name, one in found.items():
             if name in self._saved:
@@ -121,25 +121,18 @@ class Job:
             elif self._resumed:
                 _log.warning("the checkpoint has no part %r: it begins with its initial value", name)
         if self._resume is not None and self._share is None:  # what was built above may have drawn from the generators
-            _random_state.restore(self._resume["random"])
+            random_state.restore(self._resume["random"])
 
     def _load_shards(self, things: dict[str, Any]) -> None:
         """Registers modules and optimizers of which each rank has shards, and restores them."""
         assert self._saving is not None
         self._things |= things
         if things and self._saving.folder is not None:
-            _sharded.load(self._saving.folder, things, self._things)
+            load_shards(self._saving.folder, things, self._things)
 
     def _restore(self, name: str, part: Access) -> None:
         state = self._saved.pop(name)
-        try:
-            part.put(state)
-        except Exception as error:
-            error.add_note(
-                f"{name}= could not be restored from the checkpoint of step {self._step}. If the program has changed since "
-                "then, undo the change, or give job.checkpointable another directory to begin from the start."
-            )
-            raise
+        put_back(name, part, state, self._step)
 
     def _open(self, options: Options) -> None:
         environment = os.environ if self._environment is None else self._environment
@@ -201,11 +194,7 @@ class Job:
         if rule not in ("linear", "sqrt"):
             raise ValueError(f'rule={rule!r} is unknown; it is "linear" or "sqrt"')
         factor = self._grown if rule == "linear" else self._grown**0.5
-        for thing in things:
-            for group in getattr(thing, "param_groups", ()):
-                group |= {name: group[name] * factor for name in ("lr", "initial_lr") if name in group}
-            if hasattr(thing, "base_lrs"):
-                thing.base_lrs = [rate * factor for rate in thing.base_lrs]
+        scale_rates(things, factor)
         return factor
 
     def epochs(self, n: int) -> Iterator[int]:
@@ -245,7 +234,7 @@ class Job:
         batches: Iterator[tuple[T, bool]]
         if share is None:
             current = Pass(loader, self._epoch, resume)
-            batches, length, of_step = ((batch, True) for batch in current), _length(loader), 1
+            batches, length, of_step = ((batch, True) for batch in current), torch_loader.length(loader), 1
         else:
             current = ElasticPass(loader, self._epoch, self._seed, share, 0 if resume is None else resume["consumed"])
             batches, length, of_step = iter(current), current.steps, share.micro_batches
@@ -301,23 +290,6 @@ class Job:
             own |= {"micro_batches": self._share.micro_batches, "seed": self._seed}
         states = {name: one.get() for name, one in self._registered.items() if name not in self._things}
         return {OWN: own} | states | self._things
-
-
-def _is_loader(part: object) -> bool:
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and isinstance(part, data.DataLoader)
-
-
-def _length(loader: object) -> int | None:
-    try:
-        return len(loader) if isinstance(loader, Sized) else None
-    except TypeError:  # a DataLoader over an IterableDataset
-        return None
-
-
-def read_folder(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The parts of a checkpoint folder by name, such as for an evaluation. Raises CheckpointError if the folder is damaged."""
-    return _folders.read_folder(Path(folder)).parts
 
 
 job = Job()

@@ -7,12 +7,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training import _folders, _sharded
-from client_sdk.training._background import Background
-from client_sdk.training._copies import Copies
-from client_sdk.training._files import CheckpointError
-from client_sdk.training._grace import Grace
-from client_sdk.training._ranks import ranks_of
+from client_sdk.training._gang.ranks import ranks_of
+from client_sdk.training._run.grace import Grace
+from client_sdk.training._storing import folders, sharded
+from client_sdk.training._storing.background import Background
+from client_sdk.training._storing.copies import Copies
+from client_sdk.training._storing.files import CheckpointError
 from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.step_counter import steps
 
@@ -61,7 +61,7 @@ class Saving:
         if self.sharded:
             if options.elastic is False or options.ranks is not None:
                 raise ValueError("sharded=True is for all ranks of an elastic job: leave out elastic=False and ranks")
-            _sharded.check_group(1 if mine is None else mine.world)
+            sharded.check_group(1 if mine is None else mine.world)
             self.elastic = True
         self._name = _NAME if mine is None else _NAME + mine.tag(mine.own)
         if self.elastic:
@@ -84,7 +84,7 @@ class Saving:
         self._next_time = time.monotonic() + (options.every_seconds or inf)
         self._last_boundary: float | None = None
         self._longest_step = 0.0
-        _folders.make_writable(self._directory)
+        folders.make_writable(self._directory)
         self._checkpointer.__enter__()
 
     def load(self) -> Parts | None:
@@ -92,13 +92,13 @@ class Saving:
 
         Raises CheckpointError when there are checkpoints and none can be used.
         """
-        with _folders.opening(self._read):
+        with folders.opening(self._read):
             saved = self._checkpointer.load()
         if self._checkpointer.writes:
-            _folders.clear(self._directory, self._name, self._options.keep_every)
+            folders.clear(self._directory, self._name, self._options.keep_every)
         if saved is None:
             return None
-        if not isinstance(saved, _folders.Saved):
+        if not isinstance(saved, folders.Saved):
             raise CheckpointError(
                 f"the newest checkpoint in {self._directory} is of a Checkpointer and not of job.checkpointable: use the "
                 "program that has saved it, take another directory, or remove it to begin from the start"
@@ -108,11 +108,11 @@ class Saving:
         self.folder = saved.folder
         return saved.parts
 
-    def _read(self, reference: _folders.Reference) -> _folders.Saved:
+    def _read(self, reference: folders.Reference) -> folders.Saved:
         if not self.sharded:
-            return _folders.read(self._directory, reference)
-        folder, manifest = _folders.check(self._directory, reference)
-        return _folders.Saved(folder, _sharded.read_others(folder), manifest["about"])
+            return folders.read(self._directory, reference)
+        folder, manifest = folders.check(self._directory, reference)
+        return folders.Saved(folder, sharded.read_others(folder), manifest["about"])
 
     def begin_loop(self) -> None:
         """Says that a loop over steps begins: the time since the last boundary was no step."""
@@ -168,7 +168,7 @@ class Saving:
     def _complete(self, save: Callable[[object], Path], parts: Parts, began: float) -> None:
         save(self._write(parts, began))
         if self._checkpointer.writes:
-            _folders.clear(self._directory, self._name, self._options.keep_every)
+            folders.clear(self._directory, self._name, self._options.keep_every)
         self._grace.measured(time.monotonic() - began, self._longest_step)
 
     def _write(self, parts: Parts, began: float) -> object:
@@ -177,12 +177,12 @@ class Saving:
         def about() -> dict[str, Any]:
             return {"step": own["step"], "epoch": own["epoch"], "run": self._run, "seconds": time.monotonic() - began}
 
-        name = _folders.folder_name(self._name, own["step"], self._run)
+        name = folders.folder_name(self._name, own["step"], self._run)
         if not self.sharded:
-            return _folders.write(self._directory, name, parts, about)
-        things = {part: state for part, state in parts.items() if _sharded.is_sharded(state)}
+            return folders.write(self._directory, name, parts, about)
+        things = {part: state for part, state in parts.items() if sharded.is_sharded(state)}
         others = {part: state for part, state in parts.items() if part not in things}
-        return _sharded.write(self._directory, name, things, others, about())
+        return sharded.write(self._directory, name, things, others, about())
 
     @property
     def _takes_part(self) -> bool:

@@ -3,37 +3,29 @@
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
-from client_sdk.training import _files, _sigterm, step_counter
-from client_sdk.training._agreement import Agreement, agreement_of
-from client_sdk.training._alone import Alone
-from client_sdk.training._notices import read_stop_file
-from client_sdk.training._ranks import ranks_of
-from client_sdk.training._run_files import RunFiles
-from client_sdk.training._together import Together
+from client_sdk.training import step_counter
+from client_sdk.training._gang.agreement import Agreement, agreement_of
+from client_sdk.training._gang.alone import Alone
+from client_sdk.training._gang.notices import read_stop_file
+from client_sdk.training._gang.ranks import ranks_of
+from client_sdk.training._gang.together import Together
+from client_sdk.training._run import sigterm
+from client_sdk.training._run.exit_status import OBEYED, RESIZED
+from client_sdk.training._run.run_files import RunFiles
+from client_sdk.training._storing import files
+from client_sdk.training._storing.schedule import Schedule
 from client_sdk.training.park_point import park
 
 if TYPE_CHECKING:
     from ebb_inject.ebb_hook.parking import Parking
 
 T = TypeVar("T")
-
-OBEYED = 143
-"""Exit status of a program that saved and left because it was asked to: what a shell reports for SIGTERM (128 + 15).
-
-It is not 0, so that `train.py && evaluate.py` does not go on as if the training were complete.
-"""
-
-RESIZED = 200
-"""Exit status of a program that saved and left because its job is resized. No shell gives it for a signal, and it is none of
-sysexits.h."""
 
 
 class Checkpointer:
@@ -86,8 +78,6 @@ class Checkpointer:
         self._files = RunFiles.of(environment)
         self._run = int(environment.get("EBB_RUN") or 0)
         self._alone = Alone(self.directory, name, self._run, keep)
-        self._every_seconds = inf if every_seconds is None else every_seconds
-        self._every_steps = inf if every_steps is None else every_steps
         self._direct = 0, 0
         self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
         self._ranks = ranks_of(environment, ranks, also_alone=replicated)  # of which other ranks may load the files
@@ -100,6 +90,7 @@ class Checkpointer:
                     "differ; say every_steps instead"
                 )
             self._together = Together(self.directory, name, self._ranks, self._run, keep, rank_timeout, replicated)
+        self._schedule = Schedule(every_seconds, every_steps, self._together is not None)
         self._name = name
         self._tag = name if self._together is None else self._together.tag
         self._stop = False
@@ -107,8 +98,6 @@ class Checkpointer:
         self._began_at = 0
         self._saves_by_itself = True
         self._boundaries = 0
-        self._next_boundary: float = inf
-        self._next_time: float = inf
         self._saving = threading.RLock()
         self._writing = threading.Lock()
         self._parking: Parking | None = None
@@ -118,13 +107,12 @@ class Checkpointer:
         if self._together is None:
             self._alone.begin()
         if self.writes:
-            _files.clear_unfinished(self.directory, self._tag)
+            files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
         self._parking = step_counter.parking_of_process()
-        self._next_boundary = self._after(self._boundaries)
-        self._next_time = time.monotonic() + self._every_seconds
+        self._schedule.begin(self._boundaries)
         try:
-            _sigterm.listen(self.request_stop)
+            sigterm.listen(self.request_stop)
         except ValueError as error:
             raise RuntimeError("enter Checkpointer in the main thread: Python gives signals to no other") from error
         self._files.add_saver()
@@ -149,7 +137,7 @@ class Checkpointer:
             self._agreement.close(done=kind is None)
         obeyed = isinstance(error, SystemExit) and error.code in (OBEYED, RESIZED)
         done = kind is None and self._files.done is not None
-        if _sigterm.leave(self.request_stop, deaf=obeyed or done) and done:
+        if sigterm.leave(self.request_stop, deaf=obeyed or done) and done:
             # The work is done. A request to save it and leave, that comes before the program has ended, has no meaning now.
             self._files.say_done()
 
@@ -199,7 +187,7 @@ class Checkpointer:
             key, state = found
             self._began_at = self._boundaries = key.number
             self._direct = key.number, key.more
-            self._next_boundary = self._after(key.number)
+            self._schedule.go_on_from(key.number)
         self._loaded = True
         if self._agreement is not None and self._stops_here():
             self._leave()  # nothing is to be saved
@@ -216,14 +204,14 @@ class Checkpointer:
         than to have left in good order; the checkpoint before stays.
         """
         self._boundaries += 1
-        if self._stop or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
+        if self._stop or self._schedule.is_due(self._boundaries):
             self._attend(state)
         if (parking := self._parking) is not None and parking.word[0] != parking.seen:
             park(parking, self._boundaries)
 
     def _attend(self, state: Callable[[], object]) -> None:
         stops = self._stops_here()
-        if stops or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
+        if stops or self._schedule.is_due(self._boundaries):
             with self._saving, step_counter.saving():
                 taken = state()
                 if stops and self._agreement is not None:
@@ -261,26 +249,25 @@ class Checkpointer:
     def _save(self, state: object, direct: bool) -> Path:
         return self._write(self._next_key(direct), state)
 
-    def _write(self, key: _files.Key, state: object) -> Path:
+    def _write(self, key: files.Key, state: object) -> Path:
         # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
         with self._writing:
             if self.writes:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                _files.write(self.directory, self._tag, key, state)
+                files.write(self.directory, self._tag, key, state)
             if self._together is None:
                 self._alone.saved(key)
             else:
                 self._together.saved()
-        self._next_boundary = self._after(self._boundaries)
-        self._next_time = time.monotonic() + self._every_seconds
-        return _files.path_of(self.directory, self._tag, key)
+        self._schedule.begin(self._boundaries)
+        return files.path_of(self.directory, self._tag, key)
 
     @property
     def writes(self) -> bool:
         """Whether this process writes checkpoints: of ranks with replicated state, the first one does."""
         return self._together is None or self._together.writes
 
-    def _next_key(self, direct: bool) -> _files.Key:
+    def _next_key(self, direct: bool) -> files.Key:
         if self._together is None:
             return self._alone.next_key()
         step, more = self._boundaries, 0
@@ -288,12 +275,6 @@ class Checkpointer:
             more = self._direct[1] + 1 if self._direct[0] == step else 1
             self._direct = step, more
         return self._together.key(step, more)
-
-    def _after(self, boundary: int) -> float:
-        """The next boundary to save at: in a gang a multiple of `every_steps`, and so the same on all ranks."""
-        if self._together is None or self._every_steps == inf:
-            return boundary + self._every_steps
-        return (boundary // self._every_steps + 1) * self._every_steps
 
     def _leave_load(self) -> None:
         """Leaves `load`, if this was asked for and no rank has gone on to train."""

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from client_sdk.training._folders import folder_name
+from client_sdk.training._data.resumable import ResumableLoader
 from client_sdk.training._framework import FrameworkCheckpoints
-from client_sdk.training._resumable import ResumableLoader
+from client_sdk.training._storing.folders import folder_name
 from client_sdk.training.step_counter import steps
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import parking
+from . import device_memory, parking
 from .steps import Steps, rank_of
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def install(torch: Any) -> None:
     """Registers the hook, once."""
     global hook  # one per process
     if hook is None:
+        device_memory.bound(torch)
         hook = Hook(torch)
 
 

@@ -49,6 +49,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
 @click.option("--reserve-cpus", metavar="N", help="CPUs of this machine that jobs do not get, with nvml. [default: 0]")
 @click.option("--reserve-memory", metavar="GIB", help="Memory of this machine that jobs do not get, with nvml. [default: 2]")
 @click.option("--memory-rate", metavar="HZ", help="How often to read the memory of GPUs in use: 50 at most. [default: 10]")
+@click.option(
+    "--cpus",
+    metavar="SET[;...]",
+    help="The host's CPUs of each simulated device, such as 0-1;2,3. [default: the CPUs of this machine, spread evenly]",
+)
 @click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
 @click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
 @click.option(
@@ -98,6 +103,16 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     "--hook",
     metavar="POLICY",
     help="Count the optimizer steps of PyTorch programs, and park them when needed: on or off. [default: on]",
+)
+@click.option(
+    "--parked-memory-mib",
+    metavar="MIB",
+    help="Host memory for what parked runs had on their devices, in MiB. [default: half of the node's memory]",
+)
+@click.option(
+    "--mps",
+    metavar="POLICY",
+    help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"

@@ -154,7 +154,10 @@ class DriverCheckpoint:
             return ""
         try:
             self._helper = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, process_group=0
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # (uvloop knows no process_group)
             )
             async with asyncio.timeout(START_LIMIT):
                 why = str((await self._line())["unusable"])

@@ -51,7 +51,7 @@ async def opened(settings: DeviceSettings, state: Path | None = None, held: bool
     and are not told of any more keep their places, as faulty ones. `held`: runs may hold devices, so nothing else changes.
     """
     if settings.devices != NVML:
-        return Opened(simulated(settings.devices, settings.node))
+        return Opened(simulated(settings.devices, settings.node, cpu_sets=settings.cpus))
     cpu_milli, memory_mib = capacity(settings)
     reading = await (read_gpus() if state is None else _since_boot(state / "gpus.json", held))
     inventory, notes = await laid_out(reading, settings.device_tree, cpu_milli, memory_mib)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from node_agent.devices.base import Device, Inventory, Observed
 from node_agent.errors import UnknownDevice, UnknownProfile
@@ -64,8 +65,17 @@ class Simulated:
                 raise UnknownDevice(index=index, known=", ".join(map(str, range(len(self.cpu_sets)))) or "none")
 
 
-def simulated(profile: str, node: str, host_cpus: Sequence[int] | None = None) -> Simulated:
-    """The devices of `profile` on `node`; their UUIDs are the same at every start."""
+def device_count(profile: str) -> int:
+    """How many devices a node of this profile has."""
+    shape = PROFILES[profile]
+    return prod(count for _, count in shape.levels) * shape.devices
+
+
+def simulated(
+    profile: str, node: str, host_cpus: Sequence[int] | None = None, cpu_sets: Sequence[frozenset[int]] = ()
+) -> Simulated:
+    """The devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each device.
+    Without it, the CPUs of the host are spread evenly."""
     if profile not in PROFILES:
         raise UnknownProfile(name=profile, known=", ".join(PROFILES))
     shape = PROFILES[profile]
@@ -76,7 +86,7 @@ def simulated(profile: str, node: str, host_cpus: Sequence[int] | None = None) -
     )
     inventory = Inventory(shape.cores * 1000, shape.memory_gib * 1024, tuple(name for name, _ in shape.levels), devices)
     cpus = sorted(os.sched_getaffinity(0) if host_cpus is None else host_cpus)
-    return Simulated(inventory, _spread(cpus, len(devices)))
+    return Simulated(inventory, tuple(cpu_sets) or _spread(cpus, len(devices)))
 
 
 def _spread(cpus: Sequence[int], devices: int) -> tuple[frozenset[int], ...]:

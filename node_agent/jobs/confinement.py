@@ -23,6 +23,8 @@ class Holding:
         self._guarded = guarded
         self._oom_kills = OomKills()
         self._removals: dict[RunKey, asyncio.TimerHandle] = {}
+        self._more: dict[RunKey, int] = {}
+        """MiB that runs may use beside what they asked for, for what they had on their devices."""
         self.limits: dict[RunKey, tuple[int | str, int]] = {}
         """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
 
@@ -40,7 +42,20 @@ class Holding:
 
     def make(self, key: RunKey, memory_mib: int) -> str:
         """The control group of a run that is going to start. Raises OSError."""
-        return self._groups.make(self._name(key), memory_mib)
+        return self._groups.make(self._name(key), memory_mib and memory_mib + self._more.get(key, 0))
+
+    def allow(self, record: RunRecord, more: int) -> None:
+        """Lets a run use so many bytes beside what it asked for."""
+        key = record.key
+        if record.share is not None:
+            more = max(more, record.share.parked_mib << 20)
+        mib = -(-more // (1 << 20))
+        if record.memory_mib and self._more.get(key, 0) != mib:
+            self._more[key] = mib
+            with suppress(OSError):  # it has no group
+                self._groups.bound(self._name(key), record.memory_mib + mib)
+            if key in self.limits:
+                self.limits[key] = self.limits[key][0], (record.memory_mib + mib) << 20
 
     def hold(self, record: RunRecord) -> None:
         """A run that has its process now."""
@@ -48,12 +63,13 @@ class Holding:
             name = self._name(record.key)
             if not self._groups.bounded(name):
                 group = self._groups.path(name) if self._groups.alive(name) else record.pid
-                self.limits[record.key] = group, record.memory_mib << 20
+                self.limits[record.key] = group, (record.memory_mib + self._more.get(record.key, 0)) << 20
 
     def adopt(self, record: RunRecord) -> None:
         """A run of an agent before this one, which may have had other settings."""
+        self.allow(record, record.park.most_bytes)
         with suppress(OSError):  # it has no group
-            self._groups.bound(self._name(record.key), record.memory_mib)
+            self._groups.bound(self._name(record.key), record.memory_mib and record.memory_mib + self._more.get(record.key, 0))
         self.hold(record)
 
     def kill(self, key: RunKey) -> None:
@@ -70,6 +86,7 @@ class Holding:
     def release(self, key: RunKey, delay: float = 0.0) -> None:
         """A run that is over. Its group is removed in a moment, when that is kept; what is left of them, by the next agent."""
         self.limits.pop(key, None)
+        self._more.pop(key, None)
         if self.path(key):
             loop = asyncio.get_running_loop()
             self._removals[key] = loop.call_later(delay, self._guarded, self._remove, key)

@@ -103,9 +103,10 @@ def environment(
     checkpoint: str,
     inventory: Inventory,
     devices: Mapping[str, str],
+    packed: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The agent's own variables where they make sense, then those that the job took over from its submitter, then those that
-    its user set, then those that nobody may change."""
+    its user set, then those that nobody may change. `packed`: what a run needs that shares its devices."""
     held = [device for device in inventory.devices if device.index in launch.devices]
     uuids = {device.index: device.uuid for device in held}
     here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
@@ -120,7 +121,7 @@ def environment(
         "EBB_DEVICES": ",".join(map(str, launch.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in launch.devices),
         "EBB_DEVICE_MODEL": ",".join(sorted({device.model for device in held})),
-        "EBB_DEVICE_MEMORY_MIB": str(min((device.memory_mib for device in held), default=0)),
+        "EBB_DEVICE_MEMORY_MIB": str(_device_memory(launch, [device.memory_mib for device in held])),
         "EBB_CONFIGURATION": str(launch.configuration),
         "EBB_CHECKPOINT_DIR": checkpoint,
         "EBB_RUN_DIR": paths.folder(launch.key),
@@ -145,7 +146,13 @@ def environment(
     theirs = inherited | dict(launch.environment)
     if paths.hook and not theirs.get("NO_EBB_HOOK"):
         own |= {"PYTHONPATH": _after(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
-    return {**here, **theirs, **devices, **own}
+    return {**here, **theirs, **devices, **own, **(packed or {})}
+
+
+def _device_memory(launch: LaunchSpec, sizes: list[int]) -> int:
+    """What the run may use of each of its devices, in MiB."""
+    limit = 0 if launch.share is None else launch.share.device_memory_mib
+    return min([*sizes, *([limit] if limit else [])], default=0)
 
 
 def _after(theirs: str | None, ours: str) -> str:

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from node_agent.devices.base import Provider
+from node_agent.devices.mps import MpsDaemons
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.confinement import Holding
@@ -34,13 +35,19 @@ from node_agent.jobs.launcher.client import (
 )
 from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
 from node_agent.jobs.memory_watch import Limits
-from node_agent.jobs.model import Desired, Exited, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import Desired, Exited, LaunchSpec, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.packing import Packing
+from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
+from node_agent.jobs.parking import host_memory
+from node_agent.jobs.parking.ladder import Ladder
+from node_agent.jobs.parking.parking import Node
 from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.reconcile import Action, Launch, Note, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import Action, Go, Launch, Note, Park, Prepare, Refuse, Release, Stop, after, reconcile
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
+from node_agent.jobs.suspending import Suspending
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +75,9 @@ class Executor:
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
         groups: Groups | None = None,
+        ladder: Ladder | None = None,
+        parks: Node | None = None,
+        mps: MpsDaemons | None = None,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -76,9 +86,16 @@ class Executor:
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
-        self.starting = Starting(spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._guarded)
+        self.starting = Starting(
+            spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._may_start, self._packed, self._guarded
+        )
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
+        self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
+        parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
+        parks = parks._replace(uses_mps=self._packing.uses_mps)
+        acts = self.starting.launch, self._press, self.stopping.signal, reported, self._guarded
+        self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._node = node
         self._rendezvous = rendezvous
@@ -128,15 +145,29 @@ class Executor:
         except Exception as error:
             self._failed(error)
 
+    def _may_start(self, key: RunKey) -> bool:
+        """Whether a run that is to start has its devices, and the daemon that it shares them by."""
+        return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
+        return self._packing.environment(launch)
+
     def _accept(self, action: Action) -> None:
         key = action.key
-        record = after(action, self._spool.runs.get(key))
+        before = self._spool.runs.get(key)
+        record = after(action, before)
         match action:
             case Launch(launch) | Prepare(launch):
                 log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
                 limit, kills = launch.memory_mib, self._holding.kills_so_far()
                 self._spool.remember([replace(record, log_path=log_path, memory_mib=limit, oom_kills=kills)])
                 self._then.append(partial(self.starting.launch, key))
+            case Go() | Park():
+                self._spool.remember([record])
+                if record.park != NEVER_PARKED or record.to_park or record.share is not None:
+                    self._then.append(partial(self.suspending.settle, key))
+                if before is not None and before.share is not None and before.share != record.share:
+                    self._then.append(partial(self.suspending.left, before.share.group))
             case Stop():
                 self._spool.remember([record])
                 self._then.append(partial(self._press, key))
@@ -195,6 +226,8 @@ class Executor:
         for look in self._looks.values():
             look.cancel()
         self.stopping.close()
+        self.suspending.close()
+        self._packing.close()
         self._evictions.close()
         self._holding.close()
         self._rendezvous.close()
@@ -205,7 +238,8 @@ class Executor:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def _started(self, record: RunRecord, event: Spawned) -> None:
-        phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
+        phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
+        phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else phase
         launch = record.launch
         if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
             launch = None
@@ -215,6 +249,7 @@ class Executor:
         self.starting.retries.over(record.key)
         self._holding.hold(record)
         log.debug("run %s: started, pid %d", record.key, record.pid)
+        self._then.append(partial(self.suspending.started, record))
         if phase is RunPhase.STOPPING:
             self._then.append(partial(self._press, record.key))
         if not event.child:
@@ -225,13 +260,18 @@ class Executor:
     def _recover(self, connected: Connected) -> None:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
+        self._packing.tidy()
         self.starting.make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
+                if record.key in connected.runs:
+                    self.suspending.slices.expect(record.key)
                 self.starting.launch(record.key)
             elif record.key not in connected.runs:
                 self._watch(record.key)
             self._holding.adopt(record)
+            if record.phase is not RunPhase.STOPPING:
+                self.suspending.settle(record.key)
             if record.out_of_memory:
                 self.stopping.signal(record, signal.SIGKILL)
             if record.key not in self.stopping.deadlines or record.checkpoint_asked:
@@ -245,6 +285,10 @@ class Executor:
         if record.phase is not RunPhase.STOPPING or record.stop_deadline is None:
             return
         if record.pid:
+            if record.park.stage is not ParkStage.EXECUTES or record.share is not None:
+                self.stopping.kill_at(record, record.stop_deadline)
+                if self.suspending.awakes(record):
+                    return  # it is pressed again once it has resumed
             self.stopping.press(record, record.stop_deadline)
         elif self.starting.transfers.drop(key) or key in self.starting.retries.timers:
             self.starting.launch(key)
@@ -296,3 +340,5 @@ class Executor:
         if log.isEnabledFor(level):
             log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
         self._holding.release(record.key)
+        self.suspending.over(record)
+        self._packing.over(record.key)

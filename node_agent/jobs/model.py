@@ -7,26 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-
-class RunKey(NamedTuple):
-    """Names one task of one launch of a job; nothing is said about a run without it. `str` is for people."""
-
-    job_id: int
-    run: int
-    task: int = 0
-    """The rank within a gang; 0 for a job of one task."""
-
-    def __str__(self) -> str:
-        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
-
-    @property
-    def name(self) -> str:
-        """For folders and the launcher."""
-        return f"{self.job_id}.{self.run}.{self.task}" if self.task else f"{self.job_id}.{self.run}"
-
-    @classmethod
-    def named(cls, name: str) -> "RunKey":
-        return cls(*map(int, name.split(".")))
+from node_agent.jobs.park_state import NEVER_PARKED, ParkState
+from node_agent.jobs.run_key import RunKey as RunKey
+from node_agent.jobs.share_plan import SharePlan
 
 
 class RunPhase(IntEnum):
@@ -38,6 +21,9 @@ class RunPhase(IntEnum):
     ENDED = 4
     READY = 5
     PREPARING = 6
+    PARKING = 7
+    PARKED = 8
+    RESUMING = 9
 
 
 class StopReason(IntEnum):
@@ -124,6 +110,8 @@ class LaunchSpec:
     min_tasks: int = 0
     """Of an elastic job: the least and the greatest number of its tasks. 0: the number is fixed."""
     max_tasks: int = 0
+    share: SharePlan | None = None
+    """None: the run has its devices alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +151,21 @@ class Stopped:
     """For RESIZED: the number of tasks of the next run."""
 
 
-Desired = Prepared | Running | Stopped
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The run is suspended in place: what it has on its devices is in host memory, and its processes are stopped."""
+
+    launch: LaunchSpec
+    generation: int
+    time_limit: float
+    """Seconds. After that the run goes on, and the agent says that it refuses."""
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+Desired = Prepared | Running | Stopped | Parked
 """What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
 
 
@@ -209,7 +211,38 @@ class Exited:
     """What came of its checkpoint signal or command, for people."""
 
 
-RunEvent = Ready | Started | Exited
+Phases = tuple[tuple[str, float], ...]
+"""Durations in seconds, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunParked:
+    """The run is suspended, as was desired."""
+
+    rung: str
+    bytes: int = 0
+    residue_bytes: int = 0
+    phases: Phases = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """The run executes again."""
+
+    rung: str
+    phases: Phases = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunParkRefused:
+    """The run could not be parked, and goes on."""
+
+    reason: str
+    lost: bool = False
+    """It cannot go on: it was killed."""
+
+
+RunEvent = Ready | Started | Exited | RunParked | RunResumed | RunParkRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +291,16 @@ class RunRecord:
     """What came of that, for people."""
     stop_resize_to: int = 0
     """For a stop reason RESIZED: the number of tasks of the next run."""
+    to_park: bool = False
+    """The scheduler desires that it is parked."""
+    park_limit: float = 0.0
+    """Seconds that this may take."""
+    park: ParkState = NEVER_PARKED
+    share: SharePlan | None = None
+    """None: it has its devices alone."""
+    gang_size: int = 1
+    """Tasks of the launch."""
+    gang_nodes: int = 1
 
 
 @functools.cache

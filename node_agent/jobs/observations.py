@@ -7,6 +7,7 @@ such a one, or was started with the run's environment: programs make groups of t
 import asyncio
 import logging
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
+from node_agent.jobs.device_memory import Used
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
@@ -34,6 +36,9 @@ _PATIENCE = 5.0
 _ONCE_MORE = 3.0
 """Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
 
+_TRUSTED = 5.0
+"""Seconds for which it is known what a process has on a device."""
+
 Leaders = Mapping[int, RunKey]
 """The runs that have a process, by that."""
 
@@ -51,6 +56,22 @@ class RunCycle:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceObservation:
+    """What a member of a share group has had of its devices' time. Durations are in seconds."""
+
+    key: RunKey
+    executing: bool
+    executed: float
+    since: float
+    """It is in the group."""
+    switches: int
+    switching: float
+    """In which it neither executed nor was parked."""
+    rung: str
+    residue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Observations:
     devices: tuple[Observation, ...]
     """Every device of the node; none if they are simulated."""
@@ -64,6 +85,8 @@ class Observations:
     """Every run that asks for a grace period."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
+    slices: tuple[SliceObservation, ...] = ()
+    """Every run that shares its devices in turns."""
 
     @property
     def mini_batches(self) -> tuple[MiniBatch, ...]:
@@ -79,8 +102,16 @@ class Observations:
 class Observing:
     """Keeps the last that was seen. Where the provider sees nothing, `run` ends at once, and it all costs nothing."""
 
-    def __init__(self, provider: Provider, spool: Spool, state: Path, urgent: Callable[[], None]) -> None:
-        """`urgent` is called when other devices are faulty than before."""
+    def __init__(
+        self,
+        provider: Provider,
+        spool: Spool,
+        state: Path,
+        urgent: Callable[[], None],
+        looked: Callable[[Used], None] = lambda _: None,
+    ) -> None:
+        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices."""
+        self._tell = looked
         self.latest: Observations | None = None
         self._provider = provider
         self._spool = spool
@@ -89,6 +120,8 @@ class Observing:
         self._looked = asyncio.Event()
         self._leaders: Leaders = {}
         self._owners: dict[int, RunKey | None] = {}
+        self._used: dict[RunKey, dict[int, int]] = {}
+        self._looked_at = 0.0
         self._asking = False
         """Whose some processes are; perhaps for ever."""
 
@@ -99,8 +132,15 @@ class Observing:
             if before is None or before.faults != self.latest.faults:
                 self._log(dict(before.faults if before else ()), dict(self.latest.faults))
                 self._urgent()
+            self._looked_at = time.monotonic()
             self._looked.set()
             self._looked = asyncio.Event()
+
+    def memory_of(self, key: RunKey) -> dict[int, int] | None:
+        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known."""
+        if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED:
+            return None
+        return dict(self._used.get(key, {}))
 
     async def once_more(self) -> None:
         """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
@@ -142,11 +182,14 @@ class Observing:
         seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}
         used: dict[tuple[RunKey, int], int] = defaultdict(int)
         waves: dict[tuple[RunKey, int], DeviceCycle] = {}
+        self._used = defaultdict(dict)
         for process in observed.processes:
             if (key := self._owners.get(process.pid)) is not None:
                 used[key, process.index] += process.used_mib
+                self._used[key][process.pid] = self._used[key].get(process.pid, 0) + process.used_mib
                 if (wave := seen.get((process.pid, process.index))) is not None:
                     waves[key, process.index] = wave
+        self._tell(used)
         cycles = tuple(_cycles(used, waves))
         return Observations(observed.devices, cycles, periods=(*_by_memory(cycles), *self._by_activity(observed.activity)))
 

@@ -27,8 +27,10 @@ def prepare(
     provider: Provider,
     group: str,
     prepared: PreparedFolder,
+    packed: Mapping[str, str] | None = None,
 ) -> SpawnRequest:
-    """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment.
+    """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment, and
+    `packed` what a run needs that shares its devices.
 
     Raises OSError, UnknownDevice, and EnvironmentMissing.
     """
@@ -37,7 +39,7 @@ def prepare(
     cpus = provider.cpus(launch.devices)
     checkpoint = paths.checkpoint(cluster_id, key.job_id)
     given = provider.environment(launch.devices)
-    variables = environment(own, launch, node, paths, checkpoint, provider.inventory, given)
+    variables = environment(own, launch, node, paths, checkpoint, provider.inventory, given, packed)
     folder = paths.folder(key)
     missing = not os.path.isdir(checkpoint)  # noqa: PTH112
     if missing and key.run > 1:  # no fault for certain: the run before may never have been launched

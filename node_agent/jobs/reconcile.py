@@ -3,13 +3,17 @@
 Desired states are level-triggered. They may arrive again at any time and in any order, and a run that they do not name goes on.
 If the spool has the same generation of the run or a newer one, a desired state changes nothing. Otherwise it gives one action:
 
-    desired    unknown   preparing   ready     starting   running   stopping   ended
-    Prepared   Prepare   Note        Note      Note       Note      Note       Note
-    Running    Launch    Launch      Launch    Note       Note      Note       Note
-    Stopped    Refuse    Release     Release   Stop       Stop      Stop       Note
+    desired    unknown   preparing   ready     starting   running   parking   parked   resuming   stopping   ended
+    Prepared   Prepare   Note        Note      Note       Note      Note      Note     Note       Note       Note
+    Running    Launch    Launch      Launch    Go         Go        Go        Go       Go         Note       Note
+    Parked     Launch    Launch      Launch    Park       Park      Park      Park     Park       Note       Note
+    Stopped    Refuse    Release     Release   Stop       Stop      Stop      Stop     Stop       Stop       Note
 
     Prepare    make the task ready; it waits for its gang
-    Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous alone from this one
+    Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous and the share plan
+               alone from this one. If it is to be parked, it is parked once it runs
+    Go         take the share plan, and resume the run if it was to be parked
+    Park       take the share plan, and park the run
     Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward
     Release    report the task as over: it has no process
     Refuse     remember the run as over, so that a late order does not start it
@@ -23,6 +27,7 @@ from typing import Any, assert_never
 from node_agent.jobs.model import (
     Desired,
     LaunchSpec,
+    Parked,
     Prepared,
     RunKey,
     Running,
@@ -31,6 +36,7 @@ from node_agent.jobs.model import (
     Stopped,
     StopReason,
 )
+from node_agent.jobs.share_plan import SharePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,28 @@ class Prepare:
 class Launch:
     launch: LaunchSpec
     generation: int
+    park_limit: float | None = None
+    """Seconds in which the run is to be parked once it runs; None: it is to run."""
 
     @property
     def key(self) -> RunKey:
         return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    key: RunKey
+    generation: int
+    share: SharePlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    key: RunKey
+    generation: int
+    limit: float
+    """Seconds that this may take."""
+    share: SharePlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +107,7 @@ class Note:
     generation: int
 
 
-Action = Prepare | Launch | Stop | Release | Refuse | Note
+Action = Prepare | Launch | Go | Park | Stop | Release | Refuse | Note
 
 
 def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
@@ -108,8 +132,17 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
     match action:
         case Prepare(launch):
             return RunRecord(action.key, RunPhase.PREPARING, launch, generation=action.generation)
-        case Launch(launch):
-            return RunRecord(action.key, RunPhase.STARTING, launch, generation=action.generation)
+        case Launch(launch, generation, limit):
+            new = RunRecord(action.key, RunPhase.STARTING, launch, generation=generation, share=launch.share)
+            if launch.gang is not None:
+                new = replace(new, gang_size=launch.gang.world_size, gang_nodes=len(launch.gang.nodes))
+            return new if limit is None else replace(new, to_park=True, park_limit=limit)
+        case Go(_, _, share):
+            phase = _RESUMED.get(kept.phase, kept.phase)
+            return _sharing(replace(kept, phase=phase, to_park=False), share)
+        case Park(_, _, limit, share):
+            phase = _PARKED.get(kept.phase, kept.phase)
+            return _sharing(replace(kept, phase=phase, to_park=True, park_limit=limit), share)
         case Stop(_, _, received, deadline, reason, cause_job, resize_to):
             kept = replace(kept, phase=RunPhase.STOPPING, stop_received=received, stop_deadline=deadline)
             return replace(kept, stop_reason=reason, stop_cause=cause_job, stop_resize_to=resize_to)
@@ -121,21 +154,54 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
             assert_never(action)
 
 
+_RESUMED = {RunPhase.PARKING: RunPhase.RESUMING, RunPhase.PARKED: RunPhase.RESUMING}
+_PARKED = {RunPhase.RUNNING: RunPhase.PARKING, RunPhase.RESUMING: RunPhase.PARKING}
+
+
+def _sharing(record: RunRecord, share: SharePlan | None) -> RunRecord:
+    """The record with a new share plan. A run is in its group since it joined, whatever the plan was then."""
+    before = record.share
+    if share is not None and before is not None and before.group == share.group:
+        share = replace(share, since=before.since)
+    elif share is not None:
+        park = replace(record.park, switches=0, parked_seconds=0.0, switching_seconds=0.0)
+        record = replace(record, park=park)
+    launch = None if record.launch is None else replace(record.launch, share=share)
+    return replace(record, share=share, launch=launch)
+
+
 def _prepare(desired: Prepared, _record: None, _now: float) -> Action:
     return Prepare(desired.launch, desired.generation)
 
 
-def _launch(desired: Running, _record: None, _now: float) -> Action:
-    return Launch(desired.launch, desired.generation)
+def _launch(desired: Running | Parked, _record: None, now: float) -> Action:
+    return Launch(_joined(desired.launch, now), desired.generation, _limit(desired))
 
 
-def _go(desired: Running, record: RunRecord, _now: float) -> Action:
+def _begin(desired: Running | Parked, record: RunRecord, now: float) -> Action:
     prepared = record.launch
     assert prepared is not None
     assert prepared.gang is not None
     told = desired.launch.gang or prepared.gang
     gang = replace(prepared.gang, master_address=told.master_address, master_port=told.master_port)
-    return Launch(replace(prepared, gang=gang), desired.generation)
+    launch = replace(prepared, gang=gang, share=desired.launch.share)
+    return Launch(_joined(launch, now), desired.generation, _limit(desired))
+
+
+def _go(desired: Running, _record: RunRecord, now: float) -> Action:
+    return Go(desired.key, desired.generation, _joined(desired.launch, now).share)
+
+
+def _park(desired: Parked, _record: RunRecord, now: float) -> Action:
+    return Park(desired.key, desired.generation, desired.time_limit, _joined(desired.launch, now).share)
+
+
+def _limit(desired: Running | Parked) -> float | None:
+    return desired.time_limit if isinstance(desired, Parked) else None
+
+
+def _joined(launch: LaunchSpec, now: float) -> LaunchSpec:
+    return launch if launch.share is None else replace(launch, share=replace(launch.share, since=now))
 
 
 def _refuse(desired: Stopped, _record: None, _now: float) -> Action:
@@ -166,13 +232,17 @@ _COLUMNS = (
     RunPhase.READY,
     RunPhase.STARTING,
     RunPhase.RUNNING,
+    RunPhase.PARKING,
+    RunPhase.PARKED,
+    RunPhase.RESUMING,
     RunPhase.STOPPING,
     RunPhase.ENDED,
 )
 _ROWS: Mapping[type[Desired], tuple[Decide, ...]] = {
-    Prepared: (_prepare, _note, _note, _note, _note, _note, _note),
-    Running: (_launch, _go, _go, _note, _note, _note, _note),
-    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _note),
+    Prepared: (_prepare, *(_note,) * 9),
+    Running: (_launch, _begin, _begin, _go, _go, _go, _go, _go, _note, _note),
+    Parked: (_launch, _begin, _begin, _park, _park, _park, _park, _park, _note, _note),
+    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _stop, _stop, _stop, _note),
 }
 TABLE: Mapping[type[Desired], Mapping[RunPhase | None, Decide]] = {
     state: dict(zip(_COLUMNS, row, strict=True)) for state, row in _ROWS.items()

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
@@ -30,7 +30,9 @@ _SPARE_DELAY = 0.02
 
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `packed`
+    gives what a run finds in its environment because it shares its devices. `guarded` calls a function for the event loop, and
+    tells of what fails in it."""
 
     def __init__(
         self,
@@ -42,6 +44,8 @@ class Starting:
         node: str,
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
+        may_start: Callable[[RunKey], bool],
+        packed: Callable[[LaunchSpec], Mapping[str, str]],
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
@@ -52,6 +56,8 @@ class Starting:
         self._node = node
         self._reported = reported
         self._refused = refused
+        self._may_start = may_start
+        self._packed = packed
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
@@ -97,13 +103,13 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.transfers.waits(launch):
+        if self.transfers.waits(launch) or not self._may_start(key):
             return
         try:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(launch, self._own_environment, *of_node, group, self._spare)
+            request = prepare(launch, self._own_environment, *of_node, group, self._spare, self._packed(launch))
             if launch.gang is not None:
                 self._rendezvous.release(key)
             self.launcher.spawn(request)

@@ -39,14 +39,14 @@ class RunMeasurement:
 def measurement(key: RunKey, record: Record, start_ticks: int, memory_mib: int) -> RunMeasurement | None:
     """What the record of a run says; `start_ticks` is the start time of its process from /proc. None if the two do not go
     together."""
-    began = _started_ns(start_ticks)
+    began = started_ns(start_ticks)
     first, last = (record.began_ns - began) * 1e-9, (record.last_ns - began) * 1e-9
     if not (start_ticks and 0 <= first <= last <= _LONGEST):
         return None
     return RunMeasurement(key, record.counted + 1, record.total, first, last, _spread(record), memory_mib)
 
 
-def _started_ns(start_ticks: int) -> int:
+def started_ns(start_ticks: int) -> int:
     """On the monotonic clock. /proc counts the time in which the machine slept as well."""
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     return start_ticks * (1_000_000_000 // _TICKS) - slept

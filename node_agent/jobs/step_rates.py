@@ -74,10 +74,24 @@ class Advance:
     def __init__(self, key: RunKey) -> None:
         self._key = key
         self._seen: deque[Record] = deque()
+        self._interrupted: Record | None = None
+        """The last record before the run was stopped in the middle of a step."""
+
+    def interrupted(self) -> None:
+        """The run was stopped in the middle of a step: that step took longer than the program worked on it, and what was seen
+        before goes together with nothing that comes after."""
+        if self._seen:
+            self._interrupted = self._seen[-1]
 
     def add(self, record: Record) -> None:
         """Adds the record that the program published last, which may be the same as before."""
         seen = self._seen
+        if (before := self._interrupted) is not None and _follows(record, before):
+            if record.counted == before.counted:
+                return  # that step is not over
+            seen.clear()
+            seen.append(record)
+        self._interrupted = None
         if seen and not _follows(record, seen[-1]):
             seen.clear()
         if not seen:
@@ -88,8 +102,8 @@ class Advance:
         while len(seen) > 2 and _is_enough(seen[1], record):
             seen.popleft()
 
-    def now(self, now_ns: int) -> RunSteps | None:
-        """The state of the run; None before the first record."""
+    def now(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
+        """The state of the run; None before the first record. `awake_ns`: since when it executes, if it was parked before."""
         if not self._seen:
             return None
         base, last = self._seen[0], self._seen[-1]
@@ -99,7 +113,7 @@ class Advance:
             self._key,
             step,
             total,
-            _state(last, now_ns, mini_batch),
+            _state(last, now_ns, awake_ns, mini_batch),
             min(LONGEST, max(0.0, (now_ns - last.last_ns) * 1e-9)),
             rate,
             _error(rate, mini_batch, spread, measured),
@@ -163,8 +177,8 @@ def _remaining(steps: int, last: Record, mini_batch: float | None) -> float | No
     return found if found <= LONGEST else None
 
 
-def _state(last: Record, now_ns: int, mini_batch: float | None) -> StepState:
-    idle = (now_ns - max(last.last_ns, last.changed_ns)) * 1e-9
+def _state(last: Record, now_ns: int, awake_ns: int, mini_batch: float | None) -> StepState:
+    idle = (now_ns - max(last.last_ns, last.changed_ns, awake_ns)) * 1e-9
     if last.state == RUNNING and mini_batch is not None and idle > max(STALLED_AFTER, STALLED_STEPS * mini_batch):
         return StepState.STALLED
     return _STATES[last.state]

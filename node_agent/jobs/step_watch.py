@@ -8,7 +8,8 @@ import time
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.grace_files import RunGrace, read_grace
-from node_agent.jobs.model import RunKey, RunPhase
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
@@ -18,7 +19,7 @@ EVERY = 1.0
 """Seconds between two readings, as with the devices."""
 MOST = 4096
 """Runs that are reported: as many as the scheduler accepts."""
-_AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING)
+_AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
 
 
 class StepWatch:
@@ -34,6 +35,8 @@ class StepWatch:
         self._spool = spool
         self._paths = paths
         self._advances: dict[RunKey, Advance] = {}
+        self._stops: dict[RunKey, int] = {}
+        """How often each run was stopped in the middle of a step, when it was looked at last."""
 
     async def run(self) -> None:
         while True:
@@ -56,11 +59,25 @@ class StepWatch:
                 if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
                     measurements.append(measured)
             if found is not None:
+                if run.park.stops != self._stops.get(key, 0) or _is_in_a_step(run):
+                    found.interrupted()
                 advances[key] = found
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
         self._advances = advances
         self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
+        self._stops = {run.key: run.park.stops for run in at_work if run.park.stops}
+        awake = {run.key: _awake_since(run, now) for run in at_work}
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
-        reported = (advances[key].now(now) for key in sorted(advances)[:MOST])
+        reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
         self.latest = tuple(steps for steps in reported if steps is not None)
+
+
+def _is_in_a_step(run: RunRecord) -> bool:
+    """Whether a run is stopped, and not between two steps."""
+    return run.park.stage is ParkStage.PARKED and run.park.rung is not Rung.COOPERATIVE
+
+
+def _awake_since(run: RunRecord, now_ns: int) -> int:
+    """Since when a run executes, if it was parked: a parked run is not idle. Nanoseconds of the monotonic clock."""
+    return round(run.park.changed * 1e9) if run.park.stage is ParkStage.EXECUTES else now_ns

@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from node_agent.jobs.checkpointing import Checkpointing
@@ -57,11 +58,16 @@ class Stopping:
         if deadline <= time.monotonic():
             self._kill(key)
             return
-        loop = asyncio.get_running_loop()
-        self.deadlines[key] = loop.call_at(deadline, self._guarded, self._kill, key)
+        self.kill_at(record, deadline)
         self._tell_why(record, deadline)
         if not self.checkpointing.begin(record, deadline):
             self._terminate(key)
+
+    def kill_at(self, record: RunRecord, deadline: float) -> None:
+        """Kills a run at the deadline."""
+        self._no_deadline(record.key)
+        loop = asyncio.get_running_loop()
+        self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
 
     def over(self, key: RunKey) -> None:
         """The run has ended."""
@@ -100,6 +106,19 @@ class Stopping:
             return
         if not record.out_of_memory:
             log.info("run %s: killing it: it uses %d MiB and asked for %d MiB", key, used >> 20, record.memory_mib)
+            self._spool.remember([replace(record, out_of_memory=True)])
+        self.signal(record, signal.SIGKILL)
+
+    def exceeded_on_device(self, key: RunKey, index: int, used_mib: int, limit_mib: int) -> None:
+        """A run uses more of a device than it may while others use it, too."""
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is RunPhase.ENDED:
+            return
+        if not record.out_of_memory:
+            why = f"it uses {used_mib} MiB of device {index}, which it shares, and may use {limit_mib} MiB"
+            log.warning("run %s: killing it: %s", key, why)
+            with suppress(OSError), open(record.log_path, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(f"ebb: killed: out of device memory: {why}\n")
             self._spool.remember([replace(record, out_of_memory=True)])
         self.signal(record, signal.SIGKILL)
 

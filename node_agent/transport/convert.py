@@ -17,18 +17,24 @@ from node_agent.jobs.model import (
     Exited,
     Gang,
     LaunchSpec,
+    Parked,
+    Phases,
     Prepared,
     Ready,
     Report,
     RunKey,
     Running,
+    RunParked,
+    RunParkRefused,
     RunPhase,
     RunRecord,
+    RunResumed,
     Started,
     Stopped,
     StopReason,
 )
-from node_agent.jobs.observations import Observations, RunCycle
+from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
+from node_agent.jobs.share_plan import SharePlan, ShareRow
 from node_agent.jobs.step_measurements import RunMeasurement
 from node_agent.jobs.step_rates import RunSteps
 from node_agent.transport.messages import (
@@ -48,6 +54,8 @@ from node_agent.transport.messages import (
 
 log = logging.getLogger(__name__)
 
+_SHORTEST_PERIOD = 0.1
+"""Seconds of a cycle of turns. A shorter one would only switch."""
 METHOD = "/ebb.agent.v1.AgentLink/Connect"
 SEND_LOG = "/ebb.agent.v1.AgentLink/SendLog"
 
@@ -68,6 +76,7 @@ def encode(message: Upward) -> bytes:
                 mini_batches=map(_mini_batch, message.mini_batches),
                 measurements=map(_measurement, measurements),
                 graces=map(_grace, message.graces),
+                slices=map(_slice, message.slices),
             )
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
@@ -225,6 +234,22 @@ def _grace(asked: RunGrace) -> pb.RunGrace:
     return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
 
 
+def _slice(seen: SliceObservation) -> pb.SliceObservation:
+    job_id, run, task = seen.key
+    return pb.SliceObservation(
+        job_id=job_id,
+        run=run,
+        task=task,
+        executing=seen.executing,
+        executed=_duration(seen.executed),
+        since=_duration(seen.since),
+        switches=seen.switches,
+        switching=_duration(seen.switching),
+        rung=seen.rung,
+        residue_bytes=seen.residue_bytes,
+    )
+
+
 def _status(record: RunRecord) -> pb.RunStatus:
     job_id, run, task = record.key
     phase = pb.RunPhase.Name(int(record.phase))
@@ -243,6 +268,13 @@ def _report(report: Report) -> pb.Report:
             message.ready.CopyFrom(pb.RunReady(address=address, port=port))
         case Started(pid, log_path, program):
             message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program))
+        case RunParked(rung, size, residue, phases):
+            parked = pb.RunParked(rung=rung, bytes=size, residue_bytes=residue, phases=_phases(phases))
+            message.parked.CopyFrom(parked)
+        case RunResumed(rung, phases):
+            message.resumed.CopyFrom(pb.RunResumed(rung=rung, phases=_phases(phases)))
+        case RunParkRefused(reason, lost):
+            message.park_refused.CopyFrom(pb.RunParkRefused(reason=reason, lost=lost))
         case Exited() as event:
             message.exited.CopyFrom(
                 pb.RunExited(
@@ -259,6 +291,10 @@ def _report(report: Report) -> pb.Report:
                 )
             )
     return message
+
+
+def _phases(phases: Phases) -> dict[str, Duration]:
+    return {name: _duration(seconds) for name, seconds in phases}
 
 
 def _configuration(said: pb.NodeConfiguration) -> NodeConfiguration:
@@ -279,6 +315,8 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
             except ValueError:
                 reason = StopReason.UNSPECIFIED
             return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id, stop.resize_to)
+        case "parked":
+            return Parked(_launch(key, said.parked.launch), generation, max(0.0, _seconds(said.parked.time_limit)))
         case _:
             log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None
@@ -305,6 +343,21 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),
         grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
+        share=_share(launch) if launch.HasField("share") else None,
+    )
+
+
+def _share(launch: pb.Launch) -> SharePlan:
+    plan = launch.share
+    rows = (ShareRow(tuple(RunKey(run.job_id, run.run, run.task) for run in row.runs), max(1, row.weight)) for row in plan.rows)
+    return SharePlan(
+        plan.group,
+        plan.generation,
+        tuple(rows),
+        max(_SHORTEST_PERIOD, _seconds(plan.period)),
+        tuple(launch.devices),
+        plan.device_memory_mib,
+        plan.parked_mib,
     )
 
 

@@ -7,19 +7,22 @@ from scheduler_service.core.allocation.bindings import bind, entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
 from scheduler_service.core.allocation.guarantee import demote, promote, reclaim, stopped_together
 from scheduler_service.core.allocation.placing import place
-from scheduler_service.core.allocation.share_groups import share, unshare
+from scheduler_service.core.allocation.share_groups import probe, share, unshare
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchange.ownership import agree
 from scheduler_service.core.handlers.exchange import note_idle, offer_idle, withdraw
+from scheduler_service.core.handlers.resize import resize
 from scheduler_service.core.messages import (
     Action,
     AddEarmark,
     Agree,
+    BeginProbe,
     Bind,
     Delegate,
     Demote,
     DropEarmark,
+    EndProbe,
     NoteIdle,
     OfferIdle,
     Park,
@@ -29,6 +32,7 @@ from scheduler_service.core.messages import (
     Promote,
     Reclaim,
     Remember,
+    Resize,
     Share,
     SkipSamples,
     Unpark,
@@ -242,6 +246,9 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Unshare: unshare,
     Park: park_for_policy,
     Unpark: unpark_for_policy,
+    BeginProbe: probe,
+    EndProbe: probe,
+    Resize: resize,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

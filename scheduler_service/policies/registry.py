@@ -44,6 +44,12 @@ POLICIES: dict[str, Entry] = {
     "allox-priced": Entry(
         "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.priced:stages", True
     ),
+    "gandiva": Entry(
+        "jobs take turns on devices, and are packed, moved and resized by what is measured (Gandiva)",
+        f"{_HERE}.introspection.policy:stages",
+        True,
+        True,
+    ),
     "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),
     "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
 }

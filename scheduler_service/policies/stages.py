@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler_service.core.engine import Policy
+from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Remember, Rng
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.values import Micros
@@ -53,6 +53,23 @@ class Victims(NamedTuple):
     """Whether the policy's own budget spares a job."""
 
 
+class Where(NamedTuple):
+    """The part of a site in which a job may take turns with others."""
+
+    vc: str = ""
+    """The virtual cluster whose runs these are; empty: the site has none."""
+    guaranteed: bool = False
+    nodes: Sequence[int] | None = None
+    """The servers; None: any."""
+
+
+Overload = Callable[[State, Job, Where], Plan | None]
+"""What becomes of a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
+Introspect = Callable[[State, str], Proposals]
+"""Changes how runs of a virtual cluster (empty: of the site) hold devices, by what happened and what was measured: they are
+packed, moved, grown and shrunk. Asked after queues were served. What may turn out not to pay is a probe, and is undone."""
+
+
 class Stages(NamedTuple):
     """A policy. A new one is a file with a function that makes its stages, and an entry of the registry."""
 
@@ -81,6 +98,10 @@ class Stages(NamedTuple):
     by usage."""
     learns: bool = False
     """The policy goes by how long jobs run: past runs are kept for that."""
+    overload: Overload | None = None
+    """None: a job that has no room waits."""
+    introspect: Introspect | None = None
+    """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 

@@ -39,6 +39,7 @@ class _Published(NamedTuple):
     batch: Sequence[Waiting]
     replies: Sequence[Reply | Exception]
     heads: Heads
+    introspecting: frozenset[str]
 
 
 class Service:
@@ -75,6 +76,8 @@ class Service:
         """Whether the last commit was lost: it is said once."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         view.heads = heads_of(state)
+        self.introspecting = _introspecting(state)
+        """The virtual clusters whose policies introspect; empty: the site's. Nodes are asked for measurements of their runs."""
 
     def start(self) -> None:
         self._thread.start()
@@ -103,6 +106,7 @@ class Service:
     def _publish(self, published: _Published) -> None:
         try:
             self.view.apply(published.commit_no, published.step.changes, published.heads)
+            self.introspecting = published.introspecting
             self._dispatch(published.step.orders)
             if published.step.delegated:
                 self._delegate(published.step.delegated)
@@ -228,9 +232,16 @@ class Service:
                 log.info("commits are possible again")
                 self._lost = False
         state.adopt()
-        published = _Published(self._commit_no, taken, batch, replies, heads_of(state))
+        published = _Published(self._commit_no, taken, batch, replies, heads_of(state), _introspecting(state))
         self._loop.call_soon_threadsafe(self._publish, published)
         self._recorder.adopted()
 
     def _settle_later(self, batch: Sequence[Waiting], replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
+
+
+def _introspecting(state: State) -> frozenset[str]:
+    if not state.introspects:
+        return frozenset()
+    site = {""} if state.site_order.introspects else set[str]()
+    return frozenset(site.union(name for name, order in state.vc_orders.items() if order.introspects))

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from scheduler_service.core.model import Earmark, Job, Node, NodeDevice, Run, RunKey, present
+from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.queue_heads import Heads, with_reason
@@ -28,6 +29,8 @@ class JobView(NamedTuple):
     job: Job
     runs: tuple[Run, ...]
     """Every task of the current or last run, in the order of ranks; none before the first."""
+    operation: Operation | None = None
+    """What is being done to the run, as the leader knows."""
 
 
 class NodeView(NamedTuple):
@@ -72,6 +75,8 @@ class View:
         self.runs_on: dict[int, dict[RunKey, Run]] = {}
         """Node -> the runs that are active there."""
         self._earmarks_on: dict[int, set[int]] = {}
+        self.operations: dict[int, Operation] = {}
+        """By job."""
         self.heads: Heads = {}
         """The first job of each queue."""
         self._kept: deque[_Commit] = deque(maxlen=KEPT_COMMITS)
@@ -115,6 +120,14 @@ class View:
                     self.earmarks[new.id] = new
                     self._earmarks_on.setdefault(new.node, set()).add(new.id)
                     nodes.add(new.node)
+                case Operation():
+                    self.operations[new.job_id] = new
+                    touched.setdefault(new.job_id, self.jobs[new.job_id])
+                case None if table == "operation":
+                    if (of := self.operations.get(old.job_id)) is not None and of.id == key:
+                        del self.operations[old.job_id]
+                        if old.job_id in self.jobs:
+                            touched.setdefault(old.job_id, self.jobs[old.job_id])
                 case None if table == "earmark":
                     gone = self.earmarks.pop(key)
                     self._earmarks_on[gone.node].discard(key)
@@ -122,12 +135,15 @@ class View:
                 case None if table == "device":
                     self.devices[key[0]].pop(key[1], None)
                     nodes.add(key[0])
-        shown = {job_id: JobView(job, self.runs.get(job_id, ())) for job_id, job in touched.items()}
+        shown = {job_id: self._shown(job) for job_id, job in touched.items()}
         for job_id, job in touched.items():
             if job.ended_us is not None:
                 self.jobs.pop(job_id, None)
                 self.runs.pop(job_id, None)
         return shown, nodes
+
+    def _shown(self, job: Job) -> JobView:
+        return JobView(job, self.runs.get(job.id, ()), self.operations.get(job.id))
 
     def _take_run(self, new: Run) -> None:
         tasks = self.runs.get(new.job_id, ())
@@ -148,7 +164,7 @@ class View:
     def job(self, job_id: int) -> JobView | None:
         """A live job; None: unknown, or ended."""
         job = self.jobs.get(job_id)
-        return None if job is None else JobView(with_reason(job, self.heads), self.runs.get(job_id, ()))
+        return None if job is None else self._shown(with_reason(job, self.heads))
 
     def node(self, node_id: int) -> NodeView:
         node = self.nodes[node_id]
@@ -160,7 +176,7 @@ class View:
         shared: set[int] = set()
         for _, run in sorted(self.runs_on.get(node_id, {}).items()):
             free = sub(free, run.charged)
-            for index in run.given:
+            for index in () if run.is_parked else run.given:
                 groups[index] = (*groups.get(index, ()), run.job_id)
             if run.group:
                 shared.update(run.devices)
@@ -198,7 +214,7 @@ class View:
             latest: dict[int, JobView] = {}
             for commit in self._after(at):
                 latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
-            shown = tuple(JobView(with_reason(v.job, self.heads), v.runs) for _, v in sorted(latest.items()))
+            shown = tuple(v._replace(job=with_reason(v.job, self.heads)) for _, v in sorted(latest.items()))
             return Update(False, shown, (), self.commit_no)
 
         return self._watch(job_id, after_commit, snapshot, since)

@@ -9,16 +9,45 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, assert_never
 
-from scheduler_service.core.messages import Event, NodeSeen, Order, Parked, Prepared, Running, Stopped
+from scheduler_service.core.messages import (
+    Event,
+    MiniBatchMeasured,
+    NodeSeen,
+    Order,
+    Parked,
+    Prepared,
+    Running,
+    SharePlan,
+    Stopped,
+)
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim import parks
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
+from scheduler_service.sim.nodes import (
+    BEGUN,
+    FINISHED,
+    GATHERING,
+    LEFT,
+    MET,
+    OBSERVED,
+    PARKED,
+    READY,
+    RESUMED,
+    Node,
+    Party,
+    Task,
+    What,
+    report,
+)
 from scheduler_service.sim.samples import is_under_way, measured_at
+from scheduler_service.sim.sharing.executing import Executing
+from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.turns import Turn
 
+NEVER_US = 1 << 62
 Delay = Callable[[Random], Micros]
 
 
@@ -63,15 +92,24 @@ class Torn(NamedTuple):
 class Agents:
     """The agents of all nodes, and the heap of what is to happen on them."""
 
-    def __init__(self, delays: Delays, rng: Random, finished: Callable[[Life], None], outages: Outages = NO_OUTAGES) -> None:
-        """`finished` hears of each job that has done all of its work."""
+    def __init__(
+        self,
+        delays: Delays,
+        rng: Random,
+        finished: Callable[[Life], None],
+        outages: Outages = NO_OUTAGES,
+        sharing: Setup | None = None,
+        asked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`finished` hears of each job that has done all of its work; `asked` says whether measurements are wanted."""
+        self._asked = asked
         self._delays = delays
         self._rng = rng
         self._finished = finished
         self.torn: list[Torn] = []
         self._outages = outages
         self._failures = iter(outages.failures)
-        self._heap: list[tuple[Micros, int, What, Task | Node | Failure]] = []
+        self._heap: list[tuple[Micros, int, What, Task | Node | Failure | Turn]] = []
         self._number = 0
         self._until: Micros = 0
         self._nodes: list[Node] = []
@@ -80,8 +118,9 @@ class Agents:
         """By job: those whose launch is not over."""
         self._gathering: list[Micros] = []
         """When tasks of gangs come together: a heap."""
-        self._heard: list[tuple[What, Task | Node]] = []
+        self._heard: list[tuple[What, Task | Node | MiniBatchMeasured]] = []
         """What has happened and was not reported yet."""
+        self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._push(at, What.TURN, turn))
         self._await_failure(after_us=0)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
@@ -94,15 +133,18 @@ class Agents:
     def obey(self, order: Order, life: Life, now: Micros) -> None:
         """Each order comes once, and none is late: generations are of no use here."""
         match order.desired:
-            case Prepared(job, run):
-                self.come(job, run, life, now)
-            case Running(run=run) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
-                if (task := self._tasks.get(run.key)) is not None:  # else it is another share plan, or its node has died
+            case Prepared(job, run, share=plan):
+                self.come(job, run, life, now, plan)
+            case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
+                if (task := self._tasks.get(run.key)) is not None:  # else its node has died
+                    if run.shared:
+                        self.executing.told(task, plan, now)
                     parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._then)
-            case Running(job, run, gang):
+            case Running(job, run, gang, plan):
                 if gang is None:
-                    self.come(job, run, life, now)
+                    self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
+                    self.executing.told(prepared, plan, now)
                     self._gathers(prepared, now, MET)
             case Parked(run=run):
                 if (task := self._tasks.get(run.key)) is not None:
@@ -112,7 +154,7 @@ class Agents:
             case _:
                 assert_never(order.desired)
 
-    def come(self, job: Job, run: Run, life: Life, now: Micros) -> None:
+    def come(self, job: Job, run: Run, life: Life, now: Micros, plan: SharePlan | None = None) -> None:
         """A task is there, to begin by itself or, of a gang, to be prepared."""
         alone = not job.launch_spec.gang
         if alone:
@@ -121,9 +163,11 @@ class Agents:
             party = self._gangs.get(job.id) or self._gangs.setdefault(
                 job.id, self._party(life, job.task_nodes, now, run.guaranteed, job)
             )
-        task = Task(run.key, self._nodes[run.node - 1], party)
+        task = Task(run.key, self._nodes[run.node - 1], party, devices=run.given)
         party.tasks.append(task)
         self._tasks[task.key] = task
+        if plan is not None:
+            self.executing.told(task, plan, now)
         if not task.node.up:
             self._vanishes(task, now)
         elif alone:
@@ -150,6 +194,8 @@ class Agents:
         if launch.signalled_us is None:
             launch.signalled_us, launch.why = now, stopped.reason
             parks.is_over(party, now)
+        if launch.pace is not None:
+            self.executing.stops(party, now)
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
@@ -198,9 +244,14 @@ class Agents:
             if isinstance(subject, Task):
                 if subject.due == number:
                     self._goes_on(subject, what, at)
+                elif what is OBSERVED:
+                    heard += self._observed(subject, at)
+                    continue
                 elif what is not What.MEASURED or not is_under_way(subject.party.launch):
                     continue
                 heard.append((what, subject))
+            elif isinstance(subject, Turn):
+                self.executing.turned(subject, at)
             elif isinstance(subject, Failure):
                 self._dies(subject, at)
             else:
@@ -215,10 +266,14 @@ class Agents:
 
     def _goes_on(self, task: Task, what: What, at: Micros) -> None:
         party = task.party
-        if what is What.PARKED:
+        if what is PARKED:
             parks.is_parked(task, at)
-        elif what is What.RESUMED:
+            if party.launch.pace is not None:
+                self.executing.stops(party, at)
+        elif what is RESUMED:
             parks.is_resumed(task, at, self._then)
+            if party.launch.pace is not None:
+                self.executing.goes_on(party, at)
         elif what is BEGUN or what is MET:
             party.missing -= 1
             if not party.missing and party.saved:
@@ -238,12 +293,38 @@ class Agents:
         launch.began_us = launch.works_us = at
         if life.done_us:
             launch.works_us += self._delays.resume(self._rng)
-        left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
-        party.done_us = launch.works_us + left + self._delays.end(self._rng)
-        for task in party.tasks:
-            self._then(task, party.done_us, FINISHED)
+        party.end_us = self._delays.end(self._rng)
+        if self.executing.covers(party):
+            self.executing.begins(party, at)
+            if (every := self.executing.measures_every_us) is not None and self._asked():
+                self._push(launch.works_us + every, OBSERVED, party.tasks[0])
+        else:
+            left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
+            party.done_us = launch.works_us + left + party.end_us
+            for task in party.tasks:
+                self._then(task, party.done_us, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
             self._push(measured, What.MEASURED, party.tasks[0])
+
+    def _retime(self, party: Party, done: Micros | None) -> None:
+        """The launch is done then; None: never, as long as its rate stays as it is. What is to be parked is parked first."""
+        party.done_us = NEVER_US if done is None else done + party.end_us
+        for task in party.tasks:
+            if task.key not in self._tasks or task.next is PARKED:
+                continue
+            if done is None:
+                task.due, task.next = 0, FINISHED
+            else:
+                self._then(task, party.done_us, FINISHED)
+
+    def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | MiniBatchMeasured]]:
+        """What the node has measured of a run, if it works still and there is something new."""
+        every = self.executing.measures_every_us
+        if every is None or not is_under_way(task.party.launch):
+            return []
+        self._push(at + every, OBSERVED, task)
+        measured = self.executing.measures(task, at)
+        return [] if measured is None else [(OBSERVED, measured)]
 
     def _gone(self, task: Task, at: Micros) -> None:
         """With the last task the launch is over."""
@@ -252,6 +333,8 @@ class Agents:
         party.there -= 1
         if not party.there:
             party.launch.ended_us = at
+            if party.launch.pace is not None or party.group:
+                self.executing.left(party, at)
             party.tasks.clear()  # they know it, and it them: only a search for cycles would find them
             party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
             self._gangs.pop(party.life.id, None)
@@ -266,7 +349,7 @@ class Agents:
             raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
         self._push(failure.at_us, What.DIES, failure)
 
-    def _push(self, at: Micros, what: What, subject: Task | Node | Failure) -> None:
+    def _push(self, at: Micros, what: What, subject: Task | Node | Failure | Turn) -> None:
         self._number += 1
         heappush(self._heap, (at, self._number, what, subject))
 
@@ -294,6 +377,8 @@ class Agents:
         if party.launch.lost_us is None:
             party.launch.lost_us = at
             parks.is_over(party, at)
+            if party.launch.pace is not None:
+                self.executing.stops(party, at)
         task.due = 0
         for mate in party.tasks:
             if mate.next is FINISHED:

@@ -28,9 +28,12 @@ from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
-from scheduler_service.sim.metrics import curves, numbers
+from scheduler_service.sim.metrics import POINTS, curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.runner_port import Tell
+from scheduler_service.sim.sharing.config import Sharing
+from scheduler_service.sim.sharing.metrics import curves as shared_curves
+from scheduler_service.sim.sharing.metrics import numbers as shared_numbers
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
@@ -43,6 +46,8 @@ __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "preview",
 
 FORMAT = 2
 """Of results. One more makes all that are there already out of date."""
+OF_HOLDERS = ("gpu_h.", "utilisation.gpu")
+"""Figures that take each run to hold its devices alone, which have no meaning where devices are shared."""
 SELDOM = 50_000
 """So many objects more than there were are looked through for cycles; Python's own number is 700."""
 SEEDS = 2**31
@@ -72,6 +77,7 @@ class Case(Model):
     exchange: Exchange | None = Field(
         default=None, description="of cells, between virtual clusters; null: none is, and the results are as they were before"
     )
+    sharing: Sharing | None = Field(default=None, description="of devices; null: each run works at its full rate")
     folder: Path = Field(default=Path(), description="from where relative paths count")
 
     @model_validator(mode="after")
@@ -87,6 +93,8 @@ class Case(Model):
             del content["policy"]["settings"]  # it came later, too
         if self.exchange is None:
             del content["exchange"]  # it came later: what was simulated before is not made anew
+        if self.sharing is None:
+            del content["sharing"]  # and this
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
             del content["workload"]["durations"]  # so did this
         if content["workload"].get("rate") == 1:
@@ -102,7 +110,7 @@ class Case(Model):
 
     def files(self) -> dict[str, str]:
         """The files that it names, and a digest of what each holds. Raises OSError."""
-        return {str(path): held(self.folder / path) for path in paths([self.workload, self.failures])}
+        return {str(path): held(self.folder / path) for path in paths([self.workload, self.failures, self.sharing])}
 
     @property
     def exchanges_cells(self) -> bool:
@@ -124,7 +132,7 @@ class Case(Model):
         name = times_from(self.workload)
         if name is None:
             return None
-        shared = {"virtual_clusters": (), "pools": (), "exchange": None}
+        shared = {"virtual_clusters": (), "pools": (), "exchange": None, "sharing": None}
         recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0, **shared})
         return None if recording == self.model_copy(update={"policy": self.policy.in_effect}) else recording
 
@@ -180,7 +188,14 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})
-    return Outcome(case, jobs, runs, exchanges, numbers(history), curves(history), skipped)
+    summary, drawn = numbers(history), curves(history)
+    if case.sharing is not None:
+        usage = world.agents.executing.usage
+        summary = {name: value for name, value in summary.items() if not name.startswith(OF_HOLDERS)}
+        summary |= shared_numbers(usage, history, case.sharing.stable)
+        drawn = {name: curve for name, curve in drawn.items() if not name.startswith(OF_HOLDERS)}
+        drawn |= shared_curves(usage, history, POINTS)
+    return Outcome(case, jobs, runs, exchanges, summary, drawn, skipped)
 
 
 def _left_early(torn: Iterable[Torn]) -> Iterator[tuple[Phase, Span]]:
@@ -212,6 +227,8 @@ def preview(case: Case) -> tuple[int, Skipped]:
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
+    if case.sharing is not None:
+        case.sharing.setup(case.folder, models_of(case.cluster))
     if case.virtual_clusters:
         try:
             World(site_of(case, nodes), Timed(()))  # where nobody comes
@@ -250,12 +267,18 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
         tuple(vc.requested(exchange) for vc in case.virtual_clusters),
         None if exchange is None else exchange.tenants(),
+        sharing=None if case.sharing is None else case.sharing.setup(case.folder, models_of(case.cluster)),
     )
     if case.policy.name != "quota" or not case.virtual_clusters:
         return site
     from scheduler_service.sim.policies.quota_site import quota_site  # like every policy, loaded when it is made
 
     return quota_site(site, overflows=case.guarantee != "guaranteed")
+
+
+def models_of(cluster: Cluster) -> set[str]:
+    """Of its GPUs."""
+    return {group.model for group in cluster if group.gpus}
 
 
 def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:

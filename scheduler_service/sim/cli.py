@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scheduler_service.sim.config import Config
     from scheduler_service.sim.estimates import Group
 
-METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs")
+METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs", "sharing")
 
 
 STUDIES = {
@@ -22,6 +22,7 @@ STUDIES = {
     "hived": "Figures 7 to 12 and tables 4 and 5 of the HiveD paper: sharing by quotas, and in virtual clusters.",
     "fitgpp": "The FitGpp paper's tables and figures, and its policies on public traces.",
     "scores": "Other ways to choose victims, against FitGpp's.",
+    "gandiva": "Time slices, packing and early feedback (Gandiva, OSDI 2018).",
 }
 
 

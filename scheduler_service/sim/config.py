@@ -13,6 +13,7 @@ from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Cluster
 from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
@@ -22,7 +23,7 @@ from scheduler_service.sim.workloads.limits import LONGEST_S
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-Metrics = Literal["slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs"]
+Metrics = Literal["slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs", "sharing"]
 DEFAULT_METRICS: tuple[Metrics, ...] = ("slowdown", "preemptions", "queue", "utilisation", "cost", "fairness")
 
 
@@ -81,6 +82,9 @@ class Config(Model):
         default="overflow", description="what jobs of virtual clusters are content with"
     )
     exchange: Exchange | None = Field(default=None, description="of cells, between virtual clusters; without it there is none")
+    sharing: Sharing | None = Field(
+        default=None, description="how fast jobs run that share devices; without it each works at its full rate"
+    )
     metrics: tuple[Metrics, ...] = Field(default=DEFAULT_METRICS, min_length=1)
 
     @field_validator("cluster", mode="before")

@@ -14,8 +14,8 @@ def engine() -> str:
     """What the histories depend on beside the case: a digest of the code that makes them."""
     package = Path(__file__).parent.parent
     sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
-    sources += package.glob("sim/policies/*.py")
-    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
+    sources += [*package.glob("sim/policies/*.py"), *package.glob("sim/sharing/*.py")]
+    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "parks", "tenants", "world")
     sources += [package / "sim" / f"{name}.py" for name in own]
     sources.append(package / "randomness.py")
     told = hashlib.sha256()

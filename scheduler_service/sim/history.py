@@ -99,8 +99,8 @@ class History:
         self.signalled, self.has_signal = _times(runs, "signalled_us")
         self.broken, self.is_broken = _times(runs, "lost_us")
         codes, names = _names(runs, "why")
-        self.preempted, self.reclaimed = (
-            codes == (names.index(why) if why in names else -1) for why in ("preempted", "reclaimed")
+        self.preempted, self.reclaimed, self.migrated = (
+            codes == (names.index(why) if why in names else -1) for why in ("preempted", "reclaimed", "migrated")
         )
         self.left, self.has_left = _times(runs, "ended_us")
         last = [self.submit.max(initial=0), self.end[self.over].max(initial=0), self.left[self.has_left].max(initial=0)]

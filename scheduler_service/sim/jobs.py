@@ -24,6 +24,9 @@ class SimJob(NamedTuple):
     `work_us`: work is counted in the time that it takes in configuration 0."""
     samples_us: tuple[Micros, ...] = ()
     """How long it runs in all in each of its configurations as a sample measures it; empty: it counts no steps."""
+    kind: str = ""
+    """What decides how fast it runs on shared devices (`sharing.kinds`); empty: unknown. `work_us` is then the time that it
+    takes on the reference device, with its own number of devices, next to each other and alone."""
 
     def takes_us(self, configuration: int, work_us: Micros) -> Micros:
         """How long this configuration takes for so much work. What is done in that time is the work exactly."""
@@ -87,8 +90,8 @@ class ClosedLoop:
         come: list[SimJob] = []
         ahead = Load(load.asked, load.capacity)
         while self._next is not None and ahead.mean() < self._target:
-            spec, work_us, _, user, vc, times_us, samples_us = self._next
-            come.append(SimJob(spec, work_us, now, user, vc, times_us, samples_us))
+            spec, work_us, _, user, vc, times_us, samples_us, kind = self._next
+            come.append(SimJob(spec, work_us, now, user, vc, times_us, samples_us, kind))
             ahead.asked = add(ahead.asked, spec.demand)
             self._next = next(self._jobs, None)
         return come

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from scheduler_service.core.model import StopReason
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.sharing.pace import Pace
 
 
 @dataclass(slots=True)
@@ -35,6 +36,12 @@ class Launch:
     """Of the job, by its number, in which it ran."""
     parked: tuple[Micros, ...] = ()
     """From when to when, in pairs, it did no work because it was parked."""
+    pace: Pace | None = None
+    """How fast it works; None: at the rate 1 from `works_us` on."""
+    park_delays: tuple[Micros, ...] = ()
+    """From each order to park until it was parked."""
+    unpark_delays: tuple[Micros, ...] = ()
+    """From each order to go on until it worked again."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -48,8 +55,12 @@ class Launch:
             self.guaranteed_before += (self.guaranteed_us, now)
         self.guaranteed_us = None
 
+    def parked_us(self) -> Micros:
+        """For how long it did no work because it was parked."""
+        return sum(self.parked[1::2]) - sum(self.parked[::2])
+
     def worked_us(self) -> Micros:
-        """For how long it did its work; it is over."""
+        """For how long it did its work, counted in the time that it takes at the rate 1; it is over."""
         if self.works_us is None or self.ended_us is None:
             return 0
         until = self.ended_us
@@ -57,8 +68,9 @@ class Launch:
             until = self.signalled_us
         if self.lost_us is not None and self.lost_us < until:
             until = self.lost_us
-        parked = sum(self.parked[1::2]) - sum(self.parked[::2])
-        return max(until - self.works_us - parked, 0)
+        if self.pace is not None:
+            return self.pace.done_us(until)
+        return max(until - self.works_us - self.parked_us(), 0)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from enum import IntEnum
 from scheduler_service.core.messages import (
     Event,
     FenceRequested,
+    MiniBatchMeasured,
     NodeSeen,
     NodeSilent,
     RunExited,
@@ -20,6 +21,8 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.samples import measurement
+from scheduler_service.sim.sharing.kinds import Kind
+from scheduler_service.sim.sharing.model import Site
 
 
 class What(IntEnum):
@@ -45,9 +48,14 @@ class What(IntEnum):
     PARKED = 12
     RESUMED = 13
     """A parked task executes again."""
+    TURN = 14
+    """The next row of a share group becomes active."""
+    OBSERVED = 15
+    """The node tells how long the mini-batches of a run take."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
+OBSERVED, PARKED, RESUMED = What.OBSERVED, What.PARKED, What.RESUMED
 GATHERING = (READY, MET)
 
 
@@ -83,10 +91,27 @@ class Party:
     """If the launch is a sample."""
     done_us: Micros = 0
     """When its work is done, if nothing disturbs it from now on."""
+    told_us: Micros = 0
+    """When it was told to park, or to go on."""
     parks_us: Micros | None = None
     """When its tasks are parked, since it was told to park."""
     stopped_us: Micros | None = None
     """Since when it does no work because it is parked."""
+    end_us: Micros = 0
+    """From the end of its work until the scheduler hears of that."""
+    group: int = 0
+    """The share group of its tasks; 0: it has its devices alone."""
+    kind: Kind | None = None
+    site: Site | None = None
+    """Where its tasks are, once it works."""
+    seen: tuple[Micros, Micros] = (0, 0)
+    """What it had done, and for how long it had executed, when it was measured last."""
+    packed: bool = False
+    """Others use its devices at the same time."""
+    levels: tuple[int, int, int] = (0, 0, 0)
+    """What it contributes to the levels of `sharing.usage`."""
+    levels_us: Micros = 0
+    """Since then."""
 
 
 @dataclass(slots=True)
@@ -100,10 +125,13 @@ class Task:
     leaves_us: Micros | None = None
     """When it leaves, since it was told to."""
     parked: bool = False
+    devices: tuple[int, ...] = ()
 
 
-def report(what: What, subject: Task | Node) -> Event:
+def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
     """The next report of the node, or what somebody else says of it."""
+    if isinstance(subject, MiniBatchMeasured):
+        return subject
     if isinstance(subject, Node):
         return _report_of_node(what, subject)
     if what is What.MEASURED:

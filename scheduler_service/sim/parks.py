@@ -13,20 +13,23 @@ def is_told(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) ->
     """The task is to park. Work that is done before is reported first, and nothing is parked."""
     party = task.party
     if party.parks_us is None:
-        party.parks_us = now + delay()
+        party.told_us, party.parks_us = now, now + delay()
     if party.parks_us < party.done_us:
         then(task, party.parks_us, What.PARKED)
 
 
 def is_parked(task: Task, at: Micros) -> None:
     task.parked = True
-    if task.party.stopped_us is None:
-        task.party.stopped_us = at
+    party = task.party
+    if party.stopped_us is None:
+        party.stopped_us = at
+        party.launch.park_delays += (at - party.told_us,)
 
 
 def goes_on(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) -> None:
     """The task is to execute. If it is about to be parked, it is not."""
     if task.parked:
+        task.party.told_us = now
         then(task, now + delay(), What.RESUMED)
     elif task.next is What.PARKED:
         task.next, task.due = What.RESUMED, 0
@@ -45,6 +48,7 @@ def _works_on(party: Party, now: Micros, then: Then) -> None:
     party.parks_us = None
     if party.stopped_us is not None:
         party.done_us += now - party.stopped_us
+        party.launch.unpark_delays += (now - party.told_us,)
         is_over(party, now)
     for task in party.tasks:
         then(task, party.done_us, FINISHED)

@@ -101,6 +101,20 @@ SHAPES: dict[str, list[Shape]] = {
             ),
         ),
     ],
+    "sharing": [
+        Shape(
+            "Shared GPUs",
+            (
+                Column("utilisation in %", "sharing.utilisation.arrivals", 100, 1),
+                Column("rate in %", "sharing.rate.arrivals", 100, 1),
+                Column("100 mini-batches in minutes", "sharing.early_s.mean", 1 / 60, 1),
+                Column("parks", "sharing.parks", 1, 0),
+                Column("packings", "sharing.packings", 1, 0),
+                Column("undone", "sharing.unpackings", 1, 0),
+                Column("GPU-hours of switching", "sharing.switching_gpu_h", 1, 2),
+            ),
+        )
+    ],
     "cost": [Shape("GPU-hours", _gpu_hours("useful", "grace", "lost", "starting", "ending", "hanging", "down", "idle"))],
     "fairness": [
         Shape(

@@ -25,10 +25,16 @@ from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.nodes import node_name
+from scheduler_service.sim.sharing.setup import Setup
 
 ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
 HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
 """Of jobs' stories."""
+
+
+def introspects(state: State) -> bool:
+    """Whether a policy asks for measurements of runs."""
+    return bool(getattr(state, "introspects", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Site:
     """How virtual clusters request others' cells; None: they do not."""
     plan_delay_us: Micros = 0
     """How long it takes until a plan is there that the policy delegates."""
+    sharing: Setup | None = None
+    """How fast jobs run where they are; None: each run works at the rate 1, unless it shares its devices."""
 
 
 class World:
@@ -61,7 +69,9 @@ class World:
         self.site = site
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
-        self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages)
+        rng = Random(f"{site.seed}:agents")
+        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, lambda: introspects(self.state))
+        self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
         """All that there were, as they are now or ended."""
@@ -147,6 +157,8 @@ class World:
             self._plans.append((self.now + self.site.plan_delay_us, plan))
         for order in taken.orders:
             self._obey(order)
+        if self._executing.stale:
+            self._executing.settle(self.now)
         for line in taken.log:
             if (kind := line.kind) not in HEARD:
                 continue

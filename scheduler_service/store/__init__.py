@@ -47,6 +47,7 @@ from scheduler_service.store.reading.load import list_jobs as list_jobs
 from scheduler_service.store.reading.load import list_nodes as list_nodes
 from scheduler_service.store.reading.load import load as load
 from scheduler_service.store.reading.load import story as story
+from scheduler_service.store.reading.runs import list_runs as list_runs
 from scheduler_service.store.tokens import add_token as add_token
 from scheduler_service.store.tokens import find_tokens as find_tokens
 from scheduler_service.store.tokens import list_tokens as list_tokens

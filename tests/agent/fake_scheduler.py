@@ -170,6 +170,19 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
     def exited(self, job: int, run: int = 1, limit: float = LIMIT, task: int = 0) -> pb.RunExited:
         return self.wait(lambda: self._event(job, run, task, "exited"), limit).exited
 
+    def event(self, kind: str, job: int, run: int = 1, task: int = 0, times: int = 1) -> Any:
+        """The report of this kind that came so often, repeats not counted."""
+
+        def found() -> list[pb.Report]:
+            reports = {r.sequence: r for r in self.of(job, run, task) if r.WhichOneof("event") == kind}
+            return list(reports.values())[times - 1 :]
+
+        return getattr(self.wait(found)[0], kind)
+
+    def slices(self) -> dict[int, pb.SliceObservation]:
+        """What was seen last of each job that takes turns."""
+        return {seen.job_id: seen for seen in self.observations[-1].slices} if self.observations else {}
+
     def of(self, job: int, run: int = 1, task: int = 0) -> list[pb.Report]:
         return [r for r in self.reports if (r.job_id, r.run, r.task) == (job, run, task)]
 
@@ -184,13 +197,21 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         devices: tuple[int, ...] = (),
         gang: pb.Gang | None = None,
         array_index: int | None = None,
+        share: pb.SharePlan | None = None,
+        park_within: float | None = None,
         **spec: Any,
     ) -> None:
-        """Has it run, unless it is of a gang whose rendezvous is missing: then it is to be prepared."""
+        """Has it run, unless it is of a gang whose rendezvous is missing: then it is to be prepared. Or has it parked."""
         launch = pb.Launch(spec=job_pb2.JobSpec(command=command, **spec), user="u", devices=devices, array_index=array_index)
         if gang is not None:
             launch.gang.CopyFrom(gang)
+        if share is not None:
+            launch.share.CopyFrom(share)
         state = "prepared" if gang is not None and not gang.master_address else "running"
+        if park_within is not None:
+            park = pb.Park(launch=launch, time_limit=_duration(park_within))
+            self.desire(job, run, launch.gang.rank, parked=park)
+            return
         self.desire(job, run, launch.gang.rank, **{state: launch})
 
     def stop(
@@ -277,3 +298,10 @@ def gang(rank: int = 0, *, go: tuple[str, int] | None = None, size: int = 3) -> 
 
 def _duration(seconds: float) -> Duration:
     return Duration(seconds=int(seconds), nanos=round((seconds % 1) * 1e9))
+
+
+def share_plan(*rows: tuple[int, ...], period: float, generation: int = 1, weights: tuple[int, ...] = ()) -> pb.SharePlan:
+    """Jobs of one run and one task that take turns."""
+    each = zip(rows, weights or (1,) * len(rows), strict=True)
+    made = [pb.ShareRow(runs=[pb.ShareMember(job_id=job, run=1) for job in row], weight=weight) for row, weight in each]
+    return pb.SharePlan(group=1, generation=generation, rows=made, period=_duration(period))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from node_agent.devices import driver_checkpoint
 from node_agent.devices.driver_checkpoint import DriverCheckpoint, Outcome, ProcessState, reason_against
@@ -82,6 +83,17 @@ async def the_contract(driver: DriverCheckpoint, pid: int) -> None:
 
 async def test_the_contract_holds_for_the_fake(fake: Fake) -> None:
     await the_contract(fake.driver, PID)
+
+
+def test_the_contract_holds_on_the_event_loop_of_the_agent(tmp_path: Path) -> None:
+    async def scene() -> None:
+        fake = Fake(tmp_path / "driver.json")
+        try:
+            await the_contract(fake.driver, PID)
+        finally:
+            await fake.driver.close()
+
+    uvloop.run(scene())
 
 
 async def test_the_contract_holds_for_the_real_driver_or_that_says_why_not() -> None:

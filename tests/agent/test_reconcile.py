@@ -12,6 +12,7 @@ from node_agent.jobs.model import (
     Desired,
     Gang,
     LaunchSpec,
+    Parked,
     Prepared,
     RunKey,
     Running,
@@ -20,7 +21,8 @@ from node_agent.jobs.model import (
     Stopped,
     StopReason,
 )
-from node_agent.jobs.reconcile import TABLE, Action, Launch, Note, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import TABLE, Action, Go, Launch, Note, Park, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.share_plan import SharePlan, ShareRow
 
 KEY = RunKey(7, 1)
 NOW = 100.0
@@ -37,10 +39,15 @@ ENDED = RunRecord(KEY, RunPhase.ENDED, pid=5, generation=OLD)
 PREPARING = RunRecord(KEY, RunPhase.PREPARING, TASK, generation=OLD)
 READY = RunRecord(KEY, RunPhase.READY, TASK, generation=OLD)
 TASK_STARTING = RunRecord(KEY, RunPhase.STARTING, TOGETHER, generation=OLD)
-KNOWN = (PREPARING, READY, STARTING, TASK_STARTING, RUNNING, STOPPING, ENDED)
+PARKING = RunRecord(KEY, RunPhase.PARKING, pid=5, to_park=True, generation=OLD)
+PARKED = RunRecord(KEY, RunPhase.PARKED, pid=5, to_park=True, generation=OLD)
+RESUMING = RunRecord(KEY, RunPhase.RESUMING, pid=5, generation=OLD)
+KNOWN = (PREPARING, READY, STARTING, TASK_STARTING, RUNNING, PARKING, PARKED, RESUMING, STOPPING, ENDED)
+PLAN = SharePlan(3, 1, (ShareRow((KEY,)), ShareRow((RunKey(8, 1),))), 60.0)
 
 RUN, PREPARE, GO = Running(SPEC, NEW), Prepared(TASK, NEW), Running(TOLD, NEW)
-NOTE = Note(KEY, NEW)
+PARK, SHARING = Parked(SPEC, NEW, 9.0), Running(replace(SPEC, share=PLAN), NEW)
+NOTE, RESUME = Note(KEY, NEW), Go(KEY, NEW)
 
 
 def stop(grace: float, generation: int = NEW) -> Stopped:
@@ -61,9 +68,23 @@ def stop(grace: float, generation: int = NEW) -> Stopped:
         (GO, None, Launch(TOLD, NEW)),
         (GO, PREPARING, Launch(TOGETHER, NEW)),
         (GO, READY, Launch(TOGETHER, NEW)),
-        (RUN, STARTING, NOTE),
-        (GO, TASK_STARTING, NOTE),
-        (RUN, RUNNING, NOTE),
+        (RUN, STARTING, RESUME),
+        (GO, TASK_STARTING, RESUME),
+        (RUN, RUNNING, RESUME),
+        (RUN, PARKING, RESUME),
+        (RUN, PARKED, RESUME),
+        (RUN, RESUMING, RESUME),
+        (SHARING, RUNNING, Go(KEY, NEW, replace(PLAN, since=NOW))),
+        (PARK, None, Launch(SPEC, NEW, 9.0)),
+        (replace(PARK, launch=TOLD), READY, Launch(TOGETHER, NEW, 9.0)),
+        (PARK, STARTING, Park(KEY, NEW, 9.0)),
+        (PARK, RUNNING, Park(KEY, NEW, 9.0)),
+        (PARK, PARKING, Park(KEY, NEW, 9.0)),
+        (PARK, PARKED, Park(KEY, NEW, 9.0)),
+        (PARK, RESUMING, Park(KEY, NEW, 9.0)),
+        (PARK, STOPPING, NOTE),
+        (PARK, ENDED, NOTE),
+        (stop(30), PARKED, Stop(KEY, NEW, NOW, 130.0)),
         (RUN, STOPPING, NOTE),
         (RUN, ENDED, NOTE),
         (stop(30), None, Refuse(KEY, NEW)),
@@ -86,7 +107,7 @@ def test_row_by_row(desired: Desired, known: RunRecord | None, action: Action) -
 
 
 @pytest.mark.parametrize("generation", [OLD, OLD - 1])
-@pytest.mark.parametrize("desired", [PREPARE, RUN, GO, stop(0)])
+@pytest.mark.parametrize("desired", [PREPARE, RUN, GO, PARK, stop(0)])
 @pytest.mark.parametrize("known", KNOWN)
 def test_what_is_no_newer_changes_nothing(desired: Desired, known: RunRecord, generation: int) -> None:
     assert reconcile([replace(desired, generation=generation)], {KEY: known}, NOW) == []
@@ -94,13 +115,13 @@ def test_what_is_no_newer_changes_nothing(desired: Desired, known: RunRecord, ge
 
 def test_the_module_shows_the_table_that_it_goes_by() -> None:
     assert module.__doc__ is not None
-    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 8)
+    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 11)
     assert head[1] == "unknown"
     columns = [None, *(RunPhase[name.upper()] for name in head[2:])]
     assert set(columns) == {None, *RunPhase}
     for state, *actions in rows:
         (kind,) = (kind for kind in TABLE if kind.__name__ == state)
-        desired: Desired = {Prepared: PREPARE, Running: GO, Stopped: stop(5)}[kind]
+        desired: Desired = {Prepared: PREPARE, Running: GO, Parked: PARK, Stopped: stop(5)}[kind]
         for phase, action in zip(columns, actions, strict=True):
             known = {record.phase: record for record in KNOWN}
             found = reconcile([desired], {} if phase is None else {KEY: known[phase]}, NOW)
@@ -158,7 +179,12 @@ class Node:
                 self.kept[KEY] = replace(record, phase=RunPhase.READY, port=1)
             case RunRecord(phase=RunPhase.STARTING, launch=LaunchSpec() as launch):
                 self.launched.append(launch)
-                self.kept[KEY] = replace(record, phase=RunPhase.RUNNING, launch=None, pid=5)
+                phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
+                self.kept[KEY] = replace(record, phase=phase, launch=None, pid=5)
+            case RunRecord(phase=RunPhase.PARKING):
+                self.kept[KEY] = replace(record, phase=RunPhase.PARKED)
+            case RunRecord(phase=RunPhase.RESUMING):
+                self.kept[KEY] = replace(record, phase=RunPhase.RUNNING)
             case RunRecord(phase=RunPhase.STOPPING):
                 self.kept[KEY] = replace(record, phase=RunPhase.ENDED, launch=None)
 
@@ -170,8 +196,13 @@ class Node:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Desired]:
-    """What is desired of a run over its life: it is stopped at some time or never, and then in less and less time."""
-    begins: list[Desired] = draw(st.sampled_from([GANG, ALONE, GANG[:1]]))
+    """What is desired of a run over its life: it may be parked and resumed some times. It is stopped at some time or never, and
+    then in less and less time."""
+    begins: list[Desired] = list(draw(st.sampled_from([GANG, ALONE, GANG[:1]])))
+    if isinstance(running := begins[-1], Running):
+        for parks in range(draw(st.integers(0, 3))):
+            generation = len(begins) + 1
+            begins.append(Running(running.launch, generation) if parks % 2 else Parked(running.launch, generation, 9.0))
     graces = sorted(draw(st.lists(st.integers(0, 60), max_size=3, unique=True)), reverse=True)
     return [*begins, *(stop(grace, len(begins) + 1 + place) for place, grace in enumerate(graces))]
 

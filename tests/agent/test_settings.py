@@ -1,5 +1,7 @@
 """The command line, the settings, and the simulated devices."""
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ from click.testing import CliRunner
 
 from node_agent import app
 from node_agent.commands.main import main
-from node_agent.config import BadSettings, Settings, load
+from node_agent.config import BadSettings, Settings, load, load_devices
 from node_agent.devices.simulated import PROFILES, simulated
 from node_agent.errors import FolderUnusable, StateUnusable, UnknownDevice
 from node_agent.jobs.rendezvous import address_towards
@@ -189,3 +191,28 @@ def test_what_is_misspelt_in_the_environment_is_said(monkeypatch: pytest.MonkeyP
     assert shown.exit_code == 2
     first = shown.stderr.splitlines()[0]
     assert first == "ebb-agent: EBB_AGENT_CHECKPOINT in the environment is no setting; EBB_AGENT_CHECKPOINTS is"
+
+
+def test_simulated_devices_have_the_cpus_that_they_are_given() -> None:
+    here = sorted(os.sched_getaffinity(0))
+    text = ";".join([str(here[0])] * 4 + [f"{here[-1]}, {here[0]}"] * 4)
+    for given in (text, text.split(";")):
+        settings = load_devices({"devices": "dgx-a100", "cpus": given})
+        assert settings.cpus == (frozenset({here[0]}),) * 4 + (frozenset({here[-1], here[0]}),) * 4
+    made = simulated("dgx-a100", "n", cpu_sets=settings.cpus)
+    assert made.cpus((0, 3)) == {here[0]}
+    assert made.cpus((0, 7)) == {here[0], here[-1]}
+
+
+@pytest.mark.parametrize(
+    ("devices", "cpus", "words"),
+    [
+        ("dgx-a100", "0;0", "cpus has 2 sets, and the profile dgx-a100 has 8 devices"),
+        ("nvml", "0", "cpus goes with a simulated profile"),
+        ("dgx-a100", "2-1", "'2-1' is not a set of CPUs"),
+        ("dgx-a100", "4095", "CPU 4095 is not one of this machine's"),
+    ],
+)
+def test_cpus_that_do_not_fit(devices: str, cpus: str, words: str) -> None:
+    with pytest.raises(BadSettings, match=re.escape(words)):
+        load_devices({"devices": devices, "cpus": cpus})

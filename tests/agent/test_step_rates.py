@@ -271,3 +271,44 @@ def test_whatever_a_program_says_can_be_told(records: list[Record], now: int) ->
     for seconds in (said.since_step, said.spread, said.remaining):
         assert seconds is None or 0 <= seconds <= LONGEST
     assert said.mini_batch is None or 1e-6 <= said.mini_batch <= LONGEST
+
+
+def test_the_time_in_which_a_run_is_stopped_in_a_step_does_not_count() -> None:
+    """It is stopped three times for ten seconds, in the middle of a step of 0.1 s that its program takes for a long one."""
+    program = Program()
+    advance = looks(program, [0.1] * 30)
+    for _ in range(3):
+        for _ in range(3):  # looks while it is stopped
+            advance.add(program.record)
+            advance.interrupted()
+        program.step(10.1)
+        advance.add(program.record)
+        said = told(advance, program.now)
+        assert said.mini_batch is None, "only the first step since then is known, and it is no measurement"
+        for _ in range(30):
+            program.step(0.1)
+            advance.add(program.record)
+        said = told(advance, program.now)
+        assert said.mini_batch == pytest.approx(0.1)
+        assert said.measured == 30
+    program.step(10.1)  # stopped and resumed between two looks
+    advance.add(program.record)
+    advance.interrupted()
+    for _ in range(10):
+        program.step(0.1)
+        advance.add(program.record)
+    assert told(advance, program.now).mini_batch == pytest.approx(0.1)
+
+
+def test_a_run_that_is_parked_or_has_just_resumed_is_not_stalled() -> None:
+    program = Program()
+    advance = looks(program, [0.1] * 30)
+    later = program.now + 300 * SECOND
+    assert told(advance, later).state is StepState.STALLED
+    for awake in (later, later - 5 * SECOND):
+        said = advance.now(later, awake)
+        assert said is not None
+        assert said.state is StepState.RUNNING
+    said = advance.now(later, later - 100 * SECOND)
+    assert said is not None
+    assert said.state is StepState.STALLED

@@ -13,6 +13,7 @@ from scheduler_service.core.messages import (
     GraceWanted,
     Joined,
     Launch,
+    MiniBatchMeasured,
     NodeSilent,
     PlanReady,
     RunExited,
@@ -28,6 +29,7 @@ from tests.core.driver import Driver
 from tests.core.specs import CAPACITIES, EXITS, LABELS
 from tests.core.watch import Watch
 
+MOVES = (RunPhase.PARKING, RunPhase.RESUMING)
 NAMES = ("n1", "n2", "n3")
 
 
@@ -225,6 +227,15 @@ class Acting(Base):
                     self.run_begins(agent, key)
             self.all_reports_arrive()
 
+    @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
+    @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
+    def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
+        for agent in self.agents.values():
+            moving = agent.in_phase(*MOVES)
+            for key in data.draw(st.lists(st.sampled_from(moving), unique=True)) if moving else ():
+                agent.move(key, how, mib)
+        self.all_reports_arrive()
+
     @precondition(lambda self: any(agent.in_phase(RunPhase.STOPPING) for agent in self.agents.values()))
     @rule(outcome=EXITS)
     def all_stopping_runs_end(self, outcome: dict[str, object]) -> None:
@@ -253,6 +264,17 @@ class Acting(Base):
     def run_asks_for_grace(self, data: st.DataObject, seconds: int) -> None:
         agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
         self.take(GraceWanted(agent.name, data.draw(st.sampled_from(agent.in_phase(*LIVE))), seconds * SECOND))
+
+    @rule(
+        each=st.sampled_from((SECOND // 1000, SECOND // 1000, SECOND // 2000)),
+        memory=st.sampled_from((0, 64, 64, 64)),
+        utilisation=st.sampled_from((-1, 100_000, 900_000)),
+    )
+    def mini_batches_are_measured(self, each: int, memory: int, utilisation: int) -> None:
+        """Of all runs, as after a minute; also of such that nobody knows any more, and of those that have not begun."""
+        keys = [(agent.name, key) for agent in self.agents.values() for key in agent.in_phase(*LIVE)]
+        self.driver.now += 60 * SECOND
+        self.take(*(MiniBatchMeasured(name, key, each, 20, 990_000, memory, utilisation) for name, key in keys))
 
     @precondition(lambda self: any(agent.spool for agent in self.agents.values()))
     @rule(data=st.data())

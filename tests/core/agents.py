@@ -3,16 +3,30 @@ a reboot."""
 
 from dataclasses import dataclass, field
 
-from scheduler_service.core.messages import KnownRun, Launch, NodeSeen, Order, RunExited, Running, RunReady, RunStarted
+from scheduler_service.core.messages import (
+    KnownRun,
+    Launch,
+    NodeSeen,
+    Order,
+    Parked,
+    RunExited,
+    Running,
+    RunParked,
+    RunParkRefused,
+    RunReady,
+    RunResumed,
+    RunStarted,
+)
 from scheduler_service.core.model import RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import inventory
 from tests.core.specs import CAPACITIES
 
-Report = RunStarted | RunReady | RunExited
+Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
 
-LIVE = (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING)
+PARKS = (RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
+LIVE = (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING, *PARKS)
 
 
 class Launches:
@@ -88,6 +102,7 @@ class Agent:
                 if order.desired.gang is not None:
                     self.waiting.add(key)
             self._hear_gang(order.desired)
+            self._hear_park(key, isinstance(order.desired, Parked))
         elif key not in self.runs:
             self.runs[key] = RunPhase.ENDED
             self._report(RunExited, key, yielded=True)
@@ -105,6 +120,31 @@ class Agent:
         if isinstance(launch, Running):
             assert launch.job.rendezvous == self.launches.ready[key._replace(task=0)], "they would not meet"
             self.waiting.discard(key)
+
+    def _hear_park(self, key: RunKey, parked: bool) -> None:
+        """Parks a run, lets one go on that is about to be parked, or resumes one."""
+        after = {
+            RunPhase.RUNNING: RunPhase.PARKING if parked else RunPhase.RUNNING,
+            RunPhase.PARKING: RunPhase.PARKING if parked else RunPhase.RUNNING,
+            RunPhase.PARKED: RunPhase.PARKED if parked else RunPhase.RESUMING,
+        }
+        self.runs[key] = after.get(self.runs[key], self.runs[key])
+
+    def move(self, key: RunKey, how: str, moved_mib: int = 1) -> None:
+        """Ends a park or a resume: well, by a refusal, or with the loss of the process."""
+        parks = self.runs[key] is RunPhase.PARKING
+        if how == "refused" and parks:
+            self.runs[key] = RunPhase.RUNNING
+            self._report(RunParkRefused, key, why="a step takes too long")
+        elif how == "lost":
+            self._report(RunParkRefused, key, why="it crashed", lost=True)
+            self.end(key, {"exit_signal": 9})
+        elif parks:
+            self.runs[key] = RunPhase.PARKED
+            self._report(RunParked, key, rung="driver", moved_bytes=moved_mib << 20, residue_bytes=5)
+        else:
+            self.runs[key] = RunPhase.RUNNING
+            self._report(RunResumed, key, rung="driver")
 
     def prepare(self, key: RunKey) -> None:
         self.runs[key] = RunPhase.READY
@@ -125,7 +165,7 @@ class Agent:
         self.runs[key] = RunPhase.ENDED
         self._report(RunExited, key, **{"told": told} | outcome)
 
-    def _report(self, kind: type[RunStarted] | type[RunReady] | type[RunExited], key: RunKey, **facts: object) -> None:
+    def _report(self, kind: type[Report], key: RunKey, **facts: object) -> None:
         self.sequence += 1
         self.spool.append(kind(self.name, self.boot_id, self.sequence, key, **facts))  # type: ignore[arg-type]
 

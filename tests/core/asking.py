@@ -1,6 +1,7 @@
 """The rules of the state machine for what users and operators ask."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -41,8 +42,10 @@ from tests.core.acting import Base, fits_empty, untouched
 from tests.core.specs import DEMANDS, SPECS, USUAL
 
 RUNS = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
-ASKED: dict[str, tuple[type[JobRequest], Callable[[Job], bool]]] = {
+ASKED: dict[str, tuple[Callable[[int], JobRequest], Callable[[Job], bool]]] = {
     "suspend": (SuspendRequested, lambda job: job.state in RUNS and job.elements is None),
+    "park": (partial(SuspendRequested, park=True), lambda job: job.state is JobState.RUNNING and job.elements is None),
+    "park_only": (partial(SuspendRequested, park_only=True), lambda job: job.state is JobState.RUNNING),
     "resume": (ResumeRequested, lambda job: job.suspend_requested),
     "hold": (HoldRequested, lambda job: job.state is JobState.QUEUED and not job.held),
     "release": (ReleaseRequested, lambda job: job.held),
@@ -177,7 +180,7 @@ class Asking(Base):
     def _must_show(self, what: str, before: Job, after: Job) -> None:
         if what == "cancel":
             assert after.cancel_requested
-        elif what == "suspend":
+        elif what in ("suspend", "park", "park_only"):
             assert after.suspend_requested
         elif what == "resume":
             assert not after.suspend_requested

@@ -23,6 +23,7 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     Order,
+    Parked,
     Reply,
     Rng,
     RunExited,
@@ -193,7 +194,9 @@ class Driver:
                 behind = change.old is not None and change.old.generation < change.new.generation  # its node knew of more
                 if change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
-                elif behind and change.new.shared and not (change.new.phase.exits_soon or change.new.phase.over):
+                elif behind and change.new.phase in (RunPhase.PARKING, RunPhase.PARKED):
+                    wanted.append(("park", change.key))
+                elif behind and _is_told_plans(change.new) and not (change.new.phase.exits_soon or change.new.phase.over):
                     shares.append(("go" if self.state.jobs.rows[change.new.job_id].rendezvous else "start", change.key))
                 if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:
                     wanted.append(("stop", change.key))
@@ -238,6 +241,9 @@ class Driver:
         elif RunPhase.STOPPING in phases:
             assert phases == {RunPhase.STOPPING}, f"only some tasks of job {job.id} were told to leave"
             shown = JobState.STOPPING
+        elif phases & {RunPhase.PARKING, RunPhase.PARKED}:
+            assert len(phases) == 1, f"only some tasks of job {job.id} are parked"
+            shown = JobState.STOPPING if RunPhase.PARKING in phases else JobState.SUSPENDED
         else:
             shown = JobState.RUNNING if phases == {RunPhase.RUNNING} else JobState.STARTING
         assert shown_state(self.state, job) is shown
@@ -375,12 +381,20 @@ def _differ(one: dict[str, object], other: dict[str, object]) -> dict[str, tuple
 
 def _named(order: Order) -> tuple[str, RunKey]:
     match order.desired:
+        case Parked(_, run):
+            assert order.key == run.key
+            return "park", order.key
         case Stopped():
             return "stop", order.key
         case Launch(job, run, gang):
             assert (order.key, gang is None) == (run.key, not job.launch_spec.gang)
             assert isinstance(order.desired, Running) == (gang is None or bool(job.rendezvous))
             return "go" if job.rendezvous else "start", run.key
+
+
+def _is_told_plans(run: Run) -> bool:
+    """Whether its node is told of it also while it runs."""
+    return run.shared or run.parking is not None
 
 
 def orders_to_stop(taken: Step) -> list[RunKey]:

@@ -15,7 +15,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.policies.stages import Stages, order_of
-from tests.core.acting import Acting
+from tests.core.acting import MOVES, Acting
 from tests.core.asking import Asking
 from tests.core.driver import Driver
 from tests.core.specs import POLICIES, SETTINGS, SPECS
@@ -112,6 +112,8 @@ class EngineMachine(Asking, Acting):
                 self.run_begins(agent, key)
             for key in agent.in_phase(RunPhase.RUNNING):
                 agent.end(key, {})
+            for key in agent.in_phase(*MOVES):
+                agent.move(key, "well")
             for key in agent.in_phase(RunPhase.STOPPING):
                 agent.end(key, {"yielded": True})
         self.all_reports_arrive()

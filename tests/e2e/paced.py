@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from client_sdk import JobClass
 from scheduler_service.core import model as core
@@ -79,8 +80,27 @@ def lives(database: Database, jobs: Sequence[SimJob]) -> list[Life]:
     for number, job in enumerate(jobs, 1):
         at, end = rows[number]["submitted_us"] - origin, rows[number]["ended_us"] - origin
         made.append(Life(job._replace(submit_us=at), number, at, end, job.work_us))
-    query = "SELECT job_id, node, placed_us, started_us, stop_us, ended_us FROM run ORDER BY job_id, run"
+    query = "SELECT job_id, node, placed_us, started_us, stop_us, ended_us, phases FROM run ORDER BY job_id, run"
     for row in database.ask(query):
         times = [None if at is None else at - origin for at in (row["started_us"], row["stop_us"], row["ended_us"])]
-        made[row["job_id"] - 1].launches.append(Launch((row["node"],), row["placed_us"] - origin, *times))
+        launch = Launch((row["node"],), row["placed_us"] - origin, *times)
+        note_parks(launch, row["phases"] or [], origin)
+        made[row["job_id"] - 1].launches.append(launch)
     return made
+
+
+def note_parks(launch: Launch, phases: Sequence[Sequence[Any]], origin: Micros) -> None:
+    """What the phases of a run's parks took (`core.model.parking.PhaseTime`). Those that were given up do not count."""
+    took: dict[core.OperationPhase, Micros] = {}
+    for kind, number, began_us, took_us, text in phases:
+        phase = core.OperationPhase(number)
+        if kind != core.OperationKind.PARK:
+            continue
+        took[phase] = took_us
+        if phase is core.OperationPhase.PARKED:
+            launch.park_delays += (took[core.OperationPhase.PARKING],)
+            launch.parked += (began_us - origin,)
+        elif phase is core.OperationPhase.RESUMING and not text.startswith("given up"):
+            launch.unpark_delays += (took_us,)
+            launch.parked += (began_us + took_us - origin,)
+    launch.parked = launch.parked[: len(launch.parked) // 2 * 2]

@@ -80,7 +80,8 @@ def stopped_at(training: Training, moment: str, random: Random, run: int, least:
     assert begun <= {least}, f"{moment}: run {run} began at {begun}, and {least} is saved"
     if now.ended:
         return now, least
-    (folder,) = training.site.cluster.checkpoints.glob(f"*/job-{training.job.id}")
-    saved = newest_in(folder, tasks)
+    # There is no folder before an agent has taken the order.
+    folders = list(training.site.cluster.checkpoints.glob(f"*/job-{training.job.id}"))
+    saved = newest_in(folders[0], tasks) if folders else 0
     assert saved >= max(least, training.reached(run)), f"{moment}: step {saved} of {training.reached(run)} is saved"
     return now, saved

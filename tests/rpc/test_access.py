@@ -129,7 +129,7 @@ def test_the_table() -> None:
     assert names(lambda rule: Role.AGENT in rule.roles) == of_agents
     assert names(lambda rule: Role.OPERATOR in rule.roles) == everything - of_agents
     assert names(lambda rule: Role.USER in rule.roles) == everything - of_agents - only_operators
-    reading = {"Get", "List", "Watch", "Story", "Explain", "Shares", "Logs"}
+    reading = {"Get", "List", "ListRuns", "Watch", "Story", "Explain", "Shares", "Logs"}
     changing = {f"Scheduler/{method.name}" for method in scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].methods}
     changing -= {f"Scheduler/{name}" for name in (*reading, "Submit")}
     assert names(lambda rule: rule.own_job) == changing | {"Snapshots/GetResult"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 
@@ -317,3 +318,96 @@ def test_a_node_that_will_not_come_back_is_deleted(database_url: str) -> None:
 
 def delete(server: Server) -> None:
     server.cluster.DeleteNode(cluster_pb2.DeleteNodeRequest(node="n1"), timeout=LIMIT)
+
+
+def test_a_job_is_parked_and_resumed(server: Server, agent: Agent) -> None:
+    job = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    told = ask(server, "Suspend", job.id, park=True)
+    assert (state(told), reason(told), told.suspend_requested, told.parked) == ("STOPPING", "PARKED", True, False)
+    assert told.operation.phase == job_pb2.OPERATION_PHASE_PARKING
+    (order,) = agent.orders()
+    assert (order.generation, order.parked.time_limit.seconds, list(order.parked.launch.devices)) == (2, 60, [0, 1])
+    agent.send_report(parked(2, job.id))
+    aside = server.until(job.id, "SUSPENDED")
+    assert (reason(aside), aside.parked, list(aside.devices)) == ("PARKED", True, [0, 1])
+    assert server.nodes()[0].free.devices == 2, "its devices are free"
+    (blocker,) = server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=job.id), timeout=LIMIT).explanation.blockers
+    assert "it is parked and does not go on by itself" in blocker.detail
+    assert agent.acknowledged() == 2
+    back = ask(server, "Resume", job.id)
+    assert (state(back), reason(back), back.run) == ("STARTING", "RESUMED", 1)
+    (order,) = agent.orders()
+    assert (order.generation, order.WhichOneof("state")) == (3, "running")
+    report = link_pb.Report(sequence=3, job_id=job.id, run=1, resumed=link_pb.RunResumed(rung="driver"))
+    report.resumed.phases["restore"].nanos = 250_000_000
+    agent.send_report(report)
+    assert not server.until(job.id, "RUNNING").HasField("operation")
+    (run,) = server.scheduler.ListRuns(scheduler_pb2.ListRunsRequest(job_id=job.id), timeout=LIMIT).runs
+    assert (run.phase, run.parks, run.node, list(run.devices)) == (job_pb2.RUN_PHASE_RUNNING, 1, "n1", [0, 1])
+    assert [(each.phase, each.detail) for each in run.operations] == [
+        (1, "driver, 512 MiB, residue 3 MiB, checkpoint 0.125 s"),
+        (2, ""),
+        (3, ""),
+        (4, "restore 0.250 s"),
+    ]
+
+
+def parked(sequence: int, job_id: int) -> Any:
+    report = link_pb.Report(sequence=sequence, job_id=job_id, run=1)
+    report.parked.CopyFrom(link_pb.RunParked(rung="driver", bytes=512 << 20, residue_bytes=3 << 20))
+    report.parked.phases["checkpoint"].nanos = 125_000_000
+    return report
+
+
+def test_who_has_the_devices_of_a_parked_job_is_told(server: Server, agent: Agent) -> None:
+    first = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    ask(server, "Suspend", first.id, park=True)
+    agent.orders()
+    agent.send_report(parked(2, first.id))
+    server.until(first.id, "SUSPENDED")
+    everything = job_pb2.Resources(cpu_milli=1000, devices=server.nodes()[0].capacity.devices)
+    other = server.submit(resources=everything)
+    waiting = ask(server, "Resume", first.id)
+    assert (state(waiting), reason(waiting), waiting.operation.phase) == ("SUSPENDED", "RESUMED", 3)
+    blockers = server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=first.id), timeout=LIMIT).explanation.blockers
+    assert {blocker.cause_job_id for blocker in blockers} == {other.id}
+    assert blockers[0].detail == f"it resumes on its own devices: job {other.id} has device 0 of node n1"
+
+
+def test_what_cannot_be_parked_is_refused_or_suspended(server: Server, agent: Agent) -> None:
+    job = running(server, agent)
+    said = failure(lambda: ask(server, "Suspend", job.id, park_only=True))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CANNOT_PARK")
+    assert "has no devices" in said.text
+    assert reason(ask(server, "Suspend", job.id, park=True)) == "SUSPENDED"
+
+
+def test_a_refused_park_is_in_the_story(server: Server, agent: Agent) -> None:
+    job = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    ask(server, "Suspend", job.id, park_only=True)
+    agent.orders()
+    refused = link_pb.RunParkRefused(reason="a step takes longer than 60 s")
+    agent.send_report(link_pb.Report(sequence=2, job_id=job.id, run=1, park_refused=refused))
+    server.until(job.id, "RUNNING")
+    events = server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job.id), timeout=LIMIT).events
+    assert events[-1].text == "not parked: a step takes longer than 60 s; it goes on"
+
+
+def test_runs_are_listed_page_by_page(server: Server, agent: Agent) -> None:
+    job = running(server, agent)
+    ask(server, "Requeue", job.id)
+    agent.orders()
+    agent.exited(2, job.id, exit_code=143, yielded=True)
+    agent.orders()
+
+    def page(token: str = "") -> Any:
+        request = scheduler_pb2.ListRunsRequest(job_id=job.id, page_size=1, page_token=token)
+        return server.scheduler.ListRuns(request, timeout=LIMIT)
+
+    first = page()
+    second = page(first.next_page_token)
+    assert [run.run for answer in (first, second) for run in answer.runs] == [2, 1]
+    (old,) = second.runs
+    assert (old.saved, job_pb2.JobReason.Name(old.stop_reason), second.next_page_token) == (True, "JOB_REASON_REQUEUED", "")
+    said = failure(lambda: server.scheduler.ListRuns(scheduler_pb2.ListRunsRequest(job_id=99), timeout=LIMIT))
+    assert said.code is grpc.StatusCode.NOT_FOUND

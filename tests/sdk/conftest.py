@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from client_sdk import Client
-from client_sdk.training import Job, _sigterm
+from client_sdk.training import Job
+from client_sdk.training._run import sigterm
 from tests.sdk.fake import Fake, serve
 from tests.sdk.job_tools import New
 
@@ -13,8 +14,8 @@ from tests.sdk.job_tools import New
 @pytest.fixture(autouse=True)
 def _asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test asks of its own process, or leaves there, is nothing to the next: they share one."""
-    monkeypatch.setattr(_sigterm, "_asked", False)
-    monkeypatch.setattr(_sigterm, "_listening", [])
+    monkeypatch.setattr(sigterm, "_asked", False)
+    monkeypatch.setattr(sigterm, "_listening", [])
 
 
 @pytest.fixture

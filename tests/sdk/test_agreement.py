@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from client_sdk.training import _agreement
-from client_sdk.training._agreement import Agreement
-from client_sdk.training._notices import DONE, Channel, FileChannel, Notice, StoreChannel, merged
-from client_sdk.training._ranks import Ranks
+from client_sdk.training._gang import agreement
+from client_sdk.training._gang.agreement import Agreement
+from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, StoreChannel, merged
+from client_sdk.training._gang.ranks import Ranks
 from tests.harness import ROOT
 from tests.sdk.fake import until
 from tests.thorough import examples
@@ -136,8 +136,8 @@ def test_ranks_without_collectives_stop_at_the_boundary_of_the_one_that_is_ahead
 
 
 def test_a_rank_does_not_wait_for_one_that_never_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_agreement, "_ENTERING", 0.2)
-    monkeypatch.setattr(_agreement, "_LEAVING", 0.1)
+    monkeypatch.setattr(agreement, "_ENTERING", 0.2)
+    monkeypatch.setattr(agreement, "_LEAVING", 0.1)
     rank = Rank(ranks_of(2)[0], files(tmp_path, ranks_of(2)[0]), lambda: None, 1)
     assert rank.agreement.stops_at(7, wait=False) is None
     assert rank.agreement.stops_at(7) is True
@@ -146,7 +146,7 @@ def test_a_rank_does_not_wait_for_one_that_never_entered(tmp_path: Path, monkeyp
 
 
 def test_a_rank_does_not_wait_for_one_that_says_nothing_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_agreement, "_SILENT", 0.3)
+    monkeypatch.setattr(agreement, "_SILENT", 0.3)
     own, other = ranks_of(2)
     files(tmp_path, other)  # it has entered, and was killed
     rank = Rank(own, files(tmp_path, own), lambda: None, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from client_sdk.training import OBEYED, RESIZED, Job
-from client_sdk.training._elastic import ElasticPass, Share, share_in
+from client_sdk.training._data.elastic import ElasticPass, Share, share_in
 from tests.harness import ROOT
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import TorchGang

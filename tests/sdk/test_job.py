@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client_sdk.training import Checkpointer, CheckpointError, Job, _formats, read_folder
+from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
+from client_sdk.training._storing import formats
 from tests.sdk.job_tools import New, folders, run_to
 
 ROOT = Path(__file__).parents[2]
@@ -244,10 +245,10 @@ def test_a_state_of_a_checkpointer_is_not_thrown_away(new_job: New, tmp_path: Pa
 def test_formats_return_what_they_were_given(tmp_path: Path, state: Any, format_name: str) -> None:
     if "torch" in sys.modules and format_name == "pickle" and state == {"plain": 1}:
         format_name = "torch"
-    found = _formats.choose(state)
+    found = formats.choose(state)
     assert found == format_name
     path = tmp_path / "part"
-    extra = _formats.FORMATS[found].write(path, state)
-    back = _formats.FORMATS[found].read(path, extra)
+    extra = formats.FORMATS[found].write(path, state)
+    back = formats.FORMATS[found].read(path, extra)
     np.testing.assert_equal(back, state)
     assert type(back) is type(state)

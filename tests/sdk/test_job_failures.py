@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from client_sdk.training import CheckpointError
-from client_sdk.training._grace import Grace
+from client_sdk.training._run.grace import Grace
 from tests.sdk.job_tools import New, folders, run_to
 
 ROOT = Path(__file__).parents[2]

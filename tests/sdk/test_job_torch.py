@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from client_sdk.training import ResumableLoader, _folders, _formats
-from client_sdk.training._copies import Copies
-from client_sdk.training._position import Pass
-from client_sdk.training._registered import access
+from client_sdk.training import ResumableLoader
+from client_sdk.training._data.position import Pass
+from client_sdk.training._storing import folders, formats
+from client_sdk.training._storing.copies import Copies
+from client_sdk.training._storing.registered import access
 from tests.torch_needed import require_torch
 
 
@@ -28,9 +29,9 @@ def torch() -> Iterator[Any]:
 
 def written(path: Path, state: Any) -> tuple[str, Any]:
     """The format of a state, and what is read again."""
-    name = _formats.choose(state)
-    extra = _formats.FORMATS[name].write(path, state)
-    return name, _formats.FORMATS[name].read(path, json.loads(json.dumps(extra)))
+    name = formats.choose(state)
+    extra = formats.FORMATS[name].write(path, state)
+    return name, formats.FORMATS[name].read(path, json.loads(json.dumps(extra)))
 
 
 def test_the_format_follows_from_the_state(torch: Any, tmp_path: Path) -> None:
@@ -120,9 +121,9 @@ def test_a_folder_that_a_framework_wrote_is_sealed(tmp_path: Path) -> None:
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "weights").write_bytes(b"1234")
     (folder / "state.json").write_text("{}")
-    reference = _folders.seal_existing(folder, {"step": 7})
-    found, manifest = _folders.check(tmp_path, reference)
+    reference = folders.seal_existing(folder, {"step": 7})
+    found, manifest = folders.check(tmp_path, reference)
     assert (found, manifest["about"], sorted(manifest["parts"])) == (folder, {"step": 7}, ["inner/weights", "state.json"])
     (folder / "inner" / "weights").write_bytes(b"1235")
-    with pytest.raises(_folders.CheckpointError, match=r"part 'inner/weights' of a checkpoint, is damaged"):
-        _folders.check(tmp_path, reference)
+    with pytest.raises(folders.CheckpointError, match=r"part 'inner/weights' of a checkpoint, is damaged"):
+        folders.check(tmp_path, reference)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk.training import Device, _device, device
+from client_sdk.training import Device, device
+from client_sdk.training._run import device as module
 
 NAMES = ("EBB_DEVICES", "EBB_DEVICE_MODEL", "EBB_DEVICE_MEMORY_MIB", "EBB_CONFIGURATION", "CUDA_VISIBLE_DEVICES")
 
@@ -36,5 +37,5 @@ def test_what_there_is(
     file = tmp_path / "nvidiactl"
     if driver:
         file.touch()
-    monkeypatch.setattr(_device, "_DRIVER", str(file))
+    monkeypatch.setattr(module, "_DRIVER", str(file))
     assert device() == found

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from client_sdk.training import Checkpointer, CheckpointError, _together
+from client_sdk.training import Checkpointer, CheckpointError
+from client_sdk.training._gang import together
 
 
 class Launch:
     """The ranks of one run, in this process."""
 
     def __init__(self, directory: Path, run: int | None, world: int = 2, **more: Any) -> None:
-        _together._loads.clear()  # each rank is a process of its own
+        together._loads.clear()  # each rank is a process of its own
         self.ranks = [
             Checkpointer(directory, environment=of_rank(rank, world, run), rank_timeout=more.pop("rank_timeout", 20), **more)
             for rank in range(world)
@@ -42,7 +43,7 @@ class Launch:
     def train(self, rank: int, steps: int, save_at: Sequence[int]) -> None:
         """Takes so many steps, and saves at some of them."""
         for step in range(1, steps + 1):
-            self.ranks[rank]._next_boundary = self.ranks[rank]._boundaries + (1 if step in save_at else 2)
+            self.ranks[rank]._schedule._next_boundary = self.ranks[rank]._boundaries + (1 if step in save_at else 2)
             self.ranks[rank].at_boundary(lambda: f"rank {rank} step {self.ranks[rank]._boundaries}")
 
 
@@ -93,10 +94,10 @@ def test_a_rank_that_is_ahead_changes_nothing_for_one_that_loads(tmp_path: Path)
     for rank in (0, 1):
         first.train(rank, 10, [10])
     second = Launch(tmp_path, 2, keep=1)
-    read = _together.Together._read
+    read = together.Together._read
     ahead = threading.Event()
 
-    def slow(self: _together.Together, key: Any) -> tuple[Any, str]:
+    def slow(self: together.Together, key: Any) -> tuple[Any, str]:
         if self.tag.endswith(".1of2"):
             assert not ahead.wait(0.2), "rank 0 goes on before rank 1 has read"
         return read(self, key)
@@ -111,7 +112,7 @@ def test_a_rank_that_is_ahead_changes_nothing_for_one_that_loads(tmp_path: Path)
 
     second.ranks[0].load = load_and_save  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_together.Together, "_read", slow)
+        patch.setattr(together.Together, "_read", slow)
         assert second.load() == ["rank 0 step 10", "rank 1 step 10"]
     assert "000001-00000010.ckpt" in files(tmp_path, 0), "rank 1 has no newer one"
 

@@ -21,6 +21,7 @@ READ = (
     "load",
     "find_job",
     "find_run",
+    "list_runs",
     "find_ends",
     "find_requests",
     "list_jobs",
@@ -40,6 +41,7 @@ class Db:
     load: Callable[..., store.Loaded]
     find_job: Callable[..., Any]
     find_run: Callable[..., Any]
+    list_runs: Callable[..., Any]
     find_ends: Callable[..., dict[int, JobState]]
     find_requests: Callable[..., Any]
     list_jobs: Callable[..., Any]

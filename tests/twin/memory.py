@@ -95,6 +95,14 @@ def find_run(memory: Memory, key: RunKey) -> Run | None:
         return None if record is None else _run(memory, record)
 
 
+def list_runs(memory: Memory, job_id: int, after: tuple[int, int] | None = None, limit: int = 100) -> list[Run]:
+    with memory.lock:
+        records = [record for record in memory.tables["run"].records.values() if record["job_id"] == job_id]
+        order = sorted(records, key=lambda record: (-record["run"], record["task"]))
+        chosen = [r for r in order if after is None or (-r["run"], r["task"]) > (-after[0], after[1])]
+        return [_run(memory, record) for record in chosen[:limit]]
+
+
 def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:
     with memory.lock:
         jobs = memory.tables["job"].records

@@ -7,10 +7,12 @@ from dataclasses import asdict, fields
 from typing import Any, get_args
 
 from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.jobs.park_state import NEVER_PARKED, ParkStage, ParkState, Rung
+from node_agent.jobs.share_plan import SharePlan, ShareRow
 
-_VERSION = 5
+_VERSION = 6
 """Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
-and commands; the fourth no resizes."""
+and commands; the fourth no resizes; the fifth no parks."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
@@ -19,7 +21,8 @@ CREATE TABLE IF NOT EXISTS run (
     signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
     port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
     generation INTEGER NOT NULL, checkpoint_asked INTEGER NOT NULL, checkpoint TEXT NOT NULL,
-    stop_resize_to INTEGER NOT NULL, PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
+    stop_resize_to INTEGER NOT NULL, to_park INTEGER NOT NULL, park_limit REAL NOT NULL, park TEXT, share TEXT,
+    gang_size INTEGER NOT NULL, gang_nodes INTEGER NOT NULL, PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS report (
     sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
 """
@@ -29,7 +32,7 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE report RENAME TO report_1;
 {_SCHEMA}
 INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
-    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '', 0 FROM run_1;
+    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, NULL, NULL, 1, 1 FROM run_1;
 INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
 DROP TABLE run_1;
 DROP TABLE report_1;
@@ -58,6 +61,17 @@ ALTER TABLE run ADD COLUMN stop_resize_to INTEGER NOT NULL DEFAULT 0;
 UPDATE meta SET value = 5 WHERE name = 'schema';
 COMMIT;
 """
+_FROM_5 = """
+BEGIN;
+ALTER TABLE run ADD COLUMN to_park INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE run ADD COLUMN park_limit REAL NOT NULL DEFAULT 0;
+ALTER TABLE run ADD COLUMN park TEXT;
+ALTER TABLE run ADD COLUMN share TEXT;
+ALTER TABLE run ADD COLUMN gang_size INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE run ADD COLUMN gang_nodes INTEGER NOT NULL DEFAULT 1;
+UPDATE meta SET value = 6 WHERE name = 'schema';
+COMMIT;
+"""
 
 
 class Newer(ValueError):
@@ -74,7 +88,7 @@ def make(db: sqlite3.Connection) -> None:
     if version > _VERSION:
         raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
     while version < _VERSION:
-        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4}[version])
+        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4, 5: _FROM_5}[version])
         version = _version(db)
 
 
@@ -105,6 +119,12 @@ def row(record: RunRecord) -> tuple[object, ...]:
         record.checkpoint_asked,
         record.checkpoint,
         record.stop_resize_to,
+        record.to_park,
+        record.park_limit,
+        None if record.park == NEVER_PARKED else _encode(record.park),
+        None if record.share is None else _encode(record.share),
+        record.gang_size,
+        record.gang_nodes,
     )
 
 
@@ -113,13 +133,25 @@ PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 
 def record(values: tuple[Any, ...]) -> RunRecord:
     (job_id, run, task, phase, launch, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
-     memory, kills, out_of_memory, generation, asked, checkpoint, resize_to) = values  # fmt: skip
+     memory, kills, out_of_memory, generation, asked, checkpoint, resize_to,
+     to_park, park_limit, park, share, size, nodes) = values  # fmt: skip
     spec = None if launch is None else _launch(json.loads(launch))
     return RunRecord(
         RunKey(job_id, run, task), RunPhase(phase), spec, pid, ticks, log_path, received, deadline, bool(signalled), ended_at,
         StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation, bool(asked), checkpoint,
-        resize_to,
+        resize_to, bool(to_park), park_limit, NEVER_PARKED if park is None else _park(json.loads(park)),
+        None if share is None else _share(json.loads(share)), size, nodes,
     )  # fmt: skip
+
+
+def _park(held: dict[str, Any]) -> ParkState:
+    rung = None if held["rung"] is None else Rung(held["rung"])
+    return ParkState(**held | {"stage": ParkStage(held["stage"]), "rung": rung, "driver_pids": tuple(held["driver_pids"])})
+
+
+def _share(held: dict[str, Any]) -> SharePlan:
+    rows = tuple(ShareRow(tuple(RunKey(*key) for key in runs), weight) for runs, weight in held["rows"])
+    return SharePlan(**held | {"rows": rows, "devices": tuple(held["devices"])})
 
 
 def _launch(held: dict[str, Any]) -> LaunchSpec:
@@ -129,6 +161,8 @@ def _launch(held: dict[str, Any]) -> LaunchSpec:
         plain[pairs] = tuple((name, value) for name, value in held.get(pairs, ()))
     if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
+    if share := held.get("share"):
+        plain["share"] = _share(share)
     return LaunchSpec(**plain)
 
 
@@ -152,4 +186,6 @@ _NAMES: Mapping[type[Any], tuple[str, ...]] = {
 
 def event(text: str) -> RunEvent:
     held = json.loads(text)
+    if "phases" in held:
+        held["phases"] = tuple((name, seconds) for name, seconds in held["phases"])
     return _EVENTS[held.pop("kind")](**held)

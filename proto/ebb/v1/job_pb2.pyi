@@ -184,6 +184,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_PARKED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_PARK_REFUSED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_UNPARKED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PROBED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -315,6 +316,7 @@ JOB_EVENT_KIND_SAMPLED: JobEventKind
 JOB_EVENT_KIND_PARKED: JobEventKind
 JOB_EVENT_KIND_PARK_REFUSED: JobEventKind
 JOB_EVENT_KIND_UNPARKED: JobEventKind
+JOB_EVENT_KIND_PROBED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")

@@ -67,7 +67,7 @@ def place(state: State, action: Place, now: Micros) -> None:
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
-    text = _told(state, job, action) if is_gang or job.spec.alternatives else ""
+    text = _told(state, job, action) if is_gang or job.spec.alternatives or action.share is not None else ""
     if spec.shares:
         text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
@@ -83,7 +83,11 @@ def _told(state: State, job: Job, action: Place) -> str:
     """What the story says of the launch of a gang, or of a job that has several configurations."""
     sample = "sample of " if action.sample else ""
     parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
-    return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
+    if len(action.spots) > 1 or not (parts or action.share):
+        parts.append(f"on {_names(state, action)}")
+    if action.share is not None and action.why:
+        parts.append(action.why)
+    return ", ".join(parts)
 
 
 def _told_of_part(state: State, job: Job) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.messages import Share, Unshare
-from scheduler_service.core.model import Run, RunKey, ShareMode
+from scheduler_service.core.messages import BeginProbe, EndProbe, Share, Unshare
+from scheduler_service.core.model import EventKind, Run, RunKey, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, mask_of, times
@@ -18,6 +18,7 @@ from scheduler_service.core.sharing.changes import without
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
 from scheduler_service.core.state.holdings import group_of, members_on
 from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
 
 # ---- actions -----------------------------------------------------------------------------------------------------------
 
@@ -41,6 +42,15 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
     set_rows(state, group, without(group.rows, keys))
     for key in sorted(keys):
         _check_share_of_host(state, state.runs.rows[key].node)
+
+
+def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
+    """A change of rows that is tried, kept or undone, with a line in the stories of those whom it concerns."""
+    if action.share is not None:
+        share(state, action.share, now)
+    for job_id in action.jobs:
+        if (job := state.jobs.rows.get(job_id)) is not None:
+            log_event(state, now, job_id, EventKind.PROBED, run=job.run, text=action.why)
 
 
 def number_for(state: State, action: Share) -> int:

@@ -1,16 +1,16 @@
-"""A user changes the number of tasks of an elastic job.
+"""A user, or a policy, changes the number of tasks of an elastic job.
 
 A launch keeps its tasks: what changes is the next launch. So a job that runs is stopped and starts again, as after a requeue.
 """
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.errors import FailedPrecondition, PlanRefused, Refused, require
 from scheduler_service.core.handlers.admission import check_in_cells
 from scheduler_service.core.handlers.jobs import leaves, live, refusal
 from scheduler_service.core.handlers.submit import check_can_ever_run
-from scheduler_service.core.messages import Accepted, ResizeRequested
-from scheduler_service.core.model import EventKind, Job, Reason, StopReason
+from scheduler_service.core.messages import Accepted, Resize, ResizeRequested
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import ACTIVE
@@ -21,35 +21,50 @@ from scheduler_service.core.state.story import log_event
 def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accepted:
     """A job that waits has the new size at once. One that is being stopped already, for whatever reason, starts with the new
     size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run."""
-    job = live(state, event.job_id)
-    _check_size(job, event.tasks)
+    _resize(state, live(state, event.job_id), event.tasks, now)
+    return Accepted(event.job_id)
+
+
+def resize(state: State, action: Resize, now: Micros) -> None:
+    """The same, as a policy proposes it, of a job that runs."""
+    job = state.jobs.rows.get(action.job_id)
+    if job is None or job.state is not JobState.RUNNING:
+        raise PlanRefused(f"job {action.job_id} does not run")
+    require(job.resize_to != action.tasks != job.spec.gang[0].size, f"job {job.id} has or gets {action.tasks} tasks already")
+    try:
+        _resize(state, job, action.tasks, now, action.why)
+    except Refused as refusal:
+        raise PlanRefused(str(refusal)) from refusal
+
+
+def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> None:
+    _check_size(job, tasks)
     now_has = job.spec.gang[0].size
-    if event.tasks == (job.resize_to or now_has):
-        return Accepted(job.id)
+    if tasks == (job.resize_to or now_has):
+        return
     if job.elements is not None:
         raise refusal(job, "resized", "it is an array, whose elements are jobs: resize those")
     if job.cancel_requested or leaves(state, job, StopReason.TIME_LIMIT):
         raise refusal(job, "resized", "it is ending")
     if job.id in state.operation_of:
         raise refusal(job, "resized", "an operation on it is under way, such as a park: resume it first")
-    wanted = job.spec.resized(event.tasks)
-    if event.tasks != now_has:
+    wanted = job.spec.resized(tasks)
+    if tasks != now_has:
         if state.pools is None:
             check_can_ever_run(state, wanted)
         else:
             check_in_cells(state, state.pools, wanted)
-    text = f"tasks {job.resize_to or now_has} -> {event.tasks}"
+    text = f"tasks {job.resize_to or now_has} -> {tasks}" + (f": {why}" if why else "")
     log_event(state, now, job.id, EventKind.UPDATED, run=job.run, reason=Reason.RESIZED, text=text)
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
-        state.put(state.jobs, job.id, job.resized(event.tasks))
-        return Accepted(job.id)
-    job = changed(job, resize_to=0 if event.tasks == now_has else event.tasks)
+        state.put(state.jobs, job.id, job.resized(tasks))
+        return
+    job = changed(job, resize_to=0 if tasks == now_has else tasks)
     if leaves(state, job):
         state.put(state.jobs, job.id, job)
     else:
         stop_job(state, now, job, StopReason.RESIZED, Reason.RESIZED)
-    return Accepted(job.id)
 
 
 def _check_size(job: Job, tasks: int) -> None:

@@ -39,6 +39,35 @@ class Unshare:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginProbe:
+    """Change how runs hold devices, and note in the stories of these jobs that this is tried. The policy remembers what was
+    there before, and ends the probe when it has measured what comes of the change."""
+
+    jobs: tuple[int, ...]
+    share: Share
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndProbe:
+    """Note in the stories of these jobs what was measured, and what follows."""
+
+    jobs: tuple[int, ...]
+    share: Share | None
+    """The rows to which the runs return; None: the change is kept."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Have an elastic job that runs start again with another number of tasks."""
+
+    job_id: int
+    tasks: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
     job's earmarks, wherever they are. Guaranteed: in cells that are bound to its virtual cluster."""
@@ -49,7 +78,7 @@ class Place:
     configuration: int = 0
     """In which of the job's configurations, by its number."""
     why: str = ""
-    """For people: why in this configuration."""
+    """For people: why in this configuration, or on devices that others hold."""
     share: Share | None = None
     """The share group that the run is in from its start: all others that hold its devices are in it, too. None: it has its
     devices alone."""
@@ -230,12 +259,14 @@ Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 Sharing = Share | Unshare
 Parks = Park | Unpark
+Probing = BeginProbe | EndProbe
 Guaranteeing = Reclaim | Promote | Demote
 Starting = Place | SkipSamples
 Earmarking = AddEarmark | DropEarmark
 
 
-Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Sharing | Parks | Trade
+Changing = Sharing | Probing | Parks | Resize
+Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Changing | Trade
 
 
 Plan = tuple[Action, ...]

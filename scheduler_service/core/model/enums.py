@@ -163,6 +163,7 @@ class EventKind(IntEnum):
     PARKED = 41
     PARK_REFUSED = 42
     UNPARKED = 43
+    PROBED = 49
 
 
 class OperationKind(IntEnum):

@@ -70,8 +70,10 @@ def _note(state: State, job: Job, run: Run, measured: Measured) -> None:
     devices = job.launch_spec.demand.devices
     model = state.devices.rows[run.node, run.devices[0]].model if run.given else ""
     alike = before is not None and (before.devices, before.model) == (devices, model)
-    memory = max(measured.memory_mib, before.memory_mib if alike and before is not None else 0)
-    new = Profile(measured.mini_batch_us, memory, measured.utilisation_ppm, devices, model)
+    memory, utilisation = measured.memory_mib, measured.utilisation_ppm
+    if alike and before is not None:  # what is not known now was known before
+        memory, utilisation = max(memory, before.memory_mib), before.utilisation_ppm if utilisation < 0 else utilisation
+    new = Profile(measured.mini_batch_us, memory, utilisation, devices, model)
     if before is None or not alike or _differs(before, new):
         state.put(state.jobs, job.id, changed(job, profile=new))
 

@@ -47,6 +47,8 @@ class QueueOrder(NamedTuple):
     """Jobs behind one that does not fit are served all the same."""
     charged_to: Callable[[Job], str] | None = None
     """The subject, such as a user, to which the policy charges what runs of a job hold; None: runs are charged to nobody."""
+    introspects: bool = False
+    """The policy goes by what is measured of runs, and changes how they hold devices."""
 
 
 BY_PRIORITY = QueueOrder()

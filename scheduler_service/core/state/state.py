@@ -86,9 +86,10 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
-        for turned, charged_anew in self.noted:
+        for turned, charged_anew, stirred in self.noted:
             self.turned |= turned
             self.charged_anew |= charged_anew
+            self.stirred |= stirred
         self.noted.clear()
         self.delegated.clear()
 
@@ -96,9 +97,9 @@ class State(Tables):
         """The policies have looked at everything."""
         self.unsettled = self.longer = self.board_changed = False
         self.bound_otherwise.clear()
-        if self.turned or self.charged_anew:
-            self.noted.append((self.turned, self.charged_anew))
-            self.turned, self.charged_anew = set(), set()
+        if self.turned or self.charged_anew or self.stirred:
+            self.noted.append((self.turned, self.charged_anew, self.stirred))
+            self.turned, self.charged_anew, self.stirred = set(), set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -108,7 +109,7 @@ class State(Tables):
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
         before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
-        flags, noted = (self.unsettled, self.longer, self.board_changed), self.noted
+        flags, noted, stirred = (self.unsettled, self.longer, self.board_changed), self.noted, self.stirred.copy()
         self.noted = []
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
         self.charged_anew = charged_anew.copy()
@@ -119,6 +120,7 @@ class State(Tables):
             self.unsettled, self.longer, self.board_changed = flags
             self.noted = noted
             self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
+            self.stirred = stirred
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
@@ -193,4 +195,9 @@ class State(Tables):
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
             "open_groups": self.open_groups.snapshot(),
+            "loads": {
+                node: (int(requested), int(affinity))
+                for node, (requested, affinity) in enumerate(zip(*self.loads(), strict=True))
+                if requested or affinity
+            },
         }

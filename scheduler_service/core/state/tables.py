@@ -52,6 +52,7 @@ from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
+from scheduler_service.core.state.server_loads import Loads, ServerLoads
 from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
 
 CellKey = tuple[str, str, int]
@@ -76,6 +77,8 @@ class Tables:
         """Of jobs of no virtual cluster."""
         self.keeps_order = bool(self.site_order.policy) or self.site_order.claim is Claim.REORDER
         """Whether some order in use depends on memos, or re-orders what runs."""
+        self.introspects = self.site_order.introspects
+        """Whether some policy in use introspects."""
         self.journal = Journal()
         self.put = self.journal.put
         self.log: list[JobEvent] = []
@@ -89,11 +92,13 @@ class Tables:
         """Jobs that came, went, began to run or ceased to since the policies last ran, where their order depends on memos."""
         self.charged_anew: set[tuple[str, str]] = set()
         """Policies and subjects that are charged with something else than when the policies last ran."""
+        self.stirred: set[int] = set()
+        """Nodes on which runs or share groups have changed since the policies last ran, where some policy introspects."""
         self.delegated: dict[tuple[str, str], Any] = {}
         """By policy and subject: what the policies have delegated since the last adopt."""
-        self.noted: list[tuple[set[int], set[tuple[str, str]]]] = []
-        """`turned` and `charged_anew` as the policies that ran in this step found them. If the step is undone, so is what they
-        noted."""
+        self.noted: list[tuple[set[int], set[tuple[str, str]], set[int]]] = []
+        """`turned`, `charged_anew` and `stirred` as the policies that ran in this step found them. If the step is undone, so is
+        what they noted."""
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
@@ -101,6 +106,7 @@ class Tables:
         self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
+        self.server_loads = ServerLoads()
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
@@ -273,6 +279,12 @@ class Tables:
             return False
         among = self.among(spec)
         return among is None or bool(among.bits >> node & 1)
+
+    def loads(self) -> Loads:
+        """By node: what its runs ask for together, and its affinity. Where no policy introspects, costs a look at every run."""
+        if not self.introspects:
+            self.server_loads.stale.update(range(1, self.free_resources.count + 1))
+        return self.server_loads.loads(self.free_resources.count, self.runs_on, self.runs.rows)
 
     def could_ever_take(self, job: Job) -> bool:
         """Whether the job would fit in one of its configurations if every node, up or not, were empty."""

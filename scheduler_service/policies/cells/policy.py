@@ -18,6 +18,7 @@ from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
 from scheduler_service.policies.cells.scope import VcScope, why_waits
+from scheduler_service.policies.cells.turns import in_turns, introspect
 from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
@@ -38,6 +39,11 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
     def policy(state: State, rng: Rng) -> Proposals:
         while True:
             yield from serve(state, rng)
+            if state.introspects:
+                before = state.savepoint()
+                yield from introspect(state)
+                if state.savepoint() != before:
+                    yield from serve(state, rng)
             yield from run_proxies(state)
             if not (yield from arbitrate(state, match)):
                 break
@@ -215,6 +221,12 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
             return wait
         if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
             return None
+    overload = stages_within(vc.policy).overload
+    if overload is not None:
+        for job in jobs:
+            plan = in_turns(state, vc, job, overload)
+            if plan is not None and (yield plan) is None:
+                return None
     return None
 
 

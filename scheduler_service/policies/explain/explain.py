@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import takewhile
 
+from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
-from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
+from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, OperationKind, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.state.eligibility import Spared, claim_of, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
@@ -27,6 +28,7 @@ from scheduler_service.policies.explain.explanation import (
     waiting_for_victims,
 )
 from scheduler_service.policies.explain.forecast import estimate, may_fit
+from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
@@ -35,6 +37,8 @@ from scheduler_service.policies.stages import Stages
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
     """Of a live job."""
+    if (operation := operation_of(state, job.id)) is not None and operation.kind is OperationKind.PARK:
+        return explain_parked(state, job, operation)
     if job.state is JobState.SUSPENDED:
         return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))
     if job.state is not JobState.QUEUED:

@@ -12,6 +12,7 @@ from scheduler_service.core.messages import (
     GraceWanted,
     KnownRun,
     Launch,
+    MiniBatchMeasured,
     NodeSeen,
     Order,
     Parked,
@@ -35,6 +36,8 @@ from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_in, duration_out, message_of, name_of, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest, NodeConfiguration
 
+_MINUTE = 60_000_000
+"""Microseconds."""
 _PHASES: Mapping[int, RunPhase] = {
     pb.RUN_PHASE_STARTING: RunPhase.STARTING,
     pb.RUN_PHASE_PREPARING: RunPhase.STARTING,
@@ -97,6 +100,22 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:
     return GraceWanted(node, RunKey(seen.job_id, seen.run, seen.task), duration_in(seen.grace_period))
+
+
+def mini_batch_in(one: job_pb2.MiniBatch, seen: pb.Observations, run: Run, node: str) -> MiniBatchMeasured:
+    """`seen`: all that was observed with it. What a device does counts for a run only if nobody else executes there."""
+    time_us = duration_in(one.time)
+    counted = (steps.measured for steps in seen.steps if (steps.job_id, steps.run, steps.task) == run.key)
+    count = next(counted, 0) if one.source == job_pb2.MINI_BATCH_SOURCE_STEPS else _MINUTE // time_us
+    executes = not run.group or any(part.executing for part in seen.slices if (part.job_id, part.run, part.task) == run.key)
+    devices = [device for device in seen.devices if device.index in run.given] if executes else []
+    waves = [cycle.maximum_mib for cycle in seen.cycles if (cycle.job_id, cycle.run, cycle.task) == run.key]
+    used = waves or [device.memory_used_mib for device in devices if device.HasField("memory_used_mib")]
+    busy = [device.utilisation_percent for device in devices if device.HasField("utilisation_percent")]
+    utilisation = sum(busy) * 10_000 // len(busy) if busy else -1
+    return MiniBatchMeasured(
+        node, run.key, time_us, count, round(one.confidence * 1_000_000), max(used, default=0), utilisation
+    )
 
 
 def _device_in(d: cluster_pb2.Device) -> Device:

@@ -6,6 +6,7 @@ from ebb.v1 import job_pb2 as pb
 
 from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
 from scheduler_service.core.operations.estimators import expected
+from scheduler_service.rpc.convert.runs import operation_out
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight
@@ -14,7 +15,7 @@ from scheduler_service.run.view import JobView
 
 def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
     """As whoever has this sight may see it."""
-    job, runs = view
+    job, runs, operation = view
     spec = spec_out(job.spec)
     sight.redact(spec, job)
     out = pb.Job(  # every answer to a user has one: spelt out, it takes two thirds of the time that `message_of` would
@@ -48,6 +49,8 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         grace_follows=job.grace_follows,
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
+    if operation is not None:
+        out.operation.CopyFrom(operation_out(operation))
     if job.estimates:
         out.estimates.extend(estimates_out(job))
     if runs:
@@ -55,6 +58,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         out.devices.extend(runs[0].given)
         out.log_path = runs[0].log_path
         out.guaranteed = runs[0].guaranteed
+        out.parked = runs[0].is_parked
         out.tasks.extend(task_out(run, nodes) for run in runs)
     if job.elements is not None and job.spec.array is not None:
         size, e = job.spec.array.size, job.elements

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from functools import partial
 
 from ebb.agent.v1 import agent_link_pb2
@@ -11,13 +12,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scheduler_service.core.handlers.grace import is_more
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.agents import grace_in, measured_in
+from scheduler_service.rpc.convert.agents import grace_in, measured_in, mini_batch_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
 
+EACH_US = 60_000_000
+"""Microseconds between two times that the engine is told of a run's mini-batches."""
 log = logging.getLogger(__name__)
 
 LONGEST_PERIOD = 24 * 3600 * 1_000_000
@@ -31,6 +35,8 @@ class Observer:
         self._leading = leading
         self._link = link
         self._node = node
+        self._told_us: dict[RunKey, Micros] = {}
+        """Of runs whose mini-batches were told to the engine: when, by a clock that only goes forward."""
         self._telling: asyncio.Future[Reply] | None = None
         self._measured: dict[RunKey, int] = {}
         """Of samples: how many steps the engine was told of last."""
@@ -58,6 +64,8 @@ class Observer:
         )
         self._tell_measured(seen)
         self._tell_graces(seen)
+        if self._leading.service.introspecting:
+            self._tell_mini_batches(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
@@ -106,6 +114,22 @@ class Observer:
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("the grace period that run %s asks for could not be kept: %s; trying again", key, error)
 
+    def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once a
+        minute at most. What cannot be committed is told by a later observation."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        now, before = time.monotonic_ns() // 1000, self._told_us
+        self._told_us = {key: at for key, at in before.items() if key in runs}
+        for one in seen.mini_batches:
+            key = _key(one)
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or key.task or job.spec.vc not in self._leading.service.introspecting:
+                continue
+            if now - before.get(key, now - EACH_US) < EACH_US:
+                continue
+            self._told_us[key] = now
+            self._leading.service.handle(mini_batch_in(one, seen, run, self._link.node)).add_done_callback(_heard)
+
     def _told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
@@ -114,7 +138,7 @@ class Observer:
 
 def _heard(outcome: "asyncio.Future[Reply]") -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
-        log.warning("what was measured of a sample could not be kept: %s; the next measurement takes its place", error)
+        log.warning("what was measured of a run could not be kept: %s; the next measurement takes its place", error)
 
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:

@@ -34,6 +34,7 @@ from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.services.observations import mini_batch_of, steps_of
+from scheduler_service.rpc.services.runs import list_runs
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
 from scheduler_service.rpc.services.spec_checks import check_checkpoint, check_configurations, check_spec
@@ -146,7 +147,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return pb.CancelResponse(job=job)
 
     async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
-        return pb.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
+        event = SuspendRequested(request.job_id, request.park, request.park_only)
+        return pb.SuspendResponse(job=await self._request(event))
 
     async def Resume(self, request: pb.ResumeRequest, _context: Context) -> pb.ResumeResponse:
         return pb.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
@@ -196,6 +198,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             await backend.find(request.job_id)
         names = await backend.names()
         return pb.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
+
+    async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
+        return await list_runs(self._front, request)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
         async for response in logs.read(self._front, self._transfers, request, context):

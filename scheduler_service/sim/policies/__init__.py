@@ -48,6 +48,9 @@ def _by_rule(name: str) -> Factory:
 
 
 register("quota", Entry("HiveD's baseline: a quota of devices, wherever they are", f"{__name__}.by_count:stages"))
+register(
+    "round-robin", Entry("a job that does not fit takes turns with others (Gandiva, 4.2.1)", f"{__name__}.round_robin:stages")
+)
 for _name in SCORES:
     register(_name, Entry("FitGpp with another score (docs/scores.md)", _with_score(_name)))
 for _name, _about in ALLOX.items():

@@ -13,14 +13,31 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import add
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.sim.jobs import Arrivals, SimJob
-from scheduler_service.sim.workloads import allox, arriving, fitgpp, gavel, generated, hived, jobs_csv, openb, philly, sacct
+from scheduler_service.sim.workloads import (
+    allox,
+    arriving,
+    fitgpp,
+    gandiva,
+    gavel,
+    gavel_kinds,
+    generated,
+    hived,
+    jobs_csv,
+    openb,
+    philly,
+    sacct,
+)
 from scheduler_service.sim.workloads.allox import Allox as Allox
 from scheduler_service.sim.workloads.allox import AlloxExperiment as AlloxExperiment
 from scheduler_service.sim.workloads.allox import AlloxLongJobs as AlloxLongJobs
 from scheduler_service.sim.workloads.arriving import NeedsCapacity as NeedsCapacity
 from scheduler_service.sim.workloads.assuming import File
 from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
+from scheduler_service.sim.workloads.gandiva import Gandiva as Gandiva
+from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
+from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
+from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
 from scheduler_service.sim.workloads.generated import Generated as Generated
 from scheduler_service.sim.workloads.hived import Hived as Hived
 from scheduler_service.sim.workloads.jobs_csv import Csv as Csv
@@ -37,7 +54,11 @@ TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
 Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel
 """Their jobs have several configurations."""
-Workload = Annotated[FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable, Field(discriminator="kind")]
+OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GavelKinds
+"""Their jobs are of kinds that `sharing` knows."""
+Workload = Annotated[
+    FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
+]
 
 
 def jobs_of(
@@ -60,6 +81,8 @@ def jobs_of(
         return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
     if isinstance(workload, Hived):  # times are not moved to the first job's: one tenant's alone come when they do with all
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
+    if isinstance(workload, Gandiva | GandivaTrace | GandivaSlicing):
+        return _fitting(gandiva.jobs(workload, seed), nodes, counted)
     if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
@@ -77,11 +100,17 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv | Gavel, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
+    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds,
+    seed: int,
+    folder: Path,
+    nodes: Sequence[Inventory],
+    skipped: Skipped,
 ) -> list[SimJob]:
     """A trace's jobs, by their times."""
     if isinstance(workload, Gavel):
         jobs = gavel.read(workload, folder, seed, skipped)
+    elif isinstance(workload, GavelKinds):
+        jobs = gavel_kinds.read(workload, folder / workload.file, folder, seed, skipped)
     else:
         jobs = _READERS[type(workload)](workload, folder / workload.file, seed, skipped)
     kept = sorted(_fitting(jobs, nodes, skipped), key=lambda job: job.submit_us)

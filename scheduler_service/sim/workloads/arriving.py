@@ -134,8 +134,8 @@ def _recorded(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -
     if arriving.load is not None and first < last:
         hours = len(jobs) / per_hour_at(arriving.load, jobs, capacity)
         speed = (last - first) / (hours * HOUR_S * SECOND)
-    for spec, work_us, submit_us, user, vc, times, samples in jobs:  # `_replace` takes several times as long
-        yield SimJob(spec, work_us, round((submit_us - first) / speed), user, vc, times, samples)
+    for spec, work_us, submit_us, user, vc, times, samples, kind in jobs:  # `_replace` takes several times as long
+        yield SimJob(spec, work_us, round((submit_us - first) / speed), user, vc, times, samples, kind)
 
 
 def times_us(jobs: Jobs, arriving: Poisson | Diurnal | Batches, rng: Random, capacity: Vector | None) -> Iterator[Micros]:
@@ -231,8 +231,8 @@ def at_times(jobs: Iterable[SimJob], times_us: Sequence[int], skipped: Skipped) 
         if given == len(times_us):
             skipped[NEVER_CAME] += 1
             continue
-        spec, work_us, _, user, vc, times, samples = job
-        yield SimJob(spec, work_us, times_us[given], user, vc, times, samples)
+        spec, work_us, _, user, vc, times, samples, kind = job
+        yield SimJob(spec, work_us, times_us[given], user, vc, times, samples, kind)
         given += 1
     if given < len(times_us):
         raise ValueError(f"there are {len(times_us)} recorded times, and {given} jobs")

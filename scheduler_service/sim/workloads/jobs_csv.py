@@ -39,6 +39,7 @@ OPTIONAL = (
     "project",
     "gpu_memory_gib",
     "share",
+    "kind",
 )
 COLUMNS = (*NEEDED, *OPTIONAL)
 CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
@@ -87,9 +88,8 @@ def _job(row: Row) -> SimJob:
         project=row.text("project"),
         **part,
     )
-    return SimJob(
-        spec, row.lasts("work_s", row.micros("work_s")), row.micros("submit_s"), row.text("user") or "user", row.text("vc")
-    )
+    work_us, submit_us = row.lasts("work_s", row.micros("work_s")), row.micros("submit_s")
+    return SimJob(spec, work_us, submit_us, row.text("user") or "user", row.text("vc"), kind=row.text("kind").strip())
 
 
 class _Part(TypedDict, total=False):
@@ -210,6 +210,7 @@ def _written(job: SimJob) -> list[str]:
         spec.project,
         _decimal(spec.gpu_memory_mib, 1024) if spec.gpu_memory_mib else "",
         spec.share.name.lower() if spec.shares else "",
+        job.kind,
     ]
 
 

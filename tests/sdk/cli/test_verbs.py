@@ -222,3 +222,40 @@ def test_a_story_of_the_new_events(run: Run, client: Client) -> None:
     assert told[0] == f"submitted - element 0 of array {array.id}"
     assert told[3] == "back in the queue: retrying"
     assert run("story", str(array.id)).output.splitlines()[-1].endswith("  ended, elements failed")
+
+
+def test_a_parked_job_resumes_on_its_own_devices(run: Run, client: Client) -> None:
+    run("submit", "-q", "-g", "2", "sleep")
+    run("submit", "-q", "-g", "2", "sleep")
+    assert run("suspend", "--park", "1").output == "job 1 is SUSPENDED (parked)\n"
+    assert client.get(2).state is JobState.RUNNING, "its devices are free"
+    shown = run("show", "1").output
+    assert re.search("operation +park: parked since", shown)
+    assert "n1, on which it resumes" in shown
+    assert run("resume", "1").output == "job 1 is SUSPENDED (resumed)\n"
+    run("cancel", "2")
+    assert client.get(1).state is JobState.RUNNING
+    told = run("runs", "1").output
+    assert re.search(r"^1 +n1 +0,1 +RUNNING", told, re.MULTILINE)
+    assert re.search(r"^1 +park +waiting", told, re.MULTILINE)
+    (found,) = json.loads(run("runs", "1", "-o", "json").output)
+    assert (found["parks"], [phase["phase"] for phase in found["operations"]]) == (1, ["PARKED", "WAITING"])
+    assert "parked on n1 (run 1) - parked in 0.00 s" in run("story", "1").output
+
+
+def test_what_cannot_be_parked_is_suspended_or_left_alone(run: Run, client: Client) -> None:
+    run("submit", "-q", "sleep")
+    assert refused(run, "suspend", "--park-only", "1").startswith("ebb: job 1 cannot be parked: run 1.1 has no devices")
+    assert client.get(1).state is JobState.RUNNING
+    assert run("suspend", "--park", "1").output == "job 1 is STOPPING (suspended)\n"
+
+
+def test_a_parked_job_is_requeued_or_cancelled(run: Run, client: Client) -> None:
+    for _ in range(2):
+        run("submit", "-q", "-g", "1", "sleep")
+    run("suspend", "--park", "1", "2")
+    assert run("requeue", "1").output == "job 1 is STOPPING (requeued)\n"
+    assert (client.get(1).run, client.get(1).parked) == (2, False)
+    assert run("cancel", "2").output == "job 2 is cancelled\n"
+    assert [each.run for each in client.runs(1)] == [2, 1]
+    assert run("runs", "-n", "1", "1").output.splitlines()[1].startswith("2 ")

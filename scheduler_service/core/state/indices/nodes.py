@@ -35,6 +35,8 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     _place_in_pool(state, row.id)
     _describe(state, row.id)
     state.unsettled = True
+    if state.introspects:
+        state.stirred.add(row.id)
     if other:
         for key in state.runs_on.get(row.id, ()):
             refresh_candidate(state, key)

@@ -143,6 +143,10 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
     else:
         state.vc_orders[vc] = order
     state.keeps_order = keeps_order(state)
+    if introspects(state) != state.introspects:
+        state.introspects = not state.introspects
+        state.stirred = set(state.runs_on) if state.introspects else set()
+        state.server_loads.stale.update(range(1, state.free_resources.count + 1))
     for job in jobs:
         move_in_queue(state, None, job)
         move_among_running(state, None, job)
@@ -152,3 +156,8 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
 def keeps_order(state: Tables) -> bool:
     """Whether some order in use needs more than queues."""
     return any(order.policy or order.claim is Claim.REORDER for order in (state.site_order, *state.vc_orders.values()))
+
+
+def introspects(state: Tables) -> bool:
+    """Whether some policy in use introspects."""
+    return any(order.introspects for order in (state.site_order, *state.vc_orders.values()))

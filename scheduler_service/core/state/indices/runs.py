@@ -29,6 +29,9 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
     add_or_discard(state.active, run.job_id, key, there)
+    if state.introspects:
+        state.stirred.add(run.node)
+        state.server_loads.stale.add(run.node)
     by = 1 if there else -1
     if run.phase.counts_for_gang:
         count(state.ready, run.job_id, by)

@@ -15,6 +15,8 @@ def of_share_group(state: Tables, old: ShareGroup | None, new: ShareGroup | None
     for group in (old, new):
         for key in () if group is None else group.members():
             refresh_candidate(state, key)
+        if state.introspects and group is not None:
+            state.stirred.update(node for node, _ in group.devices)
     if row := new or old:
         state.stale_open_groups[row.id] = None
     state.unsettled = True

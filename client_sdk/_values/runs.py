@@ -1,0 +1,120 @@
+"""Runs of a job, and the operations that change them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from client_sdk._values.specs import Resources
+from client_sdk._values.states import JobReason, Word
+
+
+class RunPhase(Word):
+    """Where a launch of a task stands."""
+
+    UNSPECIFIED = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    """It was told to stop, and may use its grace period."""
+    ENDED = 4
+    READY = 5
+    """Of a gang: prepared, and waits for the other tasks."""
+    PARKING = 6
+    PARKED = 7
+    RESUMING = 8
+
+
+class OperationKind(Word):
+    """A change of a running job that takes several phases."""
+
+    UNSPECIFIED = 0
+    PARK = 1
+    """The run leaves its devices and stays in the memory of its node, until it is resumed."""
+    MIGRATE = 2
+    PROBE = 3
+    RESIZE = 4
+
+
+class OperationPhase(Word):
+    UNSPECIFIED = 0
+    PARKING = 1
+    """The run was told to park, and holds its devices."""
+    PARKED = 2
+    """The run is parked. Its devices are free for others."""
+    WAITING = 3
+    """The run is parked, and is resumed when its devices are idle."""
+    RESUMING = 4
+    """The run was told to resume, and holds its devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What is being done to a job's run."""
+
+    kind: OperationKind
+    phase: OperationPhase
+    begin_time: datetime
+    phase_time: datetime
+    """When it came to its phase."""
+    deadline: datetime | None = None
+    """When the phase is given up; None: it may take any time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationPhaseTime:
+    """A phase of an operation that is over."""
+
+    kind: OperationKind
+    phase: OperationPhase
+    begin_time: datetime
+    duration: timedelta
+    detail: str = ""
+    """What was measured, such as "cooperative, 512 MiB, residue 0 MiB", or why the phase was given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A task of a launch of a job, whether it has ended or not."""
+
+    run: int
+    task: int
+    """The rank within a gang; 0 for a job of one task."""
+    node: str
+    devices: tuple[int, ...]
+    """Those that it was given. A parked run does not hold them."""
+    resources: Resources
+    phase: RunPhase
+    place_time: datetime
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    exit_code: int = 0
+    exit_signal: int = 0
+    stop_reason: JobReason = JobReason.UNSPECIFIED
+    """Why it was told to stop; UNSPECIFIED if it was not."""
+    saved: bool = False
+    """It saved its work and left because it was told to: the next run goes on from that checkpoint."""
+    lost: bool = False
+    """It ended with its node, or nobody knows how it ended."""
+    log_path: str | None = None
+    guaranteed: bool = False
+    """It holds cells of its virtual cluster."""
+    parks: int = 0
+    """How often it was told to park."""
+    parked_time: timedelta = timedelta(0)
+    """How long it was parked, in all."""
+    rung: str | None = None
+    """How it is parked: "cooperative" or "driver". None: it is not."""
+    parked_mib: int = 0
+    """While it is parked: the host memory that is kept for what it had on its devices."""
+    residue_mib: int = 0
+    """While it is parked: what is left on each of its devices."""
+    operations: tuple[OperationPhaseTime, ...] = ()
+    """What the last phases of operations on it took, at most 16, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Some of a job's runs, the newest first, and the tasks of a run by rank."""
+
+    runs: tuple[Run, ...]
+    next_page_token: str
+    """Empty on the last page."""

@@ -1,0 +1,66 @@
+"""The runs of the jobs of the fake cluster, as `Client.runs` tells them."""
+
+from datetime import UTC, datetime
+
+from ebb.v1 import job_pb2, scheduler_pb2
+
+from client_sdk.models import ENDED, JobReason, JobState
+from client_sdk.testing._state import Outcome, State, set_now, state_of
+
+_SHOWN = {
+    JobState.STARTING: job_pb2.RUN_PHASE_STARTING,
+    JobState.RUNNING: job_pb2.RUN_PHASE_RUNNING,
+    JobState.STOPPING: job_pb2.RUN_PHASE_STOPPING,
+    JobState.SUSPENDED: job_pb2.RUN_PHASE_PARKED,
+}
+
+
+def begin(state: State, job: job_pb2.Job) -> None:
+    """A run of the job has started."""
+    for task in job.tasks:
+        run = job_pb2.Run(run=job.run, task=task.rank, node=task.node, devices=task.devices, resources=task.resources)
+        run.log_path, run.guaranteed = task.log_path, task.guaranteed
+        set_now(run.place_time)
+        set_now(run.start_time)
+        state.runs.setdefault(job.id, []).append(run)
+
+
+def end(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
+    """The job's run has ended."""
+    for run in _current(state, job):
+        run.phase, run.exit_code, run.exit_signal = job_pb2.RUN_PHASE_ENDED, outcome.exit_code, outcome.exit_signal
+        if state_of(job) is JobState.STOPPING:
+            run.stop_reason = job.reason
+        set_now(run.end_time)
+
+
+def note_phase(state: State, job: job_pb2.Job) -> None:
+    """Notes what the phase of the job's operation took that is over now."""
+    operation = job.operation
+    now = datetime.now(UTC)
+    for run in _current(state, job):
+        took = run.operations.add(kind=operation.kind, phase=operation.phase, begin_time=operation.phase_time)
+        took.duration.FromTimedelta(now - operation.phase_time.ToDatetime(UTC))
+        if operation.phase == job_pb2.OPERATION_PHASE_PARKED:
+            run.parks += 1
+
+
+def _current(state: State, job: job_pb2.Job) -> list[job_pb2.Run]:
+    return [run for run in state.runs.get(job.id, ()) if run.run == job.run and not run.HasField("end_time")]
+
+
+def list_runs(state: State, request: scheduler_pb2.ListRunsRequest) -> scheduler_pb2.ListRunsResponse:
+    """A page; the token says after which run and task it begins. Raises NotFound."""
+    job = state.known(request.job_id)
+    found = sorted(state.runs.get(job.id, ()), key=lambda run: (-run.run, run.task))
+    if request.page_token:
+        last, task = map(int, request.page_token.split("."))
+        found = [run for run in found if (-run.run, run.task) > (-last, task)]
+    size = request.page_size or 100
+    page = found[:size]
+    for run in page:
+        if not run.HasField("end_time") and state_of(job) not in ENDED:
+            run.phase = _SHOWN.get(state_of(job), job_pb2.RUN_PHASE_RUNNING)
+            run.rung = "fake" if JobReason(job.reason) is JobReason.PARKED else ""
+    more = f"{page[-1].run}.{page[-1].task}" if len(found) > size else ""
+    return scheduler_pb2.ListRunsResponse(runs=page, next_page_token=more)

@@ -1,0 +1,31 @@
+"""When a Checkpointer saves between two stops."""
+
+import time
+from math import inf
+
+
+class Schedule:
+    """Every so many seconds, and every so many boundaries. Nothing is due before `begin`."""
+
+    def __init__(self, every_seconds: float | None, every_steps: int | None, in_gang: bool) -> None:
+        """`in_gang`: the boundaries are multiples of `every_steps`, and so the same on all ranks."""
+        self._every_seconds = inf if every_seconds is None else every_seconds
+        self._every_steps = inf if every_steps is None else every_steps
+        self._in_gang = in_gang
+        self._next_boundary: float = inf
+        self._next_time: float = inf
+
+    def is_due(self, boundary: int) -> bool:
+        return boundary >= self._next_boundary or time.monotonic() >= self._next_time
+
+    def begin(self, boundary: int) -> None:
+        """Begins to count at this boundary, now: at the start, or after a save."""
+        self.go_on_from(boundary)
+        self._next_time = time.monotonic() + self._every_seconds
+
+    def go_on_from(self, boundary: int) -> None:
+        """Counts boundaries from this one, which a checkpoint has given."""
+        if not self._in_gang or self._every_steps == inf:
+            self._next_boundary = boundary + self._every_steps
+        else:
+            self._next_boundary = (boundary // self._every_steps + 1) * self._every_steps

@@ -1,0 +1,51 @@
+"""How far a run is parked, as the spool keeps it."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Rung(StrEnum):
+    """How a run is parked, in the order in which the agent tries."""
+
+    COOPERATIVE = "cooperative"
+    """The processes move their device memory themselves, and are stopped then."""
+    DRIVER = "driver"
+    """The driver's checkpoint."""
+    STOPPED = "stopped"
+    """Nothing is on a device: the processes are only stopped."""
+
+
+class ParkStage(IntEnum):
+    EXECUTES = 0
+    PARKING = 1
+    """A rung is being tried. Some processes may be stopped, and some of the memory moved."""
+    PARKED = 2
+    RESUMING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ParkState:
+    """What the agent has done to the processes of a run to park them, and what it has seen of its parks so far. It is written
+    before anything is done, so that another agent can go on from it. Times are seconds of the monotonic clock."""
+
+    stage: ParkStage = ParkStage.EXECUTES
+    rung: Rung | None = None
+    """The one that is being tried, or was used last."""
+    driver_pids: tuple[int, ...] = ()
+    """Processes that the driver may have suspended."""
+    changed: float = 0.0
+    """When the stage changed last."""
+    bytes: int = 0
+    """Moved to host memory by the last park."""
+    most_bytes: int = 0
+    """Moved by any park: programs keep the host memory for the next one."""
+    residue_bytes: int = 0
+    switches: int = 0
+    parked_seconds: float = 0.0
+    switching_seconds: float = 0.0
+    """In which it neither executed nor was parked."""
+    stops: int = 0
+    """How often it was stopped in the middle of a step, whose duration is no measurement."""
+
+
+NEVER_PARKED = ParkState()

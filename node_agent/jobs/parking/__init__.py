@@ -1,0 +1,1 @@
+"""Suspends runs in place, and resumes them (ADR 46)."""

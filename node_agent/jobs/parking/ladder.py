@@ -1,0 +1,213 @@
+"""Parks the processes of one run by the first rung that does it, and resumes them.
+
+1. Cooperative: each process moves its device memory to the host between two steps, says so, and is stopped.
+2. The driver's checkpoint, for one process on one GPU. It needs no help from the program.
+3. Stopped: for a run that has nothing on a device.
+
+A run that no rung parks goes on as before. Every rung can be tried again from any point, since an agent may be killed at any
+point: a request to a process says what is to hold, and the driver says what became of a process.
+"""
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ebb_inject.ebb_hook import control
+from node_agent.devices.driver_checkpoint import DriverCheckpoint, ProcessState, reason_against
+from node_agent.jobs.model import Phases
+from node_agent.jobs.park_state import ParkState, Rung
+from node_agent.jobs.parking import freezing, requests
+from node_agent.jobs.parking.freezing import Processes
+from node_agent.jobs.verdict import Verdict
+
+RESUME_LIMIT = 60.0
+"""Seconds. A run that has not resumed by then is lost."""
+_LOCK_LIMIT = 5.0
+"""Seconds for the CUDA calls that are under way."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A run that has processes."""
+
+    processes: Processes
+    folder: str
+    """Of its control files."""
+    on_devices: Callable[[], Mapping[int, int] | None]
+    """What each process has on devices now, in MiB; None: that is not known."""
+    at_step: Callable[[], int] = lambda: 0
+    """The first step after which its processes may park; 0: any."""
+    alone: bool = True
+    """It is not a task of a gang."""
+    one_node: bool = True
+    """All tasks of its gang are on this node."""
+    mps: bool = False
+    """It is a client of MPS."""
+
+
+class Parked(NamedTuple):
+    rung: Rung
+    bytes: int
+    residue_bytes: int
+    phases: Phases
+    moving: float
+    """Seconds in which it did not execute any more, and was not parked yet."""
+
+
+class Resumed(NamedTuple):
+    phases: Phases
+
+
+class Failed(NamedTuple):
+    reason: str
+    lost: bool = False
+    """Nobody can say that its processes will ever go on."""
+
+
+Noted = Callable[[Rung, tuple[int, ...]], None]
+
+
+class Ladder:
+    def __init__(self, driver: DriverCheckpoint | None = None) -> None:
+        """Without a driver, the second rung refuses."""
+        self._driver = driver
+
+    async def park(
+        self, run: Target, before: ParkState, *, limit: float, most_bytes: int, abandoned: Callable[[], bool], noted: Noted
+    ) -> Parked | Failed:
+        """Parks a run within `limit` seconds. At most `most_bytes` are moved to host memory. `before` is what an agent has done
+        to it already, and `noted` keeps which rung is tried, before anything is done."""
+        began = time.monotonic()
+        deadline = began + limit
+        freezing.go_on(run.processes)  # an agent may have died when it had stopped them
+        used = run.on_devices()
+        reasons = []
+        if before.rung is not Rung.DRIVER or not before.driver_pids:
+            later = used == {} or (self._driver is not None and run.alone)
+            patience = began + limit / 2 if later else deadline
+            done = await self._by_themselves(run, patience, deadline, most_bytes, abandoned, noted)
+            if isinstance(done, Parked) or done.lost or abandoned():
+                return done
+            reasons.append(done.reason)
+        if used != {} or before.driver_pids:
+            done = await self._by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
+        else:
+            noted(Rung.STOPPED, ())
+            stopping = time.monotonic()
+            if why := await freezing.stop(run.processes, max(deadline, stopping + 1.0)):
+                freezing.go_on(run.processes)
+                done = Failed(why)
+            else:
+                took = time.monotonic() - stopping
+                return Parked(Rung.STOPPED, 0, 0, (("stop", took),), took)
+        if isinstance(done, Failed):
+            return done._replace(reason="; ".join([*reasons, done.reason]))
+        return done
+
+    async def resume(self, run: Target, before: ParkState) -> Resumed | Failed:
+        """Has a run go on that is parked, or half parked."""
+        began = time.monotonic()
+        deadline = began + RESUME_LIMIT
+        freezing.go_on(run.processes)
+        phases = {"continue": time.monotonic() - began}
+        for pid in before.driver_pids:
+            assert self._driver is not None
+            while True:
+                at = await self._driver.resume(pid, limit_seconds=max(1.0, deadline - time.monotonic()))
+                phases["driver"] = time.monotonic() - began
+                if at.verdict is Verdict.DONE or at.state is ProcessState.RUNNING:
+                    break
+                if at.verdict is Verdict.LOST or time.monotonic() >= deadline:
+                    return Failed(at.why or "the driver does not restore it", lost=True)
+        asking = time.monotonic()
+        if why := await requests.resumed(run.folder, deadline):
+            return Failed(why, lost=True)
+        return Resumed((*phases.items(), ("resume", time.monotonic() - asking)))
+
+    async def _by_themselves(
+        self,
+        run: Target,
+        patience: float,
+        deadline: float,
+        most_bytes: int,
+        abandoned: Callable[[], bool],
+        noted: Noted,
+    ) -> Parked | Failed:
+        try:
+            if not control.live(run.folder):
+                return Failed("no process of it can be asked to park (it has not imported PyTorch, or runs without the hook)")
+        except OSError as error:
+            return Failed(f"its control files cannot be read: {error}")
+        if not run.one_node:
+            return Failed("its tasks are on several nodes, whose agents do not agree on a step after which to park")
+        noted(Rung.COOPERATIVE, ())
+        asked = time.monotonic()
+        replies = await requests.ask(
+            run.folder,
+            control.PARK,
+            control.PARKED,
+            deadline=patience,
+            at_step=run.at_step(),
+            most_bytes=max(1, most_bytes),
+            abandoned=abandoned,
+        )
+        why = replies.why
+        answered = time.monotonic()
+        if not why and not replies.answers:
+            why = "its processes have ended"
+        if not why:
+            why = await freezing.stop(run.processes, max(deadline, answered + 1.0))
+        if why:
+            freezing.go_on(run.processes)
+            stuck = await requests.resumed(run.folder, time.monotonic() + RESUME_LIMIT)
+            return Failed(f"{why}; and it does not resume: {stuck}", lost=True) if stuck else Failed(why)
+        answers = replies.answers.values()
+        phases: dict[str, float] = {}
+        for answer in answers:
+            for name, seconds in answer.seconds.items():
+                phases[name] = max(seconds, phases.get(name, 0.0))
+        moving = sum(phases.values())
+        stop = time.monotonic() - answered
+        phases |= {"wait": max(0.0, answered - asked - moving), "stop": stop}
+        size, residue = sum(answer.bytes for answer in answers), sum(answer.residue for answer in answers)
+        return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop)
+
+    async def _by_driver(
+        self,
+        run: Target,
+        used: Mapping[int, int] | None,
+        before: tuple[int, ...],
+        deadline: float,
+        most_bytes: int,
+        noted: Noted,
+    ) -> Parked | Failed:
+        """`before`: processes that an agent has asked the driver to suspend."""
+        pids = before or tuple(sorted(used or {}))
+        if self._driver is None:
+            return Failed("the driver's checkpoint is not used on this node")
+        if used is None and not before:
+            return Failed("what it has on its devices is not known yet")
+        if not run.alone or len(pids) != 1:
+            return Failed(f"the driver checkpoints one process at a time, and the run has {len(pids)} with device memory")
+        if why := reason_against(1, mig=False, mps=run.mps, machine=platform.machine()):
+            return Failed(why)
+        size = sum((used or {}).values()) * _MIB
+        if size > most_bytes and not before:
+            return Failed(f"{size // _MIB} MiB would be moved to host memory, and the limit is {most_bytes // _MIB} MiB")
+        (pid,) = pids
+        noted(Rung.DRIVER, pids)
+        began = time.monotonic()
+        left = max(1.0, deadline - began)
+        outcome = await self._driver.suspend(pid, lock_seconds=min(_LOCK_LIMIT, left), limit_seconds=left)
+        if outcome.verdict is not Verdict.DONE and outcome.state is not ProcessState.CHECKPOINTED:
+            return Failed(outcome.why, outcome.verdict is Verdict.LOST)
+        taken = time.monotonic()
+        if why := await freezing.stop(run.processes, max(deadline, taken + 1.0)):
+            freezing.go_on(run.processes)
+            back = await self._driver.resume(pid, limit_seconds=RESUME_LIMIT)
+            return Failed(why, lost=back.state is not ProcessState.RUNNING)
+        took = time.monotonic() - began
+        return Parked(Rung.DRIVER, size, 0, (("driver", taken - began), ("stop", time.monotonic() - taken)), took)

@@ -1,0 +1,24 @@
+"""How the agent names a run."""
+
+from typing import NamedTuple
+
+
+class RunKey(NamedTuple):
+    """Names one task of one launch of a job; nothing is said about a run without it. `str` is for people."""
+
+    job_id: int
+    run: int
+    task: int = 0
+    """The rank within a gang; 0 for a job of one task."""
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+    @property
+    def name(self) -> str:
+        """For folders and the launcher."""
+        return f"{self.job_id}.{self.run}.{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+    @classmethod
+    def named(cls, name: str) -> "RunKey":
+        return cls(*map(int, name.split(".")))

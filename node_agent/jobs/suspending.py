@@ -1,0 +1,145 @@
+"""Parks and resumes runs as the scheduler desires it, or as the turns of their share group ask, and tells what became of it."""
+
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+
+from node_agent.jobs.confinement import Holding
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import (
+    Phases,
+    RunEvent,
+    RunKey,
+    RunParked,
+    RunParkRefused,
+    RunPhase,
+    RunRecord,
+    RunResumed,
+    clean,
+)
+from node_agent.jobs.park_state import ParkStage
+from node_agent.jobs.parking.ladder import Ladder
+from node_agent.jobs.parking.parking import Node, Parking
+from node_agent.jobs.slices import Slices
+from node_agent.jobs.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+_REASON_LIMIT = 2048
+"""Bytes."""
+_WAITS = "wait"
+"""The phase of a park in which the run still executes."""
+
+
+class Suspending:
+    """Of the runs of one spool. `start` launches a run, `press` stops one that was told to, `kill` sends a signal to one.
+    `reported` is called when there is something to report."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        paths: Paths,
+        ladder: Ladder,
+        node: Node,
+        start: Callable[[RunKey], None],
+        press: Callable[[RunKey], None],
+        kill: Callable[[RunRecord, int], None],
+        reported: Callable[[], None],
+        guarded: Callable[..., None],
+    ) -> None:
+        self._spool = spool
+        self._press = press
+        self._kill = kill
+        self._reported = reported
+        self.parking = Parking(spool, holding, paths, ladder, node, self, guarded)
+        self.slices = Slices(spool, self.parking, start, guarded, node.on_devices)
+
+    def close(self) -> None:
+        """Changes nothing from here on. What is parked stays parked."""
+        self.slices.close()
+        self.parking.close()
+
+    def settle(self, key: RunKey) -> None:
+        """Has a run parked or executing, whichever is to be."""
+        record = self._spool.runs[key]
+        if record.phase is RunPhase.ENDED:
+            return
+        if self.slices.is_sliced(record):
+            assert record.share is not None
+            self.slices.look(record.share.group)
+        elif record.pid:
+            to_park = record.to_park and record.phase is not RunPhase.STOPPING
+            self.parking.want(key, to_park, record.park_limit)
+        self._tell(key, ())
+
+    def left(self, group: int) -> None:
+        """A run has left a share group."""
+        self.slices.look(group)
+
+    def awakes(self, record: RunRecord) -> bool:
+        """Whether a run that is to be stopped has to resume first; then it does. A run that the scheduler has desired to be
+        parked has no devices to resume on, and is killed."""
+        if record.park.stage is ParkStage.PARKED and record.to_park:
+            log.info("run %s: it is parked, and is to be stopped; killing it", record.key)
+            self._kill(record, signal.SIGKILL)
+            return True
+        self.settle(record.key)
+        return self._spool.runs[record.key].park.stage is not ParkStage.EXECUTES
+
+    def started(self, record: RunRecord) -> None:
+        """A run has its process."""
+        self.slices.started(record.key)
+        if record.to_park or record.share is not None:
+            self.settle(record.key)
+
+    def over(self, record: RunRecord) -> None:
+        """A run has ended."""
+        self.parking.over(record.key)
+        self.slices.over(record)
+
+    # What `Parking` tells.
+
+    def parked(self, key: RunKey, phases: Phases) -> None:
+        record = self._spool.runs[key]
+        self._tell(key, phases)
+        if self.slices.is_sliced(record):
+            self.slices.parked(key, sum(seconds for name, seconds in phases if name != _WAITS))
+        else:
+            self.settle(key)
+
+    def resumed(self, key: RunKey, phases: Phases) -> None:
+        record = self._spool.runs[key]
+        self._tell(key, phases)
+        if record.phase is RunPhase.STOPPING:
+            self._press(key)
+        if self.slices.is_sliced(record):
+            self.slices.resumed(key)
+
+    def refused(self, key: RunKey, reason: str, lost: bool) -> None:
+        record = self._spool.runs[key]
+        refused = RunParkRefused(clean(reason, _REASON_LIMIT), lost)
+        if record.to_park and record.phase is not RunPhase.STOPPING:
+            self._report(replace(record, phase=RunPhase.RUNNING, to_park=False), refused)
+        elif record.phase is not RunPhase.STOPPING and (self.slices.refused(key) or lost):
+            self._report(record, refused)
+        if lost:
+            self._kill(self._spool.runs[key], signal.SIGKILL)
+        elif record.phase is RunPhase.STOPPING:
+            self._press(key)
+
+    def _tell(self, key: RunKey, phases: Phases) -> None:
+        """Reports what the scheduler waits for, once that is so."""
+        record = self._spool.runs[key]
+        state, rung = record.park, record.park.rung
+        said = "" if rung is None else rung.value
+        if record.phase is RunPhase.PARKING and state.stage is ParkStage.PARKED and record.to_park:
+            event = RunParked(said, state.bytes, state.residue_bytes, phases)
+            self._report(replace(record, phase=RunPhase.PARKED), event)
+        elif record.phase is RunPhase.RESUMING and state.stage is ParkStage.EXECUTES and not record.to_park:
+            self._report(replace(record, phase=RunPhase.RUNNING), RunResumed(said, phases))
+
+    def _report(self, record: RunRecord, event: RunEvent) -> None:
+        self._spool.report(record, event)
+        self._reported()

@@ -1,0 +1,20 @@
+"""Why a parked job does not go on."""
+
+from scheduler_service.core.model import Job, OperationPhase, Reason
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.operations.resuming import what_holds_up
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.explain.explanation import Blocker, Explanation
+
+
+def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
+    """It waits for its user, or for whoever has its devices. While it is being parked or resumed, nothing keeps it."""
+    match operation.phase:
+        case OperationPhase.PARKED:
+            return Explanation((Blocker(Reason.PARKED, "it is parked and does not go on by itself: resume it"),))
+        case OperationPhase.WAITING:
+            held = what_holds_up(state, state.runs_of(job.id))
+            blockers = (Blocker(Reason.PARKED, f"it resumes on its own devices: {one.why}", one.job_id) for one in held)
+            return Explanation(tuple(blockers))
+        case _:
+            return Explanation()

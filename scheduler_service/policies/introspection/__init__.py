@@ -1,0 +1,1 @@
+"""Gandiva (OSDI 2018): runs share devices, and how they do follows from what is measured of them."""

@@ -1,0 +1,134 @@
+"""Growth: an elastic job takes the idle devices of its server, and gives them back when a job wants them (Gandiva, 4.2.2).
+
+A job grows only after the devices have been idle for some time, only on the server on which it runs, and only while nobody
+waits. With nothing measured at other sizes, the job with the fewest tasks gains the most for each device, relative to what it
+does now, so this one grows first.
+"""
+
+from collections.abc import Iterator
+
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.messages import Plan, Remember, Resize
+from scheduler_service.core.model import Job, JobState
+from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.values import SECOND, Vector, fits, times
+from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.introspection.memos import forget, memo_of
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.overload.slicing import NAME, would_do
+
+
+def since_subject(job_id: int) -> str:
+    """Of the memo that says since when a job could grow."""
+    return f"could-grow/{job_id}"
+
+
+def grown_subject(vc: str) -> str:
+    """Of the memo that says which jobs have grown, and from how many tasks."""
+    return shared(vc, "grown")
+
+
+def grown(state: State, vc: str) -> dict[int, int]:
+    """The tasks that each job had before it grew. Jobs that have ended, or have no more than that, are left out."""
+    memo, found = memo_of(state, grown_subject(vc)), dict[int, int]()
+    if memo is not None:
+        for job_id, before in zip(map(int, memo.value[::2]), map(int, memo.value[1::2]), strict=True):
+            job = state.jobs.rows.get(job_id)
+            if job is not None and max(job.spec.gang[0].size, job.resize_to) > before:
+                found[job_id] = before
+    return found
+
+
+def _remember_grown(vc: str, jobs: dict[int, int]) -> Remember:
+    value = tuple(part for job_id in sorted(jobs) for part in (job_id, jobs[job_id]))
+    return Remember(NAME, grown_subject(vc), value or None)
+
+
+# ---- growth ------------------------------------------------------------------------------------------------------------
+
+
+def grow(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
+    """On these nodes, of which one job each grows at a time."""
+    waiting = any(state.queue(vc, lane).first is not None for lane in OWN_LANES)
+    if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
+        yield (_remember_grown(vc, grown(state, vc)),)
+    for node in nodes:
+        candidates = sorted(_could_grow(state, node, waiting))
+        for _, job_id, tasks in candidates:
+            memo, now = memo_of(state, since_subject(job_id)), state.cluster.clock_us
+            if memo is None:
+                yield (Remember(NAME, since_subject(job_id), (now,), job_id),)
+            elif (idle_us := now - int(memo.value[0])) >= settings.grow_after * SECOND:
+                why = f"it grows: devices of {state.nodes.rows[node].name} were idle for {idle_us / SECOND:.0f} s"
+                before = grown(state, vc)
+                before.setdefault(job_id, state.jobs.rows[job_id].spec.gang[0].size)
+                plan: Plan = (Resize(job_id, tasks, why), forget(since_subject(job_id)), _remember_grown(vc, before))
+                if would_do(state, plan):
+                    yield plan
+                break
+        could = {job_id for _, job_id, _ in candidates}
+        for job_id in sorted({key.job_id for key in state.runs_on.get(node, ())} - could):
+            if memo_of(state, since_subject(job_id)) is not None:
+                yield (forget(since_subject(job_id)),)
+
+
+def _could_grow(state: State, node: int, waiting: bool) -> Iterator[tuple[int, int, int]]:
+    """The jobs that could, with the number of tasks that they have and that they could have."""
+    idle = state.idle_devices.get(node, 0).bit_count()
+    jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
+    resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # to whom the devices may go
+    if waiting or resizes or not idle or not state.free_resources.is_open(node):
+        return
+    for job_id in jobs:
+        job = state.jobs.rows[job_id]
+        if not job.spec.elastic or job.state is not JobState.RUNNING or job_id in state.operation_of:
+            continue
+        if any(run.node != node or run.group or not run.phase.preemptible for run in state.runs_of(job_id)):
+            continue
+        group = job.spec.gang[0]
+        more = _more_tasks(group.demand, state.free_resources.free(node)._replace(devices=idle))
+        size = min(job.spec.max_tasks, group.size + more)
+        if size > group.size and group.demand.devices:
+            yield group.size, job_id, size
+
+
+def _more_tasks(each: Vector, free: Vector) -> int:
+    """How many more tasks fit into what is free."""
+    more = 0
+    while any(each) and fits(times(each, more + 1), free):
+        more += 1
+    return more
+
+
+# ---- shrinking ---------------------------------------------------------------------------------------------------------
+
+
+def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
+    """Has a job that has grown give back as much as this one needs, which has no room. Empty: one is about to. None: no such
+    job would make room."""
+    jobs, need = grown(state, vc), job.spec.demand
+    if not jobs or job.spec.gang or not need.devices:
+        return None
+    for job_id, before in jobs.items():
+        runs = state.runs_of(job_id)
+        if runs and runs[0].phase.exits_soon and (target := state.jobs.rows[job_id].resize_to):
+            if target < len(runs) and _makes_room(state, job, job_id, len(runs) - target):
+                return ()
+            continue
+        if not runs or state.jobs.rows[job_id].state is not JobState.RUNNING:
+            continue
+        for fewer in range(1, len(runs) - before + 1):
+            if _makes_room(state, job, job_id, fewer):
+                plan: Plan = (Resize(job_id, len(runs) - fewer, f"it gives back devices that job {job.id} needs"),)
+                return plan if would_do(state, plan) else None
+    return None
+
+
+def _makes_room(state: State, job: Job, job_id: int, fewer: int) -> bool:
+    """Whether the job would fit on the server of another one, once that one has so many tasks fewer."""
+    run = state.runs_of(job_id)[0]
+    free = state.free_resources.free(run.node)._replace(devices=state.idle_devices.get(run.node, 0).bit_count())
+    more = times(run.demand, fewer)
+    room = Vector(*(a + b for a, b in zip(free, more, strict=True)))
+    return state.is_usable(job.spec, run.node) and fits(job.spec.demand, room)

@@ -1,0 +1,114 @@
+"""What introspection remembers: the next look at a part of the servers, probes, which kinds of jobs go together, moves."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scheduler_service.core.messages import Remember
+from scheduler_service.core.model import Job, RunKey
+from scheduler_service.core.model.memo import Memo, shared
+from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.history import script_of
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.slicing import NAME, probe_subject
+
+_LONGEST = 64
+
+
+def memo_of(state: State, subject: str) -> Memo | None:
+    return state.memos.rows.get((NAME, subject))
+
+
+def forget(subject: str) -> Remember:
+    return Remember(NAME, subject, None)
+
+
+# ---- rounds ------------------------------------------------------------------------------------------------------------
+
+
+class Round(NamedTuple):
+    """The looks at all servers, a part of them at a time."""
+
+    part: int = 0
+    """The next one."""
+    hour_us: Micros = 0
+    """When the hour began in which moves are counted."""
+    moves: int = 0
+    probes: tuple[int, ...] = ()
+    """The share groups whose rows are a probe."""
+
+
+def round_subject(vc: str) -> str:
+    return shared(vc, "round")
+
+
+def round_of(memo: Memo | None) -> Round:
+    if memo is None:
+        return Round()
+    part, hour, moves, *probes = map(int, memo.value)
+    return Round(part, hour, moves, tuple(probes))
+
+
+def remember_round(vc: str, what: Round, due_us: Micros) -> Remember:
+    return Remember(NAME, round_subject(vc), (what.part, what.hour_us, what.moves, *what.probes), due_us=due_us)
+
+
+# ---- probes ------------------------------------------------------------------------------------------------------------
+
+
+class Probe(NamedTuple):
+    """A change of rows that is being measured."""
+
+    parts: tuple[tuple[int, ...], ...]
+    """The jobs that were packed: those that took turns with each other, and in each part those that were packed before."""
+    rates: tuple[tuple[int, int], ...]
+    """Of jobs that were packed before: the rate of each while it executes, in millionths of its rate alone."""
+    deadline_us: Micros
+    before: tuple[Row, ...]
+    limits: tuple[tuple[RunKey, int], ...]
+    """What members were allowed to use of each device before."""
+    period_us: Micros
+    during: tuple[Row, ...]
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        return tuple(sorted(job_id for part in self.parts for job_id in part))
+
+
+def remember_probe(vc: str, group: int, probe: Probe) -> Remember:
+    text = json.dumps(probe, separators=(",", ":"))
+    return Remember(NAME, probe_subject(vc, group), (text,))
+
+
+def probe_of(memo: Memo) -> Probe:
+    parts, rates, deadline, before, limits, period, during = json.loads(str(memo.value[0]))
+    return Probe(
+        tuple(map(tuple, parts)),
+        tuple((job_id, rate) for job_id, rate in rates),
+        deadline,
+        _rows(before),
+        tuple((RunKey(*key), limit) for key, limit in limits),
+        period,
+        _rows(during),
+    )
+
+
+def _rows(found: Iterable[tuple[list[list[int]], int]]) -> tuple[Row, ...]:
+    return tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in found)
+
+
+# ---- kinds of jobs -----------------------------------------------------------------------------------------------------
+
+
+def kind_of(job: Job) -> str:
+    """Jobs of one kind are expected to run alike: of a user, those whose names differ only in numbers, or that have no name and
+    run the same script with other numbers."""
+    name = re.sub(r"[0-9]+", "#", job.spec.name)[:_LONGEST]
+    return f"{job.user}:{name or script_of(job.spec.configured(0))[0]}"
+
+
+def pair_subject(vc: str, one: str, other: str) -> str:
+    """Of the memo that says whether packing two kinds of jobs has paid."""
+    return shared(vc, "pair/" + "|".join(sorted((one, other))))

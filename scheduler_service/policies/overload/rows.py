@@ -1,0 +1,99 @@
+"""Round robin: the rows of a share group, made anew from those who share its devices.
+
+Jobs that execute on the same device at the same time are packed: they are one unit, and stay one. The tasks of a gang are
+always in the same rows. `fair_rows` puts every unit in at least one row. With R rows of equal weight and the period P, a unit
+executes for at least P / R of each period, and waits for at most P (1 - 1 / R) between two turns. So no member of a group
+starves.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.sharing.equations import Device
+
+
+class Unit(NamedTuple):
+    """Jobs that execute together: one job, or several that are packed."""
+
+    jobs: tuple[int, ...]
+    """In order."""
+    runs: tuple[RunKey, ...]
+    """Of all of them, in order."""
+    devices: frozenset[Device]
+
+
+def unit_of(runs: Iterable[Run]) -> Unit:
+    """The runs, of one job or of several, as one unit."""
+    members = sorted(runs, key=lambda run: run.key)
+    jobs = tuple(sorted({run.job_id for run in members}))
+    devices = frozenset((run.node, index) for run in members for index in run.devices)
+    return Unit(jobs, tuple(run.key for run in members), devices)
+
+
+def units_of(rows: Sequence[Row], runs: Mapping[RunKey, Run]) -> list[Unit]:
+    """The units of these rows, in order. `runs` has all that are in them."""
+    members: dict[int, list[Run]] = defaultdict(list)
+    for key in sorted({key for row in rows for key in row.runs}):
+        members[key.job_id].append(runs[key])
+    leader = {job_id: job_id for job_id in members}
+    for row in rows:
+        holder: dict[Device, int] = {}
+        for key in row.runs:
+            for index in runs[key].devices:
+                other = holder.setdefault((runs[key].node, index), key.job_id)
+                if other != key.job_id:
+                    _join(leader, other, key.job_id)
+    together: dict[int, list[Run]] = defaultdict(list)
+    for job_id, its in members.items():
+        together[_find(leader, job_id)] += its
+    return [unit_of(its) for _, its in sorted(together.items())]
+
+
+def _find(leader: dict[int, int], job_id: int) -> int:
+    while leader[job_id] != job_id:
+        job_id = leader[job_id]
+    return job_id
+
+
+def _join(leader: dict[int, int], one: int, other: int) -> None:
+    first, second = sorted((_find(leader, one), _find(leader, other)))
+    leader[second] = first
+
+
+def fair_rows(units: Collection[Unit]) -> tuple[Row, ...]:
+    """Rows in which units take turns that want the same devices: as few rows as a greedy search finds, the largest units first.
+    Where a row leaves devices idle, it also has units of other rows that fit there, those with the fewest turns first."""
+    rows: list[list[Unit]] = []
+    taken: list[set[Device]] = []
+    for unit in sorted(units, key=lambda unit: (-len(unit.devices), unit.jobs)):
+        place = next((i for i, held in enumerate(taken) if held.isdisjoint(unit.devices)), None)
+        if place is None:
+            rows.append([])
+            taken.append(set())
+            place = len(rows) - 1
+        rows[place].append(unit)
+        taken[place] |= unit.devices
+    turns = {unit.jobs: 1 for unit in units}
+    for row, held in zip(rows, taken, strict=True):
+        for unit in sorted(units, key=lambda unit: (turns[unit.jobs], unit.jobs)):
+            if held.isdisjoint(unit.devices):
+                row.append(unit)
+                held |= unit.devices
+                turns[unit.jobs] += 1
+    return tuple(Row(tuple(sorted(key for unit in row for key in unit.runs))) for row in rows)
+
+
+def apart(units: Iterable[Unit], parts: Sequence[Sequence[int]], runs: Mapping[RunKey, Run]) -> list[Unit]:
+    """These units; the one in which all of these parts are packed is split into them."""
+    pack, found = {job_id for part in parts for job_id in part}, []
+    for unit in units:
+        if pack <= set(unit.jobs):
+            rest = [[job_id for job_id in unit.jobs if job_id not in pack]]
+            split = ([key for key in unit.runs if key.job_id in part] for part in [*parts, *rest])
+            found += [unit_of(runs[key] for key in keys) for keys in split if keys]
+        else:
+            found.append(unit)
+    return found

@@ -1,0 +1,51 @@
+"""The settings of time slicing and introspection."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.model.values import SECOND, Micros
+
+
+class Settings(NamedTuple):
+    """Durations are in seconds. 0 turns a mechanism off, where the mechanism is a setting."""
+
+    period: float = 60
+    """In which each row of a share group has a turn, and between two looks at a server."""
+    oversubscription: float = 4
+    """Devices that the runs of a server may ask for together, relative to those that it has."""
+    rows: int = 8
+    """The most rows of a share group."""
+    packing: int = 1
+    """Whether jobs are packed."""
+    packed_most: int = 4
+    """The most jobs on a device at a time."""
+    packing_gain: float = 5
+    """By how many percent packing has to be better than time slicing to be kept."""
+    probe_periods: float = 10
+    """A probe that has not been measured after so many periods is undone."""
+    remembered: float = 86_400
+    """How long it is remembered whether packing pays for two kinds of jobs."""
+    migration: int = 1
+    """Whether jobs are moved."""
+    moves_per_hour: int = 60
+    """The most moves of jobs in an hour."""
+    move_pause: float = 600
+    """How long a job stays before it is moved again: at some seconds a move, less than 1 % of its time is lost."""
+    defragment_free: float = 75
+    """Percent of a server's devices: a server in use on which so many are free is emptied, if other servers have room."""
+    growth: int = 1
+    """Whether elastic jobs grow into idle devices of their server."""
+    grow_after: float = 300
+    """How long devices have to be idle before a job grows."""
+
+    @property
+    def period_us(self) -> Micros:
+        return round(self.period * SECOND)
+
+    def check(self) -> None:
+        """Raises ValueError for a value that cannot be."""
+        for name, least in (("period", 1), ("oversubscription", 1), ("rows", 1), ("packed_most", 1), ("probe_periods", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"the setting {name} is {getattr(self, name):g}; it must be at least {least}")
+        for name, value in self._asdict().items():
+            if value < 0:
+                raise ValueError(f"the setting {name} is {value:g}; it must not be negative")

@@ -1,0 +1,219 @@
+"""A job that has no room starts all the same, and takes turns with others on their devices (Gandiva, Algorithm 1, line 12).
+
+It goes to the server with the lowest load, first among those of its affinity. Jobs take turns only with their equals: no job is
+parked so that one of lower priority, or a best-effort job instead of a trial, executes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.enact import enact
+from scheduler_service.core.messages import Place, Plan, Share, Spot
+from scheduler_service.core.model import Job, Run, RunKey, RunPhase
+from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.rows import made
+from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.memory import allowances
+from scheduler_service.policies.overload.rows import fair_rows, unit_of, units_of
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.stages import Overload, Where
+
+NAME = "gandiva"
+LOOKED_AT = 8
+"""Servers of each kind that are looked at for a job."""
+
+
+def probe_subject(vc: str, group: int) -> str:
+    """Of the memo about the probe that changed the rows of a share group."""
+    return shared(vc, f"probe/{group}")
+
+
+def slicing(settings: Settings) -> Overload:
+    """The stage."""
+
+    def overload(state: State, job: Job, where: Where) -> Plan | None:
+        for one in job.in_each_configuration():
+            if all(task.devices for task in one.spec.tasks()) and (plan := _sliced(state, one, where, settings)) is not None:
+                return plan
+        return None
+
+    return overload
+
+
+def would_do(state: State, plan: Plan) -> bool:
+    """Whether the plan would be carried out."""
+    with state.supposing():
+        return enact(state, plan, state.cluster.clock_us) is None
+
+
+def _sliced(state: State, job: Job, where: Where, settings: Settings) -> Plan | None:
+    nodes = list(_by_load(state, job, where, settings))
+    for few in [[node] for node in nodes] + ([nodes] if job.spec.gang else []):
+        spots = _spots(state, job, few, where)
+        plan = None if spots is None else _plan(state, job, spots, where, settings)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _by_load(state: State, job: Job, where: Where, settings: Settings) -> Iterator[int]:
+    """The servers that are looked at: those of the job's affinity first, in each case those with the lowest load first."""
+    tasks = job.spec.tasks()
+    loads, among = state.loads(), state.among(job.spec)
+    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
+    least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
+    asked = least.devices if job.spec.gang else job.spec.demand.devices
+    may = (free[2] >= 0) & (whole >= max(least.devices, 1))
+    may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
+    may &= loads.requested + asked <= whole * settings.oversubscription
+    may[0] = False
+    if where.nodes is not None:
+        chosen = np.zeros_like(may)
+        chosen[[node for node in where.nodes if node < len(chosen)]] = True
+        may &= chosen
+    first = max(task.devices for task in tasks)
+    alike = loads.affinity == first
+    for kind in (may & alike, may & ~alike):
+        yield from _lowest(loads.requested, whole, kind)
+
+
+def _lowest(requested: NDArray[np.int64], whole: NDArray[np.int64], may: NDArray[np.bool_]) -> list[int]:
+    ids = np.nonzero(may)[0]
+    order = np.argsort(requested[ids] / whole[ids], kind="stable")
+    return [int(node) for node in ids[order[:LOOKED_AT]]]
+
+
+class _Server(NamedTuple):
+    """The devices of a node that a job may share, with those who hold them."""
+
+    users: dict[int, list[Run]]
+    """By device; none of a device that is idle."""
+
+
+def _server(state: State, job: Job, node: int, where: Where) -> _Server:
+    capacity = state.nodes.rows[node].capacity.devices
+    closed = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
+    idle = state.idle_devices.get(node, 0)
+    users: dict[int, list[Run]] = {i: [] for i in range(capacity) if idle >> i & 1}
+    refused: Mask = closed
+    for key in sorted(state.runs_on.get(node, ())):
+        run = state.runs.rows[key]
+        if not run.given:
+            continue
+        if not may_share(state, run, job, where):
+            group = state.share_groups.rows.get(run.group)
+            refused |= mask_of(run.devices if group is None else group.devices_on(node))
+        for index in run.devices:
+            users.setdefault(index, []).append(run)
+    return _Server({index: on for index, on in users.items() if not refused >> index & 1})
+
+
+def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
+    """Whether the job may take turns with the run."""
+    holder = state.jobs.rows[run.job_id]
+    if not run.phase.preemptible or run.key in state.promised_by or run.guaranteed != where.guaranteed or run.vc != where.vc:
+        return False
+    if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
+        return False
+    if not all(task.devices for task in holder.launch_spec.tasks()):
+        return False  # a gang takes turns as a whole, and this one has a task that cannot
+    group = state.share_groups.rows.get(run.group)
+    return group is None or not (group.open or (NAME, probe_subject(group.vc, group.id)) in state.memos.rows)
+
+
+def rank(job: Job) -> tuple[int, int]:
+    """Jobs that are equal in this take turns."""
+    return job.spec.job_class, job.priority
+
+
+def _spots(state: State, job: Job, nodes: Sequence[int], where: Where) -> tuple[Spot, ...] | None:
+    """For each task devices with few users, those of one holder together. None: these servers have too few devices."""
+    tasks = job.spec.tasks()
+    spots: list[Spot] = []
+    for node in nodes:
+        users, taken = _server(state, job, node, where).users, ZERO
+        left = sorted(users, key=lambda index: (len(users[index]), _holder(users[index]), index))
+        free = state.free_resources.free(node)
+        while len(spots) < len(tasks):
+            need = tasks[len(spots)]
+            more = add(taken, need)
+            if len(left) < need.devices or not fits(more._replace(devices=0), free):
+                break
+            spots.append(Spot(node, tuple(sorted(left[: need.devices]))))
+            taken, left = more, left[need.devices :]
+    return tuple(spots) if len(spots) == len(tasks) else None
+
+
+def _holder(users: Sequence[Run]) -> tuple[int, RunKey]:
+    return (users[0].group, users[0].key) if users else (0, RunKey(0, 0))
+
+
+def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> Plan | None:
+    """The job in a row of its own beside all that share devices with these. None: they cannot share."""
+    own, others = _starting(state, job, spots), _holders(state, spots)
+    runs = {run.key: run for run in [*own, *others]}
+    groups = {run.group for run in others if run.group}
+    rows_now = [row for number in sorted(groups) for row in state.share_groups.rows[number].rows]
+    units = units_of(rows_now, runs)
+    alone: dict[int, list[Run]] = {}
+    for run in others:
+        if not run.group:
+            alone.setdefault(run.job_id, []).append(run)
+    units += [unit_of(state.runs_of(job_id)) for job_id in alone]
+    rows = fair_rows([*units, unit_of(own)])
+    if len(rows) > settings.rows:
+        return None
+    jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
+    why = _why(state, spots, others, len(rows))
+    for thrifty in (False, True):
+        limits = allowances(state, rows, runs, jobs, thrifty)
+        if limits is None:
+            return None
+        share = Share(rows, limits, settings.period_us)
+        plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
+        if would_do(state, plan):
+            return plan
+    return None
+
+
+def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
+    """The runs that the launch will have."""
+    job_id, number = (state.cluster.next_job, 1) if job.elements is not None else (job.id, job.run + 1)
+    at = {"job_id": job_id, "run": number, "phase": RunPhase.STARTING, "placed_us": 0}
+    tasks = job.spec.tasks()
+    return [
+        made(Run, node=spot.node, devices=spot.devices, demand=tasks[rank], task=rank, **at)  # type: ignore[arg-type]
+        for rank, spot in enumerate(spots)
+    ]
+
+
+def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
+    """All who hold a device of these, with all of their gangs and share groups; in order."""
+    found: dict[RunKey, Run] = {}
+    for node, devices in spots:
+        mask = mask_of(devices)
+        for key in state.runs_on.get(node, ()):
+            run = state.runs.rows[key]
+            if key in found or not mask & mask_of(run.given):
+                continue
+            group = state.share_groups.rows.get(run.group)
+            keys = [task.key for task in state.runs_of(run.job_id)] if group is None else group.members()
+            found |= {other: state.runs.rows[other] for other in keys}
+    return [found[key] for key in sorted(found)]
+
+
+def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], rows: int) -> str:
+    """For the story."""
+    node, devices = spots[0]
+    number = ", ".join(map(str, devices))
+    jobs = sorted({run.job_id for run in others})
+    names = ", ".join(map(str, jobs[:8])) + (f" and {len(jobs) - 8} others" if len(jobs) > 8 else "")
+    plural = "devices" if len(devices) > 1 else "device"
+    return (
+        f"time-sliced: overload, no server has {sum(len(spot.devices) for spot in spots)} idle; takes turns with job {names} "
+        f"on {plural} {number} of {state.nodes.rows[node].name} ({rows} rows)"
+    )

@@ -1,0 +1,62 @@
+"""On which idle devices a job starts: Gandiva's Algorithm 1, lines 1 to 10.
+
+Servers are kept for jobs that ask for equally many devices (their affinity), so that other servers stay whole. As printed, line
+5 skips servers in use, since the height of such a server is never below 1, while Figure 7 shows that they are meant. So line 5
+is read as "a server of this affinity on which the job fits beside the others", and the least loaded of those is taken. A server
+has no affinity once it is empty.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.messages import Place, Spot
+from scheduler_service.core.model import Job
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.placing.first_fit import offered_to, pick_devices, place
+
+
+def place_by_affinity(state: State, job: Job) -> Place | None:
+    """Jobs without devices, and gangs that fit on no single server, go to the first nodes that have room. None: there is no
+    room."""
+    if job.spec.gang or not any(one.spec.demand.devices for one in job.in_each_configuration()):
+        return place(state, job)
+    for one in job.in_each_configuration():
+        if not one.spec.demand.devices:
+            found = place(state, one)
+        else:
+            node = server_for(state, one)
+            spots = () if node is None else (Spot(node, pick_devices(state, node, one.spec.demand.devices)),)
+            found = Place(one.id, spots, configuration=one.configuration) if spots else None
+        if found is not None:
+            return found
+    return None
+
+
+def server_for(state: State, job: Job) -> int | None:
+    """The server on which a job of one task, with devices, starts; None: no server has enough idle ones."""
+    need, loads = job.spec.demand, state.loads()
+    offered = offered_to(state, job)
+    room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
+    room[0] = False
+    if job.avoid and (others := room & ~_of(job.avoid, len(room))).any():
+        room = others
+    whole = state.free_resources.capacities()[2]
+    beside = room & (loads.affinity == need.devices) & (loads.requested + need.devices <= whole)
+    if beside.any():
+        return _least(loads.requested / np.maximum(whole, 1), beside)
+    empty = room & (loads.affinity == 0)
+    if empty.any():
+        return _least(offered[2], empty)
+    return _least(offered[2], room) if room.any() else None
+
+
+def _of(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:
+    found = np.zeros(count, np.bool_)
+    found[[node for node in nodes if node < count]] = True
+    return found
+
+
+def _least(of: NDArray[np.float64] | NDArray[np.int64], among: NDArray[np.bool_]) -> int:
+    """The first of those with the least value."""
+    ids = np.nonzero(among)[0]
+    return int(ids[np.argmin(of[ids])])

@@ -1,0 +1,73 @@
+"""`ebb-sim reproduce gandiva`: the evaluation of the Gandiva paper again (docs/reproduction-gandiva.md)."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from scheduler_service.sim.commands import say
+from scheduler_service.sim.reproduce import gandiva_tables
+from scheduler_service.sim.reproduce.gandiva_plan import ON_TRACES, PARTS, QUICK, Part, Study, Traces, cases, policies
+from scheduler_service.sim.reproduce.studies import Table, as_markdown, fill_in, group, show, simulated
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("gandiva")
+@click.option("--quick", is_flag=True, help="Fewer jobs, and one set of them.")
+@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this part; may be given several times.")
+@click.option(
+    "--on-traces",
+    metavar="PHILLY RATES PAIRS",
+    type=(FILE, FILE, FILE),
+    help="The trace, and GPUs' throughputs alone and in pairs (docs/workloads.md).",
+)
+@click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="[default: results/gandiva, or -quick]")
+@click.option("--on", metavar="WHERE", default="local", show_default=True, help="local, local[N], or tcp://HOST:PORT of Dask.")
+@click.option("--fresh", is_flag=True, help="Simulate anew what is there already.")
+@click.option("--document", metavar="FILE", type=FILE, help="Fill in the tables of this Markdown file.")
+def command(
+    quick: bool,
+    parts: tuple[Part, ...],
+    on_traces: tuple[Path, Path, Path] | None,
+    output: Path | None,
+    on: str,
+    fresh: bool,
+    document: Path | None,
+) -> None:
+    """Figures 9 and 15 and table 5 of the Gandiva paper (OSDI 2018), beside what it prints.
+
+    The parts are six jobs on four GPUs, the experiment on 180 GPUs, the trace of 9 days on 100 GPUs, and, if files are given,
+    jobs of Philly's trace at rates that were measured on real GPUs.
+
+    \b
+    Examples:
+      ebb-sim reproduce gandiva --quick
+      ebb-sim reproduce gandiva --part slicing
+      ebb-sim reproduce gandiva --on-traces philly_jobs.csv.gz gavel_throughputs.csv.gz gavel_colocated.csv.gz
+    """
+    if on_traces is None and (lacking := [part for part in parts if part in ON_TRACES]):
+        raise click.UsageError(f"for the part {lacking[0]} say where the tables are: --on-traces PHILLY RATES PAIRS")
+    traces = None if on_traces is None else Traces(*on_traces)
+    study = (QUICK if quick else Study())._replace(traces=traces)
+    chosen = parts or tuple(part for part in PARTS if part not in ON_TRACES or traces is not None)
+    folder = output or Path("results") / ("gandiva-quick" if quick else "gandiva")
+    wanted = {part: {policy: cases(study, part, policy) for policy in policies()} for part in chosen}
+    found = simulated([case for of in wanted.values() for some in of.values() for case in some], folder, on, fresh, keep="jobs")
+    tables: list[Table] = []
+    for part, of in wanted.items():
+        groups = {policy: group(found, some) for policy, some in of.items()}
+        if part == "slicing":
+            shares = {policy: gandiva_tables.shares(found[some[0]].folder) for policy, some in of.items() if policy != "fifo"}
+            sharing = {policy: one for policy, one in groups.items() if policy in shares}
+            tables.append(gandiva_tables.slicing(sharing, shares))
+        elif part == "experiment":
+            tables.append(gandiva_tables.experiment(groups, study.jobs))
+            if (claims := gandiva_tables.claims(groups)) is not None:
+                tables.append(claims)
+        else:
+            title = "Table 5: 9 days on 100 GPUs" if part == "trace" else "Philly's jobs at Gavel's rates, on 100 GPUs"
+            tables.append(gandiva_tables.trace(groups, part, title, printed=part == "trace"))
+    show(tables, folder)
+    fill_in(document, {table.name: as_markdown(table) for table in tables}, {}, folder)
+    say(Console(stderr=True), f"{folder}: tables.md")

@@ -1,0 +1,106 @@
+"""Rates as the authors of Gavel measured them on real K80s, P100s and V100s (OSDI 2020): alone, and in pairs on one device.
+
+Two tables, which are read from files: the throughputs (see `workloads.gavel`), and pairs, with the columns `device`, `model`,
+`batch_size`, `gpus`, `with_model`, `with_batch_size`, `steps_per_s` and `with_steps_per_s`. A kind is a model and a batch size,
+such as `LM-5`. A rate of 0 says that the pair does not fit into the memory of the device: neither makes progress.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.sim.sharing.kinds import Kind, Spread
+from scheduler_service.sim.sharing.model import BILLION, Site
+from scheduler_service.sim.workloads.reading import Row, rows
+
+ALONE_COLUMNS = ("device", "placement", "model", "batch_size", "gpus", "steps_per_s")
+PAIR_COLUMNS = ("device", "model", "batch_size", "gpus", "with_model", "with_batch_size", "steps_per_s", "with_steps_per_s")
+MILLIONTHS = 1_000_000
+
+
+class Tables(NamedTuple):
+    """Steps per second, in millionths."""
+
+    alone: Mapping[tuple[str, str, int, bool], int]
+    """By kind, device, number of devices, and whether they are spread over nodes."""
+    pairs: Mapping[tuple[str, str, str, int], int]
+    """Of the first kind beside the second, on so many devices of a model."""
+
+
+@lru_cache(maxsize=4)
+def tables(alone: Path, pairs: Path | None) -> Tables:
+    """Raises BadTrace."""
+    rates = {
+        (_kind(row), row.text("device"), row.amount("gpus"), row.text("placement") == "spread"): _rate(row, "steps_per_s")
+        for row in rows(alone, ALONE_COLUMNS)
+    }
+    together: dict[tuple[str, str, str, int], int] = {}
+    for row in rows(pairs, PAIR_COLUMNS) if pairs is not None else ():
+        first, second, where = _kind(row), _kind(row, "with_"), (row.text("device"), row.amount("gpus"))
+        together[first, second, *where] = _rate(row, "steps_per_s")
+        together[second, first, *where] = _rate(row, "with_steps_per_s")
+    return Tables(rates, together)
+
+
+def _kind(row: Row, prefix: str = "") -> str:
+    return f"{row.text(f'{prefix}model')}-{row.text(f'{prefix}batch_size')}"
+
+
+def _rate(row: Row, column: str) -> int:
+    return row.amount(column, MILLIONTHS)
+
+
+class Measured:
+    """The rates of the tables. Where more than two jobs are packed, each is slowed down by each of the others as in a pair."""
+
+    interferes = False
+
+    def __init__(self, found: Tables, reference: str) -> None:
+        """`reference`: the model of device on which jobs take the time that the workload names."""
+        self._found, self._reference = found, reference
+        self._kinds = {
+            (name, devices): Kind(name, SECOND * MILLIONTHS // rate)
+            for (name, device, devices, spread), rate in found.alone.items()
+            if device == reference and not spread and rate
+        }
+
+    def models(self) -> set[str]:
+        """The models of devices of which there are rates."""
+        return {device for _, device, _, _ in self._found.alone}
+
+    def kind(self, name: str, devices: int) -> Kind | None:
+        return self._kinds.get((name, devices))
+
+    def alone(self, name: str, devices: int, site: Site) -> int:
+        reference = self._steps(name, self._reference, devices, spread=False)
+        if not reference:
+            return BILLION
+        return BILLION * self._steps(name, site.model, site.devices, site.spread >= Spread.NODES) // reference
+
+    def packed(self, name: str, others: Sequence[str], site: Site) -> int:
+        rate = BILLION
+        for other in others:
+            left = self._pair(name, other, site.model, site.devices) or self._pair(name, other, site.model, 1)
+            rate = rate // 2 if left is None else rate * left[0] // left[1]  # of what nobody has measured, each has half
+        return rate
+
+    def _pair(self, name: str, other: str, model: str, devices: int) -> tuple[int, int] | None:
+        """The rate of the first kind beside the second, and alone; None: it was not measured."""
+        pair = self._found.pairs.get((name, other, model, devices))
+        alone = self._found.alone.get((name, model, devices, False))
+        return (pair, alone) if pair is not None and alone else None
+
+    def beside(self, _name: str, _neighbours: Iterable[tuple[str, int]], _networked: Iterable[int]) -> int:
+        return BILLION
+
+    def _steps(self, name: str, model: str, devices: int, spread: bool) -> int:
+        """Of so many devices, or of the next fewer that were measured, in proportion."""
+        for count in (count for count in (8, 4, 2, 1) if count <= devices):
+            rate = self._found.alone.get((name, model, count, spread))
+            if rate is None and spread:
+                rate = self._found.alone.get((name, model, count, False))
+            if rate is not None:
+                return rate * devices // count
+        return 0

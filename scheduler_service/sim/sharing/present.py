@@ -1,0 +1,94 @@
+"""What a launch gets of its devices now, from its share group and from its neighbours."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.values import Micros
+from scheduler_service.sim.nodes import Party
+from scheduler_service.sim.sharing.model import BILLION, Site
+from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.turns import Group, entry_us, is_in, part_of_cycle, users
+
+Members = Mapping[RunKey, Party]
+"""Of share groups, by the runs of their tasks."""
+
+
+class Present(NamedTuple):
+    """Parts are in billionths."""
+
+    share: int
+    """The part of the time in which it executes."""
+    done: int
+    """What it does of what it would do alone all the time: less than its share if it is packed."""
+    lost: int
+    """The part of the time that is its turn, but in which others are parked and it is resumed."""
+
+
+ALONE = Present(BILLION, BILLION, 0)
+
+
+def works(party: Party) -> bool:
+    """Whether all of its tasks have begun, and none was signalled, lost or parked."""
+    launch = party.launch
+    left = launch.signalled_us is not None or launch.lost_us is not None or launch.ended_us is not None
+    return launch.works_us is not None and party.stopped_us is None and not left
+
+
+def present(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Present:
+    """Of a launch that works. With exact slices it has all of the present turn or nothing; see `entering_us`."""
+    if group is None:
+        return ALONE
+    now = group.active(at)[0] if setup.exact else None
+    share = done = lost = 0
+    for number, row in enumerate(group.rows):
+        if not is_in(row, party) or now not in (None, number):
+            continue
+        mates = [mate.life.job.kind for mate in users(row, members, party) if works(mate)]
+        if now is None:
+            entry = entry_us(group, number, party, members, setup.switching)
+            part, whole = part_of_cycle(group, number, entry), part_of_cycle(group, number, 0)
+        else:
+            part = whole = BILLION
+        share, lost = share + part, lost + whole - part
+        done += part * setup.rates.packed(party.life.job.kind, mates, site(party)) // BILLION
+    return Present(share, done, lost)
+
+
+def is_packed(party: Party, group: Group | None, members: Members) -> bool:
+    """Whether another job uses one of its devices at the same time, in any row."""
+    rows = () if group is None else group.rows
+    return any(works(mate) for row in rows if is_in(row, party) for mate in users(row, members, party))
+
+
+def entering_us(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Micros:
+    """With exact slices: what is lost of the present turn, which begins now."""
+    return 0 if group is None else entry_us(group, group.active(at)[0], party, members, setup.switching)
+
+
+def site(party: Party) -> Site:
+    assert party.site is not None  # it works
+    return party.site
+
+
+def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mapping[int, Present], setup: Setup) -> int:
+    """What is left of its rate beside the launches on other devices of its nodes. `shares`: what is known already of those
+    that change now, too."""
+
+    def others() -> Iterator[tuple[Party, int]]:
+        for node in nodes:
+            for key, other in near.get(node, {}).items():
+                if other is not party and works(other) and not mine & set(places(other)):
+                    pace = other.launch.pace
+                    known = shares.get(key)
+                    yield other, known.share if known is not None else pace.share if pace is not None else BILLION
+
+    nodes = list(dict.fromkeys(task.node.name for task in party.tasks))
+    mine = set(places(party))
+    found = list(others())
+    networked = [share for other, share in found if len({task.node.name for task in other.tasks}) > 1] if len(nodes) > 1 else []
+    return setup.rates.beside(party.life.job.kind, [(other.life.job.kind, share) for other, share in found], networked)
+
+
+def places(party: Party) -> Iterator[tuple[str, int]]:
+    return ((task.node.name, device) for task in party.tasks for device in task.devices)

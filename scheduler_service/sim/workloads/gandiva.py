@@ -1,0 +1,131 @@
+"""The workloads of the Gandiva paper (OSDI 2018): jobs of known kinds, whose rates depend on where and beside whom they run.
+
+The experiment of section 6.3 is drawn as the paper describes it. Of the 9-day trace of section 6.4 the paper tells the number
+of jobs and the mix of models. Durations follow a private trace; they are assumptions here, and so are the numbers of GPUs.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.sharing.kinds import TABLE_1, TABLE_2
+from scheduler_service.sim.workloads.arriving import Recorded
+from scheduler_service.sim.workloads.assuming import COMMAND
+from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import LONGEST_S, MOST_JOBS
+
+T = TypeVar("T")
+MINUTE = 60 * SECOND
+KINDS = tuple(TABLE_1)
+"""Jobs 1 to 8 of Table 1."""
+LOW, MID, HIGH = KINDS[:2], KINDS[2:5], KINDS[5:]
+SHARES = (0.30, 0.25, 0.45)
+"""Of jobs of low, middle and high utilisation (section 6.3)."""
+LARGE = KINDS[6:]
+"""They need 2 or 4 GPUs."""
+TRACE_SHARES = {"cv": 0.10, "nlp": 0.60, "speech": 0.30}
+"""Table 2."""
+_CV, _NLP = 4, 8
+TRACE_KINDS = {
+    "cv": tuple(kind.name for kind in TABLE_2[:_CV]),
+    "nlp": tuple(kind.name for kind in TABLE_2[_CV:_NLP]),
+    "speech": tuple(kind.name for kind in TABLE_2[_NLP:]),
+}
+TRACE_GPUS = {1: 0.70, 2: 0.15, 4: 0.15}
+"""An assumption."""
+
+
+class Gandivas(Model):
+    """What the paper's workloads have in common."""
+
+    grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
+    cpus_per_gpu: float = Field(default=0.5, ge=0, le=1e6, description="an assumption: servers have 12 CPUs for 4 GPUs")
+    memory_gib_per_gpu: float = Field(default=2, ge=0, le=1e9, description="an assumption")
+
+    @property
+    def arrivals(self) -> Recorded:
+        """The times are part of what is drawn."""
+        return Recorded()
+
+    def made(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user") -> SimJob:
+        demand = Vector(round(self.cpus_per_gpu * 1000 * gpus), round(self.memory_gib_per_gpu * 1024 * gpus), gpus)
+        spec = JobSpec(COMMAND, demand, grace_us=round(self.grace_s * SECOND), name=kind)
+        return SimJob(spec, max(work_us, 1), submit_us, user, kind=kind)
+
+
+class Gandiva(Gandivas):
+    """The jobs of section 6.3."""
+
+    kind: Literal["gandiva"] = "gandiva"
+    jobs: int = Field(default=1000, ge=1, le=MOST_JOBS)
+    hours: float = Field(default=2, gt=0, le=1e5, description="in which the jobs come, each time as likely as any other")
+    low_min: float = Field(default=30, gt=0, le=1e6, description="of GPU time in all, in minutes: the least")
+    high_min: float = Field(default=45, gt=0, le=1e6, description="the most")
+
+
+class GandivaTrace(Gandivas):
+    """The synthesised 9-day trace of section 6.4."""
+
+    kind: Literal["gandiva-trace"] = "gandiva-trace"
+    jobs: int = Field(default=8800, ge=1, le=MOST_JOBS)
+    days: float = Field(default=9, gt=0, le=1e4)
+    gpus: int = Field(default=100, ge=1, description="of the cluster, for the load")
+    load: float = Field(default=1.0, gt=0, le=100, description="GPU time of all jobs, by what the GPUs have; an assumption")
+    spread: float = Field(
+        default=1.6, ge=0, le=5, description="of durations, which are log-normal: the deviation of the logarithm; an assumption"
+    )
+
+
+class GandivaSlicing(Gandivas):
+    """Figure 9: four long jobs, and after a while two short ones, all on one GPU each."""
+
+    kind: Literal["gandiva-slicing"] = "gandiva-slicing"
+    long_min: float = Field(default=100, gt=0, le=1e6, description="of the long jobs")
+    short_min: float = Field(default=20, gt=0, le=1e6, description="of the short jobs")
+    at_min: float = Field(default=25, ge=0, le=1e6, description="when the short jobs come")
+
+
+def jobs(model: Gandiva | GandivaTrace | GandivaSlicing, seed: int) -> Iterator[SimJob]:
+    """In the order in which they come."""
+    if isinstance(model, Gandiva):
+        return _experiment(model, seed)
+    return _trace(model, seed) if isinstance(model, GandivaTrace) else _slicing(model)
+
+
+def _experiment(model: Gandiva, seed: int) -> Iterator[SimJob]:
+    rng = Random(f"{seed}:jobs")
+    span = model.hours * 3600
+    for at in sorted(rng.uniform(0, span) for _ in range(model.jobs)):
+        (of,) = rng.choices((LOW, MID, HIGH), SHARES)
+        kind = rng.choice(of)
+        gpus = rng.choice((2, 4)) if kind in LARGE else 1
+        gpu_time = rng.uniform(model.low_min, model.high_min) * MINUTE
+        yield model.made(kind, gpus, round(gpu_time / gpus), round(at * SECOND))
+
+
+def _trace(model: GandivaTrace, seed: int) -> Iterator[SimJob]:
+    rng = Random(f"{seed}:jobs")
+    span_us = round(model.days * 24 * 60 * MINUTE)
+    times = sorted(rng.randrange(span_us) for _ in range(model.jobs))
+    drawn = [(_one(rng, TRACE_GPUS), rng.lognormvariate(0, model.spread)) for _ in times]
+    asked = math.fsum(gpus * lasts for gpus, lasts in drawn)
+    unit = model.load * model.gpus * span_us / asked
+    for at, (gpus, lasts) in zip(times, drawn, strict=True):
+        category = _one(rng, TRACE_SHARES)
+        yield model.made(rng.choice(TRACE_KINDS[category]), gpus, round(lasts * unit), at, category)
+
+
+def _slicing(model: GandivaSlicing) -> Iterator[SimJob]:
+    for minutes, at, count in ((model.long_min, 0.0, 4), (model.short_min, model.at_min, 2)):
+        for _ in range(count):
+            yield model.made("resnet-50-cifar", 1, round(minutes * MINUTE), round(at * MINUTE))
+
+
+def _one(rng: Random, shares: Mapping[T, float]) -> T:
+    return rng.choices(tuple(shares), tuple(shares.values()))[0]

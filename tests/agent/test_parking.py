@@ -1,0 +1,458 @@
+"""Parks in the agent, of real processes: each rung, what is refused, and an agent that is killed at any point."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebb_inject.ebb_hook import control
+from node_agent.devices.driver_checkpoint import DriverCheckpoint
+from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.confinement import Holding
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import Phases, RunKey, RunPhase, RunRecord
+from node_agent.jobs.park_state import ParkStage, Rung
+from node_agent.jobs.parking import freezing, ladder, requests
+from node_agent.jobs.parking.ladder import Ladder
+from node_agent.jobs.parking.parking import Node, Parking
+from node_agent.jobs.spool.opening import open_spool
+from node_agent.jobs.spool.spool import Spool
+from tests.agent.conftest import until
+from tests.agent.fake_checkpoint_driver import write_plan
+from tests.agent.parkable import Program
+
+ONE, TWO = RunKey(1, 1), RunKey(2, 1)
+GIB = 1 << 30
+
+
+class Killed(BaseException):
+    """The agent, by a test."""
+
+
+class Stage:
+    """What an agent has for parking, around real processes. `again` is the agent that comes next."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.total = GIB
+        self.used: dict[RunKey, Mapping[int, int] | None] = {}
+        self.driver: DriverCheckpoint | None = None
+        self.programs: list[Program] = []
+        self.events: list[tuple[Any, ...]] = []
+        self.happened = asyncio.Event()
+        self.failures: list[BaseException] = []
+        self.again()
+
+    def again(self) -> None:
+        if hasattr(self, "spool"):
+            self.parking.close()
+            self.spool.close()
+        self.spool: Spool = open_spool(self.state / "spool.db")
+        self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id)
+        holding = Holding(self.spool, Groups(), self.guarded)
+        node = Node(self.total, lambda key: self.used.get(key, {}))
+        self.parking = Parking(self.spool, holding, self.paths, Ladder(self.driver), node, self, self.guarded)
+
+    def guarded(self, act: Callable[..., None], *arguments: object) -> None:
+        try:
+            act(*arguments)
+        except BaseException as error:
+            self.failures.append(error)
+            self.happened.set()
+
+    def run(self, key: RunKey, *command: str, gang: int = 1, nodes: int = 1, **program: Any) -> Program:
+        made = Program(self.paths.run(key), *command, **program)
+        self.programs.append(made)
+        record = RunRecord(key, RunPhase.RUNNING, pid=made.pid, start_ticks=made.ticks, gang_size=gang, gang_nodes=nodes)
+        self.spool.remember([record])
+        return made
+
+    def park(self, *keys: RunKey, limit: float = 60.0) -> None:
+        for key in keys:
+            self.parking.want(key, parked=True, limit=limit)
+
+    def resume(self, *keys: RunKey) -> None:
+        for key in keys:
+            self.parking.want(key, parked=False)
+
+    async def told_any(self, count: int) -> list[tuple[Any, ...]]:
+        """The next events."""
+        while len(self.events) < count and not self.failures:
+            self.happened.clear()
+            async with asyncio.timeout(90):
+                await self.happened.wait()
+        assert not self.failures
+        found, self.events = self.events[:count], self.events[count:]
+        return found
+
+    async def told(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """The next events, which must be of these kinds."""
+        found = await self.told_any(len(kinds))
+        assert [event[0] for event in found] == list(kinds)
+        return found
+
+    def stage(self, key: RunKey) -> ParkStage:
+        return self.spool.runs[key].park.stage
+
+    def parked(self, key: RunKey, phases: Phases) -> None:
+        self._add("parked", key, phases)
+
+    def resumed(self, key: RunKey, phases: Phases) -> None:
+        self._add("resumed", key, phases)
+
+    def refused(self, key: RunKey, reason: str, lost: bool) -> None:
+        self._add("refused", key, reason, lost)
+
+    def _add(self, *event: Any) -> None:
+        self.events.append(event)
+        self.happened.set()
+
+    def close(self) -> None:
+        self.parking.close()
+        for program in self.programs:
+            program.close()
+        self.spool.close()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> Any:
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+    if made.driver is not None:
+        await made.driver.close()
+
+
+@pytest.fixture
+def fake_driver(stage: Stage) -> Callable[..., None]:
+    """A driver that knows the processes in `pids`; `plan` as in tests.agent.fake_checkpoint_driver."""
+    path = stage.state / "driver.json"
+
+    def make(*pids: int, **plan: Any) -> None:
+        write_plan(path, {"pids": {str(pid): "running" for pid in pids}} | plan)
+        if stage.driver is None:
+            stage.driver = DriverCheckpoint((sys.executable, "-m", "tests.agent.fake_checkpoint_driver", str(path)))
+            stage.again()
+
+    return make
+
+
+# ---- the rungs -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_program_parks_itself_and_goes_on(stage: Stage) -> None:
+    program = stage.run(ONE)
+    for times in range(1, 4):
+        stage.park(ONE)
+        ((_, key, phases),) = await stage.told("parked")
+        assert key == ONE
+        assert dict(phases).keys() == {"copy", "wait", "stop"}
+        assert program.state() == "T"
+        state = stage.spool.runs[ONE].park
+        assert (state.stage, state.rung, state.switches) == (ParkStage.PARKED, Rung.COOPERATIVE, times)
+        assert (state.bytes, state.residue_bytes) == (64 << 20, 5)
+        stage.resume(ONE)
+        await stage.told("resumed")
+        assert stage.stage(ONE) is ParkStage.EXECUTES
+        program.goes_on()
+    assert stage.spool.runs[ONE].park.stops == 0, "it was never stopped in the middle of a step"
+
+
+async def test_what_has_nothing_on_a_device_is_stopped_with_all_its_processes(stage: Stage) -> None:
+    shell = "sleep 1000 & echo $! >child; wait"
+    program = stage.run(ONE, "/bin/sh", "-c", shell)
+    while not (program.folder / "child").exists() or not (program.folder / "child").read_text().strip():
+        await asyncio.sleep(0.01)
+    child = int((program.folder / "child").read_text())
+    stage.park(ONE)
+    await stage.told("parked")
+    processes = freezing.Processes(program.pid, program.ticks, "")
+    assert processes.members() == {program.pid, child}
+    assert freezing.are_stopped(processes)
+    assert stage.spool.runs[ONE].park.rung is Rung.STOPPED
+    stage.resume(ONE)
+    await stage.told("resumed")
+    assert not freezing.are_stopped(processes)
+    assert stage.spool.runs[ONE].park.stops == 1
+
+
+async def test_the_driver_parks_what_does_not_park_itself(stage: Stage, fake_driver: Callable[..., None]) -> None:
+    program = stage.run(ONE, mood="refuses")
+    fake_driver(program.pid)
+    stage.used[ONE] = {program.pid: 100}
+    stage.park(ONE)
+    ((_, _, phases),) = await stage.told("parked")
+    assert dict(phases).keys() == {"driver", "stop"}
+    state = stage.spool.runs[ONE].park
+    assert (state.rung, state.bytes, state.driver_pids) == (Rung.DRIVER, 100 << 20, (program.pid,))
+    assert program.state() == "T"
+    stage.resume(ONE)
+    await stage.told("resumed")
+    program.goes_on()
+    assert stage.spool.runs[ONE].park.driver_pids == ()
+
+
+@pytest.mark.parametrize(
+    ("plan", "lost", "word"),
+    [
+        ({"fail": {"lock": "CUDA_ERROR_NOT_READY"}}, False, "NOT_READY"),
+        ({"fail": {"checkpoint": "CUDA_ERROR_NOT_SUPPORTED"}}, False, "NOT_SUPPORTED"),
+        ({"broken": ["checkpoint"]}, True, "CUDA_ERROR_UNKNOWN"),
+    ],
+)
+async def test_a_driver_that_fails(
+    stage: Stage, fake_driver: Callable[..., None], plan: dict[str, Any], lost: bool, word: str
+) -> None:
+    program = stage.run(ONE, mood="refuses")
+    fake_driver(program.pid, **plan)
+    stage.used[ONE] = {program.pid: 100}
+    stage.park(ONE)
+    ((_, _, reason, is_lost),) = await stage.told("refused")
+    assert is_lost == lost
+    assert word in reason
+    assert "CUDA graphs" in reason, "why the first rung was not enough"
+    if not lost:
+        assert stage.stage(ONE) is ParkStage.EXECUTES
+        program.goes_on()
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mood", ["refuses", "deaf"])
+async def test_a_run_that_no_rung_parks_goes_on(stage: Stage, mood: str) -> None:
+    program = stage.run(ONE, mood=mood)
+    stage.used[ONE] = {program.pid: 100}
+    stage.park(ONE, limit=0.3)
+    ((_, key, reason, lost),) = await stage.told("refused")
+    assert (key, lost) == (ONE, False)
+    assert "the driver's checkpoint is not used on this node" in reason
+    assert ("CUDA graphs" if mood == "refuses" else "end of a step") in reason
+    program.goes_on()
+    assert stage.stage(ONE) is ParkStage.EXECUTES
+    (path,) = control.live(str(program.folder / "park"))
+    request = control.send(path, control.RESUME)
+    assert request >= 3, "the park was taken back: the last request said that it is to run"
+
+
+async def test_what_is_on_the_devices_must_be_known(stage: Stage, fake_driver: Callable[..., None]) -> None:
+    program = stage.run(ONE, "/bin/sleep", "1000")
+    fake_driver()
+    stage.used[ONE] = None
+    stage.park(ONE, limit=5)
+    ((_, _, reason, lost),) = await stage.told("refused")
+    assert "not known yet" in reason
+    assert not lost
+    until(lambda: program.state() == "S")
+
+
+async def test_parked_memory_is_bounded(stage: Stage) -> None:
+    """Of two runs one is parked, and nothing is left for the other, which goes on."""
+    stage.total = 100 << 20
+    stage.again()
+    first, second = stage.run(ONE), stage.run(TWO, mood="")
+    stage.used[TWO] = {second.pid: 100}
+    stage.park(ONE)
+    await stage.told("parked")
+    stage.park(TWO)
+    ((_, key, reason, _),) = await stage.told("refused")
+    assert key == TWO
+    assert "64 MiB would be moved" in reason
+    second.goes_on()
+    stage.resume(ONE)
+    await stage.told("resumed")
+    first.goes_on()
+    stage.total = 64 << 20
+    stage.again()
+    stage.park(TWO)
+    ((_, _, reason, _),) = await stage.told("refused")
+    assert "64 MiB of 64 MiB are taken" in reason, "the first keeps its memory for the next park"
+    assert "parked_memory_mib" in reason
+
+
+async def test_parks_at_the_same_time_are_bounded_together(stage: Stage) -> None:
+    """Neither knows how much the other one is going to move. One of them is parked, and the other one goes on."""
+    stage.total = 100 << 20
+    stage.again()
+    programs = {key: stage.run(key) for key in (ONE, TWO)}
+    stage.park(ONE, TWO)
+    events = await stage.told_any(2)
+    (refused,) = (event for event in events if event[0] == "refused")
+    assert "64 MiB of 100 MiB are taken" in refused[2]
+    assert not refused[3]
+    programs[refused[1]].goes_on()
+    assert sorted(stage.stage(key) for key in (ONE, TWO)) == [ParkStage.EXECUTES, ParkStage.PARKED]
+
+
+async def test_a_gang_on_several_nodes_does_not_park_itself(stage: Stage) -> None:
+    """Its ranks would park after different steps. It is stopped only if it has nothing on a device."""
+    program = stage.run(ONE, gang=2, nodes=2)
+    stage.used[ONE] = {program.pid: 100}
+    stage.park(ONE)
+    ((_, _, reason, _),) = await stage.told("refused")
+    assert "several nodes" in reason
+    stage.used[ONE] = {}
+    stage.park(ONE)
+    await stage.told("parked")
+    assert stage.spool.runs[ONE].park.rung is Rung.STOPPED
+    stage.resume(ONE)
+    await stage.told("resumed")
+    program.goes_on()
+
+
+async def test_the_tasks_of_a_gang_park_after_the_same_step(stage: Stage) -> None:
+    keys = [RunKey(1, 1, task) for task in range(3)]
+    for key in keys:
+        stage.run(key, gang=3, pause=0.01)
+    steps = []
+    for _ in range(3):
+        stage.park(*keys)
+        await stage.told(*["parked"] * 3)
+        answers = [control.answer(path) for key in keys for path in control.live(stage.paths.park(key))]
+        (step,) = {answer["step"] for answer in answers if answer is not None}
+        assert len(answers) == 3
+        steps.append(step)
+        stage.resume(*keys)
+        await stage.told(*["resumed"] * 3)
+    assert steps == sorted(set(steps))
+
+
+async def test_a_park_that_is_not_wanted_any_more_is_given_up(stage: Stage) -> None:
+    program = stage.run(ONE, pause=0.5)
+    stage.used[ONE] = {program.pid: 100}
+    stage.park(ONE)
+    while stage.stage(ONE) is not ParkStage.PARKING:
+        await asyncio.sleep(0)
+    stage.resume(ONE)
+    await stage.told("resumed")
+    assert stage.stage(ONE) is ParkStage.EXECUTES
+    program.goes_on()
+
+
+async def test_a_run_that_does_not_resume_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "RESUME_LIMIT", 0.3)
+    program = stage.run(ONE, mood="stuck")
+    stage.park(ONE)
+    await stage.told("parked")
+    stage.resume(ONE)
+    ((_, _, reason, lost),) = await stage.told("refused")
+    assert lost
+    assert reason == "out of memory"
+    assert program.process.poll() is None
+
+
+# ---- an agent that is killed at any point ------------------------------------------------------------------------------------
+
+
+class Deaths:
+    """Kills the agent before or after one of its acts, by number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 1 << 30
+        self.died = False
+        remember = Spool.remember
+        monkeypatch.setattr(Spool, "remember", self._mortal(remember))
+        monkeypatch.setattr(control, "send", self._mortal(control.send))
+        monkeypatch.setattr(freezing, "_signal", self._mortal(freezing._signal))
+
+    def _mortal(self, act: Callable[..., Any]) -> Callable[..., Any]:
+        def mortal(*arguments: Any, **more: Any) -> Any:
+            self._pass()
+            result = act(*arguments, **more)
+            self._pass()
+            return result
+
+        return mortal
+
+    def _pass(self) -> None:
+        if self.died:
+            raise Killed
+        self.left -= 1
+        if self.left < 0:
+            self.died = True
+            raise Killed
+
+
+async def _until_dead_or_told(stage: Stage, deaths: Deaths) -> None:
+    while not (stage.events or deaths.died):
+        stage.happened.clear()
+        async with asyncio.timeout(90):
+            await stage.happened.wait()
+
+
+@pytest.mark.parametrize("kind", ["itself", "driver", "stopped"])
+async def test_an_agent_that_is_killed_at_any_point_leaves_what_the_next_one_goes_on_from(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, fake_driver: Callable[..., None], kind: str
+) -> None:
+    program = stage.run(ONE, mood="refuses") if kind == "driver" else stage.run(ONE)
+    if kind == "driver":
+        fake_driver(program.pid)
+        stage.used[ONE] = {program.pid: 100}
+    if kind == "stopped":
+        stage.spool.remember([replace(stage.spool.runs[ONE], gang_size=2, gang_nodes=2)])
+    deaths = Deaths(monkeypatch)
+    for act, done in ((stage.park, "parked"), (stage.resume, "resumed")):
+        points = 0
+        while True:
+            deaths.left, deaths.died = points, False
+            act(ONE)
+            await _until_dead_or_told(stage, deaths)
+            survived = not deaths.died
+            deaths.left, deaths.died = 1 << 30, False
+            stage.failures.clear()
+            if not survived:
+                stage.events.clear()
+                stage.again()
+                act(ONE)
+                if stage.stage(ONE) is not (ParkStage.PARKED if done == "parked" else ParkStage.EXECUTES):
+                    await stage.told(done)
+            else:
+                await stage.told(done)
+            if done == "parked":
+                assert program.state() == "T"
+            else:
+                program.goes_on()
+            if survived:
+                break
+            other, back = (stage.resume, "resumed") if done == "parked" else (stage.park, "parked")
+            other(ONE)
+            await stage.told(back)
+            points += 1
+        assert points >= 6, f"{kind}: an agent was killed at {points} points until it was {done}"
+
+
+async def test_the_time_that_a_run_was_parked_is_known(stage: Stage) -> None:
+    stage.run(ONE)
+    began = time.monotonic()
+    stage.park(ONE)
+    await stage.told("parked")
+    parked = time.monotonic()
+    await asyncio.sleep(0.2)
+    resuming = time.monotonic()
+    stage.resume(ONE)
+    await stage.told("resumed")
+    state = stage.spool.runs[ONE].park
+    assert resuming - parked <= state.parked_seconds <= time.monotonic() - began
+    assert 0.001 <= state.switching_seconds <= time.monotonic() - began - state.parked_seconds
+
+
+async def test_anything_may_be_in_a_control_file(stage: Stage, tmp_path: Path) -> None:
+    folder = tmp_path / "park"
+    made = control.Control(str(folder))
+    odd: list[dict[str, Any]] = [
+        {"request": True, "state": 5, "bytes": -1, "seconds": []},
+        {"request": 1 << 80, "state": "parked", "bytes": 1.5, "residue": 1 << 60, "seconds": {"a": "b", "c": 1e300, "d": 2}},
+    ]
+    for answer in odd:
+        made.answer(answer)
+        found = requests.answer_of(made.path)
+        assert found is not None
+        assert (found.number, found.bytes, found.residue) == (0, 0, 0)
+        assert found.seconds in ({}, {"d": 2.0})
+    made.close()
+    assert requests.answer_of(str(folder / "no such file")) is None

@@ -1,0 +1,67 @@
+"""Gandiva's evaluation: its plan, its tables, and the command."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler_service.sim.cli import main
+from scheduler_service.sim.reproduce import gandiva_published as published
+from scheduler_service.sim.reproduce.gandiva_plan import BASELINE, PARTS, QUICK, TURNS, Part, Study, Traces, cases, policies
+from scheduler_service.sim.reproduce.gandiva_tables import Shares, shares
+
+DATA = Path(__file__).parent / "data"
+TRACES = Traces(DATA / "philly_slice_1000.csv.gz", DATA / "gavel_rates.csv", DATA / "gavel_pairs.csv")
+TINY = QUICK._replace(traces=TRACES)
+
+
+def test_what_the_paper_prints_fits_together() -> None:
+    assert pytest.approx(0.77, abs=0.005) == published.LESS_EARLY
+    assert pytest.approx(0.253, abs=0.001) == published.MORE_UTILISATION
+    assert pytest.approx((0.212, 0.151), abs=0.001) == (published.LESS_COMPLETION, published.LESS_MAKESPAN)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_policy_has_the_same_jobs_on_the_same_cluster(part: Part) -> None:
+    for of in zip(*(cases(TINY, part, name) for name in policies()), strict=True):
+        assert len({(case.cluster, case.workload, case.sharing, case.seed) for case in of}) == 1
+        assert len({case.policy.name for case in of}) == len(of) >= 2
+        assert of[0].sharing is not None
+
+
+def test_the_clusters_are_the_papers() -> None:
+    gpus = {part: cases(Study(traces=TRACES), part, BASELINE)[0].capacity().devices for part in PARTS}
+    assert gpus == {"slicing": 4, "experiment": 180, "trace": 100, "measured": 100}
+
+
+def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("<!-- begin: figure-9 -->\n<!-- end: figure-9 -->\n")
+    told = ["reproduce", "gandiva", "--part", "slicing", "-o", str(tmp_path / "results"), "--document", str(document)]
+    done = CliRunner().invoke(main, told)
+    assert done.exit_code == 0, done.output
+    text = document.read_text()
+    assert "| paper | 66.7 | " in text
+    assert "| round robin | 66." in text
+    (found,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, TURNS)]
+    assert found == Shares(pytest.approx((0.5, 0.5, 1, 1), abs=0.01), pytest.approx((0.5, 0.5), abs=0.01))
+
+
+def _is_of(folder: Path, policy: str) -> bool:
+    case = folder / "case.json"
+    return case.exists() and f'"{policy}"' in case.read_text()
+
+
+def test_the_part_with_real_jobs_asks_for_its_files() -> None:
+    done = CliRunner().invoke(main, ["reproduce", "gandiva", "--part", "measured"])
+    assert done.exit_code == 2
+    assert "--on-traces" in done.output
+
+
+@pytest.mark.long
+def test_all_parts_together(tmp_path: Path) -> None:
+    files = [str(file) for file in TRACES]
+    done = CliRunner().invoke(main, ["reproduce", "gandiva", "--quick", "-o", str(tmp_path), "--on-traces", *files])
+    assert done.exit_code == 0, done.output
+    tables = (tmp_path / "tables.md").read_text()
+    assert all(title in tables for title in ("Figure 9", "Section 6.3", "Table 5", "Gavel"))
