@@ -104,6 +104,10 @@ class CheckpointFetches:
             self._following[key] = asyncio.ensure_future(self._follow(launch, heard))
         return False
 
+    def has(self, key: RunKey) -> bool:
+        """Whether a run waits for its checkpoint."""
+        return key in self._tasks
+
     def drop(self, key: RunKey) -> bool:
         """The run is over, or is not to start any more; whether it was waiting."""
         waited = key in self._following

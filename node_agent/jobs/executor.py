@@ -99,7 +99,7 @@ class Executor:
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
-        told = reported, self._refuse, self._may_start, self._packed, self._guarded
+        told = reported, self._refuse, self._may_start, self._gave_up, self._packed, self._guarded
         moves = self._begun, self._not_fetched, reach
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
@@ -107,7 +107,7 @@ class Executor:
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
-        acts = self.starting.launch, self._press, self.stopping.signal, reported, self._guarded
+        acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._node = node
@@ -159,6 +159,9 @@ class Executor:
     def _may_start(self, key: RunKey) -> bool:
         """Whether a run that is to start has its devices, and the daemon that it shares them by."""
         return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _gave_up(self, key: RunKey) -> None:
+        self.suspending.slices.gave_up(key)
 
     def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
         return self._packing.environment(launch)

@@ -35,10 +35,11 @@ _SPARE_DELAY = 0.02
 
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `packed`
-    gives what a run finds in its environment because it shares its devices. `guarded` calls a function for the event loop, and
-    tells of what fails in it. `begun` is called with a run whose process was warm and runs its program now, `not_fetched` with
-    one whose checkpoint cannot be had, and why. `reach` gives the agent of another node."""
+    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
+    is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
+    its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
+    with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
+    `reach` gives the agent of another node."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Starting:
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
         may_start: Callable[[RunKey], bool],
+        gave_up: Callable[[RunKey], None],
         packed: Callable[[LaunchSpec], Mapping[str, str]],
         guarded: Callable[..., None],
         begun: Callable[[RunRecord], None],
@@ -66,6 +68,7 @@ class Starting:
         self._reported = reported
         self._refused = refused
         self._may_start = may_start
+        self._gave_up = gave_up
         self._packed = packed
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
@@ -77,7 +80,7 @@ class Starting:
         """Runs of which the scheduler was told that they are warm."""
         self._looks: dict[RunKey, asyncio.TimerHandle] = {}
         """At whether a process is warm."""
-        self.retries = Retries(partial(guarded, self.launch))
+        self.retries = Retries(partial(guarded, self.launch), gave_up)
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
             *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
@@ -96,7 +99,7 @@ class Starting:
     def _lacks_checkpoint(self, key: RunKey, why: str) -> None:
         self._not_fetched(self._spool.runs[key], why)
 
-    def waits(self, launch: LaunchSpec) -> bool:
+    def _fetches(self, launch: LaunchSpec) -> bool:
         """Whether a run has to wait for files, which are fetched then."""
         snapshots, checkpoint = self.transfers.waits(launch), self.checkpoints.waits(launch)
         return snapshots or checkpoint
@@ -111,6 +114,10 @@ class Starting:
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
+
+    def waits(self, key: RunKey) -> bool:
+        """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
+        return key in self.retries.timers or self.transfers.has(key) or self.checkpoints.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -148,7 +155,10 @@ class Starting:
         if record.phase not in (RunPhase.STARTING, RunPhase.WARMING) or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if (record.phase is RunPhase.STARTING and self.waits(launch)) or not self._may_start(key):
+        if record.phase is RunPhase.STARTING and self._fetches(launch):
+            self._gave_up(key)
+            return
+        if not self._may_start(key):
             return
         if self.is_warm(key):
             launch = warm_launch(launch, self._paths.hook) or launch
@@ -247,7 +257,7 @@ class Starting:
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None
-        if self.waits(launch):
+        if self._fetches(launch):
             return
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
