@@ -92,10 +92,6 @@ class CheckpointFetches:
             self._tasks[launch.key] = task
         return True
 
-    def has(self, key: RunKey) -> bool:
-        """Whether a run waits for its checkpoint."""
-        return key in self._tasks
-
     def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
         """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
 
@@ -107,6 +103,10 @@ class CheckpointFetches:
         if key not in self._following:
             self._following[key] = asyncio.ensure_future(self._follow(launch, heard))
         return False
+
+    def has(self, key: RunKey) -> bool:
+        """Whether a run waits for its checkpoint."""
+        return key in self._tasks
 
     def drop(self, key: RunKey) -> bool:
         """The run is over, or is not to start any more; whether it was waiting."""

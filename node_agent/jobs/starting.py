@@ -37,9 +37,9 @@ class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
     launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
     is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
-    its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called with a run
-    whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why. `reach`
-    gives the agent of another node."""
+    its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
+    with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
+    `reach` gives the agent of another node."""
 
     def __init__(
         self,
@@ -116,8 +116,7 @@ class Starting:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
-        """Whether a run is launched by itself later: it waits for its snapshots or its checkpoint, or its launch has failed
-        for now."""
+        """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
         return key in self.retries.timers or self.transfers.has(key) or self.checkpoints.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
