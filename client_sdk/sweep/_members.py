@@ -39,8 +39,12 @@ class Member:
     has_turn: bool = True
     """It may execute. Otherwise it is suspended until it has a turn again."""
     reported_in_turn: bool = False
+    turns: int = 0
+    """Those that are over."""
     seconds: float = 0.0
     """For how long it was seen to run."""
+    seconds_before: float = 0.0
+    """The same before its present turn, or the last one."""
     told: bool = False
     """The search knows how it has ended."""
 
@@ -48,6 +52,10 @@ class Member:
     def value(self) -> float:
         """The last that it has reported; NaN if it has reported nothing."""
         return self.reports[-1].value if self.reports else math.nan
+
+    @property
+    def seconds_in_turn(self) -> float:
+        return self.seconds - self.seconds_before
 
     @property
     def live(self) -> bool:

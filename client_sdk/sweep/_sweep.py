@@ -40,8 +40,9 @@ class Search(Protocol):
 class Sweep:
     """Jobs that try configurations of one program. Use it as a context, and give it a search to `run`, or the configurations.
 
-    At most `slots` members execute at the same time. If more are live, they take turns: a member that has reported something
-    in its turn is suspended, and one that waits, or a new configuration, has its place. So all of them give early feedback.
+    At most `slots` members execute at the same time. If more are live, they take turns: a member whose turn is over is
+    suspended, and a new configuration, or one that waits, has its place. So all of them give early feedback. The first turn of
+    a member is over when it has reported something, and each further one when it has also run for `turn`.
     The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher.
 
     `live` is how many members may be live, by default as many as there are slots, so that nobody takes turns. `budget` is the
@@ -60,6 +61,7 @@ class Sweep:
         slots: int,
         live: int | None = None,
         exclusive: int = 0,
+        turn: Time = 60,
         budget: Time | None = None,
         direction: Literal["minimize", "maximize"] = "minimize",
         **options: Unpack[JobOptions],
@@ -89,6 +91,7 @@ class Sweep:
         self._slots = slots
         self._live = slots if live is None else live
         self._exclusive = exclusive
+        self._turn = units.parse_duration(turn).total_seconds()
         self._sign = 1.0 if direction == "minimize" else -1.0
         self._options = options
         self._reader = Reader(client)
@@ -155,7 +158,7 @@ class Sweep:
             self._try(member, self._client.cancel)
 
     def take_turns(self) -> None:
-        """If more members are live than there are slots: suspends those that have reported in their turn, and are not promoted,
+        """If more members are live than there are slots: suspends those whose turn is over, and that are not promoted,
         and resumes as many of those that wait. The one that has run least is next."""
         waiting = self._of(lambda member: member.live and not member.killed and not member.has_turn)
         waiting.sort(key=lambda member: (member.number not in self._promoted, member.seconds))
@@ -207,8 +210,14 @@ class Sweep:
         return self._of(lambda member: member.live and not member.killed and member.has_turn)
 
     def _through(self) -> list[Member]:
-        """Those that have had their turn."""
-        return [member for member in self._executing() if member.reported_in_turn and member.number not in self._promoted]
+        """Those whose turn is over."""
+        return [
+            member
+            for member in self._executing()
+            if member.reported_in_turn
+            and (member.turns == 0 or member.seconds_in_turn >= self._turn)
+            and member.number not in self._promoted
+        ]
 
     def _take(self, search: Search, reports: list[Report]) -> None:
         """Has the search judge what was reported, and tells it which members have ended with no report left."""
@@ -235,6 +244,8 @@ class Sweep:
     def _set_turn(self, member: Member, has: bool) -> None:
         self._try(member, self._client.resume if has else self._client.suspend)
         member.has_turn, member.reported_in_turn = has, False
+        member.turns += not has
+        member.seconds_before = member.seconds
 
     def _try(self, member: Member, change: Callable[[Job], Job]) -> None:
         """Changes a job that may have ended meanwhile, or leave for another reason: the next look says what it is."""

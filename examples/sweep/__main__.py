@@ -37,7 +37,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120, help="time for each sweep")
     parser.add_argument("--slots", type=int, default=2, help="members that execute at the same time")
     parser.add_argument("--live", type=int, default=12, help="members that take turns in the second sweep")
-    parser.add_argument("--steps", type=int, default=120_000, help="steps of a configuration that is complete")
+    parser.add_argument("--turn", type=float, default=5, help="seconds of each turn of a member but its first")
+    parser.add_argument("--steps", type=int, default=500_000, help="steps of a configuration that is complete")
     parser.add_argument("--rule", choices=PRUNERS, default="threshold", help="which configurations are stopped")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -67,6 +68,7 @@ def swept(client: Client, name: str, live: int, exclusive: int, arguments: argpa
         slots=arguments.slots,
         live=live,
         exclusive=exclusive,
+        turn=arguments.turn,
         devices=1,
         grace=10,
         env=environment,

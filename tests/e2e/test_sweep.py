@@ -52,7 +52,7 @@ def test_members_take_turns_and_compute_what_they_would_have_computed_alone(site
     search = Three()
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "STEPS": str(STEPS)}
     command = [sys.executable, str(SCRIPT)]
-    with Sweep(site.client, command, name="turns", slots=1, live=3, devices=1, env=environment) as sweep:
+    with Sweep(site.client, command, name="turns", slots=1, live=3, turn=1, devices=1, env=environment) as sweep:
         members = sweep.run(search)
     states = {member.number: (member.job.state, member.killed) for member in members}
     assert states[HOPELESS] == (JobState.CANCELLED, True)

@@ -29,7 +29,7 @@ def fake() -> Iterator[FakeCluster]:
 
 
 def sweep_of(fake: FakeCluster, **options: Any) -> Sweep:
-    return Sweep(fake.client(), COMMAND, **{"name": "rates", "slots": 2, **options})
+    return Sweep(fake.client(), COMMAND, **{"name": "rates", "slots": 2, "turn": 0, **options})
 
 
 def says(fake: FakeCluster, member: Member, step: int, value: float) -> None:
@@ -161,6 +161,28 @@ def test_members_take_turns_and_a_promoted_one_keeps_its_place(fake: FakeCluster
     assert [member.has_turn for member in members] == [True, False, False, True]
 
 
+def test_a_turn_lasts_for_a_while_but_for_the_first(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = sweep_of(fake, slots=1, live=2, turn="1m")
+    members = [sweep.suggest({"rate": 1.0}), sweep.suggest({"rate": 2.0})]
+    sweep.take_turns()
+    assert [member.has_turn for member in members] == [True, False]
+    fake.start(members[0].job)
+    says(fake, members[0], 1, 0.5)
+    heard(sweep, (0, 1, 0.5))
+    sweep.take_turns()
+    assert [member.has_turn for member in members] == [False, True], "the first turn is over with a report"
+    fake.finish(members[0].job, 143)
+    fake.start(members[1].job)
+    members[1].turns = 1
+    says(fake, members[1], 1, 0.5)
+    heard(sweep, (1, 1, 0.5))
+    sweep.take_turns()
+    assert members[1].has_turn
+    members[1].seconds += 60
+    sweep.take_turns()
+    assert [member.has_turn for member in members] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -172,6 +194,7 @@ def test_members_take_turns_and_a_promoted_one_keeps_its_place(fake: FakeCluster
         ({"name": ""}, "name= is missing"),
         ({"name": "my rates"}, "name='my rates': the name of a sweep"),
         ({"budget": "3"}, "has no unit"),
+        ({"turn": -1}, "is negative"),
     ],
 )
 def test_what_cannot_be_is_refused(fake: FakeCluster, options: dict[str, Any], said: str) -> None:
