@@ -65,6 +65,7 @@ class Config(FileSettings):
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
     min_run: Seconds = Field(60, ge=0, description="how long a run may not be preempted for a trial after its start")
     gang_start: Seconds = Field(60, gt=0, description="in which all tasks of a gang must have started")
+    park_limit: Seconds = Field(60, gt=0, description="in which a node must have parked a run")
     retry_pause: Seconds = Field(
         1, ge=0, description="before the first retry of a failed run; twice as long before each further one"
     )

@@ -28,6 +28,7 @@ def settings_of(config: Config) -> Settings:
         aging_us=micros(config.aging),
         min_run_us=micros(config.min_run),
         gang_start_us=micros(config.gang_start),
+        park_limit_us=micros(config.park_limit),
         retry_pause_us=micros(config.retry_pause),
         fault_retries=config.fault_retries,
         blame_nodes=config.blame_nodes,

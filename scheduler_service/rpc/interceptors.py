@@ -78,6 +78,7 @@ PATTERNS = {
     r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": "must have letters (A-Z, a-z) and digits, with ._/- only between these",
     r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "must begin with a letter (A-Z, a-z) or digit; then also ._-",
     r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$": "must begin with a letter (A-Z, a-z) or digit; then also ._-",
+    r"^([0-9]{1,10}[.][0-9]{1,10})?$": "must be the next_page_token of the page before, or empty",
     r"^[A-Za-z0-9._:-]*$": "must have nothing but letters (A-Z, a-z), digits and ._:-",
     r"^[a-z0-9_-]*$": "must have nothing but small letters (a-z), digits, _ and -",
     r"^[a-z0-9_-]*([.][^\x00]*)?$": "must be of small letters (a-z), digits, _ and -; a dot and a name may follow",

@@ -143,6 +143,22 @@ def test_a_parked_run_that_is_stopped_saves_its_work(agent: Start, scheduler: Fa
     never_together(state, 1, 2)
 
 
+def test_all_members_of_a_group_save_their_work(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    """The agent is not there when they are to be stopped, and one of them is parked."""
+    first = agent()
+    scheduler.connected()
+    begin(scheduler, share_plan((1,), (2,), (3,), period=1.5), 1, 2, 3)
+    scheduler.wait(lambda: len(scheduler.slices()) == 3 and switched(scheduler, 5), 60)
+    first.kill()
+    first = agent()
+    scheduler.connected(2)
+    for job in (1, 2, 3):
+        scheduler.stop(job, 60)
+    for job in (1, 2, 3):
+        assert scheduler.exited(job, limit=60).yielded
+    never_together(state, 1, 2, 3)
+
+
 def test_a_parked_run_is_killed_at_once_without_a_grace_period(agent: Start, scheduler: FakeScheduler) -> None:
     agent()
     scheduler.connected()
@@ -262,6 +278,7 @@ def test_a_run_that_cannot_be_parked_keeps_its_gpu(
     scheduler.connected()
     scheduler.start(1, *COMMAND, "refuses", devices=(0,))
     pid = scheduler.started(1).pid
+    goes_on(state, 1)
     shim.processes(0, {pid: 1000})
     scheduler.wait(lambda: scheduler.observations and scheduler.observations[-1].cycles)
     begin(scheduler, share_plan((1,), (2,), period=1.0), 1, 2, mood="refuses")

@@ -204,11 +204,11 @@ def test_what_is_known_not_to_be_parkable_is_refused_at_once_or_suspended() -> N
     refusal = d.reply(SuspendRequested(job, park_only=True))
     assert isinstance(refusal, FailedPrecondition)
     assert refusal.reason == "CANNOT_PARK"
-    assert "node n1 has no memory left for what run 1.1 has on its devices" in str(refusal)
+    assert "node n1 has too little memory or CPUs to keep run 1.1 parked" in str(refusal)
     assert d.run(job).phase is RunPhase.RUNNING
     (event,) = [one for one in park(d, job).log if one.job_id == job]
     assert event.kind is EventKind.SUSPEND_REQUESTED
-    assert event.text.startswith("not parked: node n1 has no memory left")
+    assert event.text.startswith("not parked: node n1 has too little memory")
     assert d.run(job).stop_reason is StopReason.SUSPENDED
 
 

@@ -18,6 +18,10 @@ def embedded_url(place: Path) -> str:
     return f"postgresql://ebb@/postgres?host={quote(str(place / 'postgres' / 'socket'), safe='')}"
 
 
+_HOLDS = "coalesce(jsonb_array_length(parking -> 2), 0) = 0"
+"""Of a run: it holds its devices, for it is not parked."""
+
+
 class Database:
     """The scheduler's PostgreSQL, asked directly."""
 
@@ -42,7 +46,8 @@ class Database:
             nothing = {
                 "jobs with two live runs": "SELECT job_id FROM run WHERE phase <> 4 GROUP BY job_id HAVING count(*) > 1",
                 "devices owned by two live runs": (
-                    "SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 GROUP BY node, d HAVING count(*) > 1"
+                    f"SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 AND {_HOLDS}"
+                    " GROUP BY node, d HAVING count(*) > 1"
                 ),
                 "devices held that are not there": (
                     "SELECT r.job_id FROM run r CROSS JOIN unnest(devices) d"
@@ -50,16 +55,19 @@ class Database:
                 ),
                 "nodes with more than they have": (
                     "SELECT n.id FROM node n JOIN run r ON r.node = n.id AND r.phase <> 4 GROUP BY n.id"
-                    " HAVING sum(r.demand_devices) > n.capacity_devices OR sum(r.demand_cpu_milli) > n.capacity_cpu_milli"
+                    f" HAVING sum(r.demand_devices) FILTER (WHERE {_HOLDS}) > n.capacity_devices"
+                    " OR sum(r.demand_cpu_milli) > n.capacity_cpu_milli"
                 ),
                 "jobs with more than one end": (
                     "SELECT job_id FROM job_event WHERE kind = 11 GROUP BY job_id HAVING count(*) > 1"
                 ),
                 "ended jobs without the event": (
-                    "SELECT id FROM job WHERE state >= 6 AND NOT EXISTS"
+                    "SELECT id FROM job WHERE state IN (6, 7, 8, 10) AND NOT EXISTS"
                     " (SELECT FROM job_event e WHERE e.job_id = job.id AND e.kind = 11)"
                 ),
-                "ended jobs with a live run": "SELECT id FROM job JOIN run ON job_id = id WHERE state >= 6 AND phase <> 4",
+                "ended jobs with a live run": (
+                    "SELECT id FROM job JOIN run ON job_id = id WHERE state IN (6, 7, 8, 10) AND phase <> 4"
+                ),
                 "requests with two jobs": (
                     "SELECT request_id FROM job WHERE request_id <> '' GROUP BY user_name, request_id HAVING count(*) > 1"
                 ),

@@ -1,6 +1,7 @@
 """A hypothesis state machine: tenants of a cluster of cells, in which anything may happen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -25,6 +26,9 @@ from scheduler_service.core.messages import (
     ReleaseRequested,
     RequeueRequested,
     ResumeRequested,
+    RunParked,
+    RunParkRefused,
+    RunResumed,
     SuspendRequested,
     UndrainRequested,
     VcChanged,
@@ -44,10 +48,11 @@ MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
 POLICIES = (
-    *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority")),
+    *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority", "gandiva")),
     VcPolicy("las", settings=(("patience", 1.0), ("threshold", 60.0))),
     VcPolicy("fair", settings=(("half_life", 60.0), ("period", 10.0))),
     VcPolicy("allox", settings=(("alpha", 0.5), ("long", 2.0), ("period", 10.0))),
+    VcPolicy("gandiva", settings=(("packing_gain", 0.0), ("rows", 3.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 PARTS = (
@@ -62,9 +67,10 @@ PARTS = (
 """Fraction of a device, memory of it, and how it is shared."""
 SIZES = st.lists(st.sampled_from((1, 1, 2, 2, 3, 4, 6, 8)), min_size=1, max_size=4)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
-USERS = {
+USERS: dict[str, Callable[[int], Event]] = {
     "cancel": CancelRequested,
     "suspend": SuspendRequested,
+    "park": partial(SuspendRequested, park=True),
     "resume": ResumeRequested,
     "requeue": RequeueRequested,
     "hold": HoldRequested,
@@ -328,6 +334,23 @@ class CellsMachine(RuleBasedStateMachine):
         for job_id in dict.fromkeys(told if all_of_them else [data.draw(st.sampled_from(told))]):
             tasks = self._in_phase(job_id, RunPhase.STOPPING)
             self._report(*(self.tenants.exited(job_id, task, **outcome) for task in tasks))  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.tenants.state.operations.rows)
+    @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused")), mib=st.sampled_from((0, 64, 2**20)))
+    def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
+        for job_id in data.draw(_some_of(sorted(self.tenants.state.operation_of))):
+            for task in self._in_phase(job_id, RunPhase.PARKING, RunPhase.RESUMING):
+                run = next((run for run in self.tenants.state.runs_of(job_id) if run.task == task), None)
+                if run is None or run.phase not in (RunPhase.PARKING, RunPhase.RESUMING):
+                    continue  # a task before it was refused
+                node = self.tenants.where(job_id, task)
+                report = node.name, node.boot_id, self.tenants._next(node), run.key
+                if how == "refused":
+                    self.take(RunParkRefused(*report, why="no", lost=run.phase is RunPhase.RESUMING))
+                elif run.phase is RunPhase.PARKING:
+                    self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1))
+                else:
+                    self.take(RunResumed(*report, rung="driver"))
 
     @precondition(lambda self: self.tenants.state.jobs.rows)
     @rule(data=st.data(), what=st.sampled_from(sorted(USERS)), those_with_cells=st.booleans())

@@ -107,7 +107,11 @@ class Drawing(NamedTuple):
             for _ in range(min(count, most, 50 if field.message_type is not None else count)):
                 if field.message_type is not None and field.message_type.GetOptions().map_entry:
                     key, value = field.message_type.fields
-                    target[self._value(key, wild) or "K"] = self._value(value, wild)
+                    name = self._value(key, wild) or "K"
+                    if value.message_type is not None:
+                        target[name].CopyFrom(self.message(value.message_type, wild, most // 50))
+                    else:
+                        target[name] = self._value(value, wild)
                 elif field.message_type is not None:
                     target.add().CopyFrom(self.message(field.message_type, wild, most // 50))
                 else:

@@ -67,7 +67,8 @@ def unbounded(message: Descriptor, seen: set[str]) -> Iterator[str]:
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
             rules = field.GetOptions().Extensions[validate_pb2.field].map
-            if not (rules.max_pairs and rules.keys.string.max_len and rules.values.string.max_len):
+            value = rules.values.string.max_len or rules.values.duration.WhichOneof("less_than")
+            if not (rules.max_pairs and rules.keys.string.max_len and value):
                 yield field.full_name
             continue
         of_field = field.GetOptions().Extensions[validate_pb2.field]

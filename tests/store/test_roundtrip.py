@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState, Reason, Run, RunKey, RunPhase, TaskGroup
 from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.parking import Parking
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from tests.store import make
@@ -216,3 +217,31 @@ def test_nodes_are_listed_in_order(db: Db, epoch: int) -> None:
     other = replace(make.NODE, id=2, name="n0")
     db.commit(epoch, make.new(other, make.NODE), [])
     assert db.list_nodes() == [make.NODE, other]
+
+
+def test_the_runs_of_a_job_are_listed_page_by_page(db: Db, epoch: int) -> None:
+    over = {"phase": RunPhase.ENDED, "ended_us": make.T}
+    first = [make.run(1, 1, task=task, **over) for task in range(3)]
+    parking = Parking(2, True, (0,), make.T, 5, "driver", 3)
+    second = make.run(1, 2, phase=RunPhase.PARKED, devices=(), demand=make.SPEC.demand._replace(devices=0), parking=parking)
+    rows = [make.CLUSTER, make.NODE, make.job(1, run=2), make.job(2), *first, second, make.run(2)]
+    db.commit(epoch, make.new(*rows), [])
+    assert db.list_runs(1) == [second, *first]
+    assert db.list_runs(1, None, 2) == [second, first[0]]
+    assert db.list_runs(1, (1, 0), 5) == first[1:]
+    assert db.list_runs(1, (1, 2)) == []
+    assert db.list_runs(9) == []
+
+
+def test_a_run_that_parks_keeps_the_devices_that_it_was_given_in_its_columns(db: Db, epoch: int) -> None:
+    ran = make.run(1, phase=RunPhase.RUNNING, devices=(0, 3), demand=make.SPEC.demand._replace(devices=2))
+    db.commit(epoch, make.new(make.CLUSTER, make.NODE, make.job(1), ran), [])
+    away = replace(
+        ran, phase=RunPhase.PARKED, devices=(), demand=ran.demand._replace(devices=0), parking=Parking(devices=(0, 3))
+    )
+    db.commit(epoch, [Change("run", ran.key, ran, away)], [])
+    assert db.find_run(ran.key) == away
+    assert (away.placed_on, away.asked) == (ran.devices, ran.demand)
+    back = replace(away, phase=RunPhase.RESUMING, devices=(0, 3), demand=ran.demand, parking=Parking())
+    db.commit(epoch, [Change("run", ran.key, away, back)], [])
+    assert db.find_run(ran.key) == back

@@ -4,7 +4,7 @@ A change puts rows in this order: members that come in, then the group, then run
 no device is taken before its holder has left it, and an undo, which goes backwards, keeps to the same rule.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.errors import PlanRefused, require
@@ -252,25 +252,14 @@ def _check_group(state: State, group: ShareGroup) -> None:
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
     _check_parts(state, group, members)
-    over = excess(group.rows, members, _memory(state, members), state.settings, _residues(state, members))
+    left = {} if is_exclusive(group.rows, members) else residues(state, {run.node for run in members})
+    over = excess(group.rows, members, _memory(state, members), state.settings, left)
     if over is not None:
         node, index = over.device
         raise PlanRefused(
             f"device {index} of node {state.nodes.rows[node].name} would have {over.used_mib} MiB in use of "
             f"{over.limit_mib} MiB that share groups may use"
         )
-
-
-def _residues(state: State, members: Sequence[Run]) -> dict[Device, int]:
-    """What parked runs have left on devices of these members' nodes."""
-    found: dict[Device, int] = {}
-    for node in {run.node for run in members}:
-        for run in (state.runs.rows[key] for key in state.runs_on[node]):
-            if run.parking is not None and run.is_parked:
-                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
-                for index in run.placed_on:
-                    found[node, index] = found.get((node, index), 0) + residue
-    return found
 
 
 def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
@@ -285,6 +274,18 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
         jobs = [state.jobs.rows[key.job_id] for key in row.runs]
         alone = len({job.user for job in jobs}) == 1 or not any(job.spec.share is ShareMode.PACKED for job in jobs)
         require(alone, f"jobs {[job.id for job in jobs]} of several users would be packed on a device")
+
+
+def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
+    """What runs that are parked by their users have left on devices of these nodes."""
+    found: dict[Device, int] = {}
+    for node in nodes:
+        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+            if run.parking is not None and run.is_parked:
+                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
+                for index in run.placed_on:
+                    found[node, index] = found.get((node, index), 0) + residue
+    return found
 
 
 def _check_host(state: State, node: int) -> None:

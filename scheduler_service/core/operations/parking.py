@@ -57,12 +57,12 @@ def park(state: State, now: Micros, job: Job, by_user: bool, fallback: bool) -> 
         for run in state.runs_of(job.id):
             was = run.parking or Parking(0)
             parking = Parking(was.times + 1, True, before_us=was.before_us, limit_us=limit)
-            bound, spare = _most_mib(state, run), state.free_resources.free(run.node).memory_mib
-            text = f"{node_name(state, run)} has no memory left for what run {run.key} has on its devices"
-            require(not bound or spare > 0, text)
+            bound, spare = _most_mib(state, run), _spare_mib(state, run)
+            require(not bound or spare > 0, _no_room(state, run))
             told_to = changed(run, phase=RunPhase.PARKING, parking=parking, parked_mib=min(bound, spare))
             state.put(state.runs, run.key, changed(told_to, generation=run.generation + 1))
-            _check_host(state, run)
+            if state.host is not None:
+                require(min(state.host.free(run.node)) >= 0, _no_room(state, run))
     except PlanRefused:
         state.undo(before)
         raise
@@ -91,11 +91,16 @@ def _most_mib(state: State, run: Run) -> int:
     return sum(limit_mib(rows[run.node, index].memory_mib, state.settings) for index in run.devices)
 
 
-def _check_host(state: State, run: Run) -> None:
-    """Where there are cells, a parked run has only what goes with no device: the rest is for who gets its devices."""
-    if state.host is not None:
-        text = f"{node_name(state, run)} has too little beside what goes with its devices to keep run {run.key} parked"
-        require(min(state.host.free(run.node)) >= 0, text)
+def _spare_mib(state: State, run: Run) -> int:
+    """The memory of its node that can be kept for what the run has on its devices. Where there are cells, a parked run has only
+    what goes with no device: the rest is for who gets its devices."""
+    spare = state.free_resources.free(run.node).memory_mib
+    return spare if state.host is None else min(spare, state.host.free(run.node).memory_mib - run.demand.memory_mib)
+
+
+def _no_room(state: State, run: Run) -> str:
+    beside = "" if state.host is None else " beside what goes with its devices (host_percent)"
+    return f"{node_name(state, run)} has too little memory or CPUs{beside} to keep run {run.key} parked"
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------

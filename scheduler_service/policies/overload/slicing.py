@@ -37,7 +37,9 @@ def slicing(settings: Settings) -> Overload:
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
         for one in job.in_each_configuration():
-            if all(task.devices for task in one.spec.tasks()) and (plan := _sliced(state, one, where, settings)) is not None:
+            if one.spec.shares or not all(task.devices for task in one.spec.tasks()):
+                continue
+            if (plan := _sliced(state, one, where, settings)) is not None:
                 return plan
         return None
 
@@ -119,8 +121,8 @@ def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
         return False
     if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
         return False
-    if not all(task.devices for task in holder.launch_spec.tasks()):
-        return False  # a gang takes turns as a whole, and this one has a task that cannot
+    if holder.spec.shares or not all(task.devices for task in holder.launch_spec.tasks()):
+        return False  # its user says with whom it shares; or it is a gang with a task that cannot take turns
     group = state.share_groups.rows.get(run.group)
     return group is None or not (group.open or (NAME, probe_subject(group.vc, group.id)) in state.memos.rows)
 

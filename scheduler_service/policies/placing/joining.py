@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from scheduler_service.core.allocation.share_groups import residues
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.sharing import Row, ShareGroup
@@ -93,7 +94,7 @@ def _has_room(state: State, job: Job, group: ShareGroup, rows: tuple[Row, ...], 
     )
     before = [state.runs.rows[key] for key in group.members()]
     memory = {(device.node, device.number): device.memory_mib}
-    if excess(rows, [*before, new], memory, settings) is not None:
+    if excess(rows, [*before, new], memory, settings, residues(state, (device.node,))) is not None:
         return False
     held = needed = ZERO
     for run in before:
