@@ -102,7 +102,8 @@ class Run:
     parked_time: timedelta = timedelta(0)
     """How long it was parked, in all."""
     rung: str | None = None
-    """How it is parked: "cooperative" or "driver". None: it is not."""
+    """How it is parked: "cooperative" (by the program itself), "driver" (by the driver of its devices) or "stopped" (it has
+    nothing on them). None: it is not."""
     parked_mib: int = 0
     """While it is parked: the host memory that is kept for what it had on its devices."""
     residue_mib: int = 0

@@ -84,14 +84,23 @@ class Executor:
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
         self.starting = Starting(
-            spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._may_start, self._packed, self._guarded
+            spool,
+            self._holding,
+            rendezvous,
+            *of_node,
+            reported,
+            self._refuse,
+            self._may_start,
+            self._gave_up,
+            self._packed,
+            self._guarded,
         )
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
-        acts = self.starting.launch, self._press, self.stopping.signal, reported, self._guarded
+        acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._node = node
@@ -143,6 +152,9 @@ class Executor:
     def _may_start(self, key: RunKey) -> bool:
         """Whether a run that is to start has its devices, and the daemon that it shares them by."""
         return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _gave_up(self, key: RunKey) -> None:
+        self.suspending.slices.gave_up(key)
 
     def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
         return self._packing.environment(launch)

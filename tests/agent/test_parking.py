@@ -58,7 +58,7 @@ class Stage:
             self.spool.close()
         self.spool: Spool = open_spool(self.state / "spool.db")
         self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id)
-        holding = Holding(self.spool, self.groups, self.guarded)
+        self.holding = holding = Holding(self.spool, self.groups, self.guarded)
         node = Node(self.total, lambda key: self.used.get(key, {}))
         self.parking = Parking(self.spool, holding, self.paths, Ladder(self.driver), node, self, self.guarded)
 
@@ -306,6 +306,26 @@ async def test_parked_memory_is_bounded(stage: Stage) -> None:
     assert "parked_memory_mib" in reason
 
 
+async def test_a_parked_run_may_use_more_host_memory_than_it_asked_for(stage: Stage) -> None:
+    """By as much as it has moved there, and by no more once its park was refused."""
+    stage.run(ONE)
+    program = stage.run(TWO, mood="refuses")
+    stage.used[TWO] = {program.pid: 100}
+    for key in (ONE, TWO):
+        record = replace(stage.spool.runs[key], memory_mib=100)
+        stage.spool.remember([record])
+        stage.holding.hold(record)
+    stage.park(ONE)
+    await stage.told("parked")
+    stage.park(TWO)
+    await stage.told("refused")
+    assert {key: limit >> 20 for key, (_, limit) in stage.holding.limits.items()} == {ONE: 164, TWO: 100}
+    stage.again()
+    for record in stage.spool.live():
+        stage.holding.adopt(record)
+    assert stage.holding.limits[ONE][1] >> 20 == 164, "the next agent knows it"
+
+
 async def test_parks_at_the_same_time_are_bounded_together(stage: Stage) -> None:
     """Neither knows how much the other one is going to move. One of them is parked, and the other one goes on."""
     stage.total = 100 << 20
@@ -360,8 +380,35 @@ async def test_a_park_that_is_not_wanted_any_more_is_given_up(stage: Stage) -> N
     while stage.stage(ONE) is not ParkStage.PARKING:
         await asyncio.sleep(0)
     stage.resume(ONE)
+    assert stage.parking.executes(ONE)
     await stage.told("resumed")
     assert stage.stage(ONE) is ParkStage.EXECUTES
+    program.goes_on()
+
+
+async def test_a_park_that_was_given_up_too_late_lets_nobody_use_the_devices(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is parked when it is to execute again: it resumes, and at no time is it told to be parked."""
+    program = stage.run(ONE)
+    stop = freezing.stop
+
+    async def slowly(*arguments: Any) -> str:
+        why = await stop(*arguments)
+        stage.resume(ONE)
+        return why
+
+    monkeypatch.setattr(freezing, "stop", slowly)
+    stage.park(ONE)
+    remember, executed = Spool.remember, []
+
+    def watched(spool: Spool, records: list[RunRecord]) -> None:
+        remember(spool, records)
+        executed.append(stage.parking.executes(ONE))
+
+    monkeypatch.setattr(Spool, "remember", watched)
+    await stage.told("resumed")
+    assert all(executed)
     program.goes_on()
 
 

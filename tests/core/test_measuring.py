@@ -37,7 +37,7 @@ def desk() -> Desk:
 def test_what_is_measured_of_a_run_that_is_alone_is_its_profile() -> None:
     d = desk()
     taken = d.measure()
-    assert d.profile() == Profile(100 * MS, 4000, 300_000, 1, "A100")
+    assert d.profile() == Profile(100 * MS, 4000, 300_000, 1, "A100", 100 * MS)
     assert {change.table for change in taken.changes} == {"cluster", "job"}, "the measurement itself is not durable"
     measured = d.measured()
     assert measured is not None
@@ -52,9 +52,9 @@ def test_a_profile_is_written_only_when_it_changes_by_more_than_measurements_dif
     d.measure(mini_batch_us=120 * MS)
     d.measure(mini_batch_us=120 * MS, memory_mib=6000)
     d.measure(mini_batch_us=120 * MS, memory_mib=5000, utilisation_ppm=400_000)
-    assert d.profile() == Profile(120 * MS, 6000, 400_000, 1, "A100"), "of the memory, the most"
+    assert d.profile() == Profile(120 * MS, 6000, 400_000, 1, "A100", 100 * MS), "of the memory, the most"
     d.measure(mini_batch_us=240 * MS, utilisation_ppm=-1, memory_mib=0)
-    assert d.profile() == Profile(240 * MS, 6000, 400_000, 1, "A100"), "what is not known now was known before"
+    assert d.profile() == Profile(240 * MS, 6000, 400_000, 1, "A100", 100 * MS), "what is not known now was known before"
 
 
 @pytest.mark.parametrize("facts", [{"count": 19}, {"confidence_ppm": 400_000}, {"after": 1, "count": 100}])

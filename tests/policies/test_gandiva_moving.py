@@ -64,6 +64,20 @@ def test_a_gang_on_two_servers_goes_to_one_that_has_room(moves: list[Migrate]) -
     assert (moved.job_id, moved.spots) == (gang, (Spot(3, (0, 1)), Spot(3, (2, 3))))
 
 
+def test_a_job_that_is_slower_beside_others_goes_to_an_empty_server_once(moves: list[Migrate]) -> None:
+    d = Introspected("n1", "n2", defragment_free=100)
+    alone = d.begin(2)
+    d.measure({alone: 100}, after=30)
+    beside = d.begin(2)
+    d.measure({alone: 120, beside: 100})
+    assert after_a_pause(d, moves) == [], "20 % are not enough"
+    d.measure({alone: 140, beside: 100})
+    (moved,) = set(moves)
+    assert (moved.job_id, moved.spots) == (alone, (Spot(2, (0, 1)),))
+    assert moved.why == "it takes 140 ms a mini-batch beside others, and 100 ms at best, and n2 is empty"
+    assert after_a_pause(d, moves) == []
+
+
 def emptied(**own: float) -> Introspected:
     """n1 and n2 have one job of one device each."""
     d = Introspected("n1", "n2", **own)

@@ -321,7 +321,7 @@ def delete(server: Server) -> None:
 
 
 def test_a_job_is_parked_and_resumed(server: Server, agent: Agent) -> None:
-    job = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    job = running(server, agent, **DEVICE)
     told = ask(server, "Suspend", job.id, park=True)
     assert (state(told), reason(told), told.suspend_requested, told.parked) == ("STOPPING", "PARKED", True, False)
     assert told.operation.phase == job_pb2.OPERATION_PHASE_PARKING
@@ -360,13 +360,12 @@ def parked(sequence: int, job_id: int) -> Any:
 
 
 def test_who_has_the_devices_of_a_parked_job_is_told(server: Server, agent: Agent) -> None:
-    first = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    first = running(server, agent, **DEVICE)
     ask(server, "Suspend", first.id, park=True)
     agent.orders()
     agent.send_report(parked(2, first.id))
     server.until(first.id, "SUSPENDED")
-    everything = job_pb2.Resources(cpu_milli=1000, devices=server.nodes()[0].capacity.devices)
-    other = server.submit(resources=everything)
+    other = server.submit(**DEVICE)
     waiting = ask(server, "Resume", first.id)
     assert (state(waiting), reason(waiting), waiting.operation.phase) == ("SUSPENDED", "RESUMED", 3)
     blockers = server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=first.id), timeout=LIMIT).explanation.blockers
@@ -383,7 +382,7 @@ def test_what_cannot_be_parked_is_refused_or_suspended(server: Server, agent: Ag
 
 
 def test_a_refused_park_is_in_the_story(server: Server, agent: Agent) -> None:
-    job = running(server, agent, resources=job_pb2.Resources(**DEVICE))
+    job = running(server, agent, **DEVICE)
     ask(server, "Suspend", job.id, park_only=True)
     agent.orders()
     refused = link_pb.RunParkRefused(reason="a step takes longer than 60 s")

@@ -280,7 +280,7 @@ class RunParked:
     sequence: int
     key: RunKey
     rung: str = ""
-    """How: "cooperative" or "driver"."""
+    """How, such as "cooperative" or "driver"."""
     moved_bytes: int = 0
     """What was moved to host memory, from all devices together."""
     residue_bytes: int = 0

@@ -24,7 +24,7 @@ class Parking(NamedTuple):
     before_us: Micros = 0
     """How long it was parked before that, in all."""
     rung: str = ""
-    """How its node has parked it: "cooperative" or "driver". Empty: it has not, or not yet."""
+    """How its node has parked it, such as "cooperative" or "driver". Empty: it has not, or not yet."""
     residue_mib: int = 0
     """What the parked run leaves on each of its devices."""
     limit_us: Micros = 0

@@ -73,16 +73,19 @@ def try_to_resume(state: State, now: Micros, operation: Operation) -> None:
 def what_holds_up(state: State, runs: Sequence[Run]) -> Iterator[HeldUp]:
     """Everything that is not idle of what these parked runs, which are those of a job, had."""
     wanted: dict[int, int] = {}
+    taken: set[int] = set()
     for run in runs:
         node = state.nodes.rows[run.node]
         if not state.free_resources.is_open(node.id):
             yield HeldUp(node.id, _closed(node))
         for index in run.placed_on:
-            yield from _of_device(state, node, index)
+            for held in _of_device(state, node, index):
+                taken.add(node.id)
+                yield held
         wanted[node.id] = wanted.get(node.id, 0) + len(run.placed_on)
     for node_id, count in wanted.items():
         free = state.free_resources.free(node_id).devices
-        if free < count:  # earmarks that name no devices keep some all the same
+        if free < count and node_id not in taken:  # earmarks that name no devices keep some all the same
             waiting = sorted(row.job_id for row in state.earmarks.rows.values() if row.node == node_id and not row.devices)
             why = f"{count} devices of node {state.nodes.rows[node_id].name} are to be free, and {free} are"
             yield HeldUp(node_id, why, waiting[0] if waiting else 0)

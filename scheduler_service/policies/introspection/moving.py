@@ -1,5 +1,5 @@
-"""Moves: jobs go on elsewhere so that fewer take turns, so that gangs are on one server, and so that servers are emptied
-(Gandiva, section 4.2.2).
+"""Moves: jobs go on elsewhere so that fewer take turns, so that gangs are on one server, so that jobs do not slow each other
+down, and so that servers are emptied (Gandiva, section 4.2.2).
 
 Nobody moves while a job waits, since what is idle is for that job. A job stays for `move_pause` seconds before it moves again,
 so that what moves cost is a small part of what jobs do, and there are at most `moves_per_hour` in all. Trials do not move, nor
@@ -9,6 +9,7 @@ jobs whose users say with whom they share.
 from collections.abc import Generator, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
 from scheduler_service.core.model import Job, JobClass, JobState, Run, RunPhase
@@ -54,7 +55,10 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
         here = {key.job_id for key in state.runs_on.get(node, ())}
         for job_id in sorted(here):
             job = state.jobs.rows[job_id]
-            if may_move(state, vc, job, settings) and (action := _together(state, job, node)) is not None:
+            if not may_move(state, vc, job, settings):
+                continue
+            action = _together(state, job, node) or _apart(state, job, node, settings)
+            if action is not None:
                 yield action
         yield from _emptied(state, vc, node, settings)
 
@@ -116,6 +120,28 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
     return None
 
 
+# ---- apart -------------------------------------------------------------------------------------------------------------
+
+
+def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
+    """A job that its neighbours slow down goes to an empty server with the same devices. If it was moved before and is slow all
+    the same, its neighbours were not the reason."""
+    runs, profile = state.runs_of(job.id), job.profile
+    moved = memo_of(state, moved_subject(job.id)) is not None
+    if profile is None or moved or len(runs) != 1 or runs[0].group or not runs[0].given:
+        return None
+    slower = 100 * (profile.mini_batch_us - profile.best_us) > settings.slowed * profile.best_us
+    neighbours = any(key.job_id != job.id and state.runs.rows[key].given for key in state.runs_on.get(node, ()))
+    if not (slower and neighbours):
+        return None
+    for target in _with_room(state, job, runs[0].demand, state.loads().affinity == 0):
+        if _alike(state, node, target):
+            now, best = profile.mini_batch_us / 1000, profile.best_us / 1000
+            times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
+            return _to(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
+    return None
+
+
 # ---- servers that are emptied ------------------------------------------------------------------------------------------
 
 
@@ -147,11 +173,13 @@ def _alike(state: State, one: int, other: int) -> bool:
     return a is not None and b is not None and a.model == b.model
 
 
-def _with_room(state: State, job: Job, need: Vector) -> list[int]:
-    """Servers with so much free, those with the fewest idle devices first."""
+def _with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | None = None) -> list[int]:
+    """Servers with so much free (`among` these, or all), those with the fewest idle devices first."""
     offered = state.free_resources.offered(state.among(job.spec))
     room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
     room[0] = False
+    if among is not None:
+        room &= among
     ids = np.nonzero(room)[0]
     return [int(node) for node in ids[np.argsort(offered[2][ids], kind="stable")[:_LOOKED_AT]]]
 

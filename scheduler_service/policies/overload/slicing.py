@@ -36,14 +36,34 @@ def slicing(settings: Settings) -> Overload:
     """The stage."""
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
-        for one in job.in_each_configuration():
-            if one.spec.shares or not all(task.devices for task in one.spec.tasks()):
-                continue
+        for one in _ways(job):
             if (plan := _sliced(state, one, where, settings)) is not None:
                 return plan
         return None
 
     return overload
+
+
+def _ways(job: Job) -> list[Job]:
+    """The job in those of its configurations in which it can take turns: each task has devices, and its user does not say with
+    whom it shares."""
+    ways = () if job.spec.shares else job.in_each_configuration()
+    return [one for one in ways if all(task.devices for task in one.spec.tasks())]
+
+
+def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str:
+    """For people: why a queued job does not take turns with others. Empty for a job that never does."""
+    ways = _ways(job)
+    nodes = [(one, node) for one in ways for node in _by_load(state, one, where, settings)]
+    if not ways:
+        return ""
+    if not nodes:
+        asked = f"{settings.oversubscription:g} times the devices that it has"
+        return f"on no server can it take turns: each lacks CPUs or memory, or its jobs ask for {asked} (oversubscription)"
+    if all(_spots(state, one, [node], where) is None for one, node in nodes):
+        who = "nobody of its class and priority has so many devices"
+        return f"it does not take turns: {who}, or those who have are being measured (packing)"
+    return f"it cannot take turns: there would be more than {settings.rows} rows, or no memory for what is parked"
 
 
 def would_do(state: State, plan: Plan) -> bool:

@@ -83,9 +83,6 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
             state.stale_open_groups[row.group] = None
     _stand(state, old, None)
     _stand(state, None, new)
-    if state.keeps_order and (old.devices != new.devices or old.used_devices_ppm != new.used_devices_ppm):
-        charge(state, state.jobs.rows[old.job_id], old, False)
-        charge(state, state.jobs.rows[new.job_id], new, True)
     refresh_candidate(state, new.key)
     state.unsettled = True
 
