@@ -4,7 +4,7 @@ A change puts rows in this order: members that come in, then the group, then run
 no device is taken before its holder has left it, and an undo, which goes backwards, keeps to the same rule.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.errors import PlanRefused, require
@@ -16,7 +16,7 @@ from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, 
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
-from scheduler_service.core.state.holdings import group_of, members_on
+from scheduler_service.core.state.holdings import group_of, members_on, residues_on
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -252,25 +252,15 @@ def _check_group(state: State, group: ShareGroup) -> None:
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
     _check_parts(state, group, members)
-    over = excess(group.rows, members, _memory(state, members), state.settings, _residues(state, members))
+    # A run that has its device alone, in an open group or in none, finds that much less memory on it.
+    residues = residues_on(state, {run.node for run in members}) if len(members) > 1 else {}
+    over = excess(group.rows, members, _memory(state, members), state.settings, residues)
     if over is not None:
         node, index = over.device
         raise PlanRefused(
             f"device {index} of node {state.nodes.rows[node].name} would have {over.used_mib} MiB in use of "
             f"{over.limit_mib} MiB that share groups may use"
         )
-
-
-def _residues(state: State, members: Sequence[Run]) -> dict[Device, int]:
-    """What parked runs have left on devices of these members' nodes."""
-    found: dict[Device, int] = {}
-    for node in {run.node for run in members}:
-        for run in (state.runs.rows[key] for key in state.runs_on[node]):
-            if run.parking is not None and run.is_parked:
-                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
-                for index in run.placed_on:
-                    found[node, index] = found.get((node, index), 0) + residue
-    return found
 
 
 def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
