@@ -19,6 +19,7 @@ from rich.table import Table
 
 BENCHES = (
     *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "hook", "park_cpu", "agent_cost"),
+    "timeslice",
     *("estimates", "introspection"),
     *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "long_queue"),
     *("failover", "failover_under_load", "gang_stop", "checkpoint"),

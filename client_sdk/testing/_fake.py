@@ -11,12 +11,13 @@ from pathlib import Path
 from client_sdk._protobuf import convert, convert_explanations, convert_nodes
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
-from client_sdk.errors import EbbError, Unavailable
-from client_sdk.models import Job, Observations, Resources, Shares
+from client_sdk.errors import EbbError, FailedPrecondition, Unavailable
+from client_sdk.models import Job, JobState, Observations, Resources, Shares
 from client_sdk.testing import _lifecycle as life
 from client_sdk.testing import _nodes
+from client_sdk.testing._output import log_file
 from client_sdk.testing._server import Failure, Server
-from client_sdk.testing._state import Outcome, Script, State
+from client_sdk.testing._state import Outcome, Script, State, state_of
 
 NODES: Mapping[str, Resources] = {"node-1": Resources(cpus=64, memory_mib=512 * 1024, devices=8)}
 """The nodes of a fake cluster that is told nothing else."""
@@ -81,6 +82,16 @@ class FakeCluster:
         with self._state.changed:
             life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output, done=done))
             return self._shown(job)
+
+    def write(self, job: Job | int, output: str) -> None:
+        """Has the current run of a job write this. Raises FailedPrecondition for a job that does not run."""
+        with self._state.changed:
+            found = self._state.find(_id(job))
+            if state_of(found) not in (JobState.RUNNING, JobState.STOPPING):
+                raise FailedPrecondition(f"job {found.id} is {state_of(found).name} and writes nothing; start it first")
+            with log_file(self._state.folder, found.id, found.run).open("a", encoding="utf-8") as log:
+                log.write(output)
+            self._state.changed.notify_all()
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
         """Has a running best-effort job preempted for a trial. It leaves at once with exit code 143, and is queued again.

@@ -28,6 +28,8 @@ Steps: count them, and Ebb shows the step, the rate and the remaining time.
     for batch in training.count(loader, total=epochs * len(loader)):
         train_one_step(batch)
 
+`parameters()` are what a member of a sweep tries, and `report(loss)` says how good it is.
+
 `park_point()` says where a program may be parked, if PyTorch's hook does not know that.
 
 All of this needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy
@@ -43,6 +45,7 @@ from client_sdk.training._storing.files import CheckpointError
 from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.park_point import park_point
 from client_sdk.training.step_counter import count, steps
+from client_sdk.training.sweep import parameters, report
 from ebb_inject.ebb_hook.steps import Steps
 
 if TYPE_CHECKING:
@@ -62,8 +65,10 @@ __all__ = [
     "count",
     "device",
     "job",
+    "parameters",
     "park_point",
     "read_folder",
+    "report",
     "steps",
 ]
 

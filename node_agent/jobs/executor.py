@@ -4,7 +4,6 @@ Everything is written to the spool before it is done, and can be done again: an 
 on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
 """
 
-import asyncio
 import logging
 import signal
 import time
@@ -33,15 +32,15 @@ from node_agent.jobs.launcher.client import (
     Spawned,
     Unable,
 )
-from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
+from node_agent.jobs.launcher.spawn import LOG_FILE
 from node_agent.jobs.memory_watch import Limits
 from node_agent.jobs.model import Desired, Exited, LaunchSpec, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.orphans import Orphans
 from node_agent.jobs.packing import Packing
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
 from node_agent.jobs.parking import host_memory
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node
-from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.reconcile import Action, Go, Launch, Note, Park, Prepare, Refuse, Release, Stop, after, reconcile
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
@@ -55,8 +54,6 @@ LAUNCH_ERROR_LIMIT = 2048
 """Bytes. What is reported must fit wherever the scheduler keeps it."""
 PROGRAM_LIMIT = 4096
 """Bytes of a path, as of the kernel's."""
-_LOOK_AGAIN = 1.0
-"""Seconds that a launcher may take to write down the end of a run that is seen to be over."""
 
 
 class Executor:
@@ -87,14 +84,23 @@ class Executor:
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
         self.starting = Starting(
-            spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._may_start, self._packed, self._guarded
+            spool,
+            self._holding,
+            rendezvous,
+            *of_node,
+            reported,
+            self._refuse,
+            self._may_start,
+            self._gave_up,
+            self._packed,
+            self._guarded,
         )
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
-        acts = self.starting.launch, self._press, self.stopping.signal, reported, self._guarded
+        acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._node = node
@@ -103,9 +109,7 @@ class Executor:
         self._reported = reported
         self._failed = failed
         self._then: list[Callable[[], None]] = []
-        self._watches: dict[RunKey, GroupWatch] = {}
-        self._looks: dict[RunKey, asyncio.TimerHandle] = {}
-        """Of runs whose end is to be looked for once more."""
+        self._orphans = Orphans(spool, self._holding, paths, self._finish, self._guarded)
 
     def connect(self, launcher: LauncherClient) -> None:
         self.starting.connect(launcher)
@@ -148,6 +152,9 @@ class Executor:
     def _may_start(self, key: RunKey) -> bool:
         """Whether a run that is to start has its devices, and the daemon that it shares them by."""
         return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _gave_up(self, key: RunKey) -> None:
+        self.suspending.slices.gave_up(key)
 
     def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
         return self._packing.environment(launch)
@@ -221,10 +228,7 @@ class Executor:
     def close(self) -> None:
         """Stops watching. Runs go on."""
         self.starting.close()
-        for watch in self._watches.values():
-            watch.close()
-        for look in self._looks.values():
-            look.cancel()
+        self._orphans.close()
         self.stopping.close()
         self.suspending.close()
         self._packing.close()
@@ -253,7 +257,7 @@ class Executor:
         if phase is RunPhase.STOPPING:
             self._then.append(partial(self._press, record.key))
         if not event.child:
-            self._then.append(partial(self._watch, record.key))
+            self._then.append(partial(self._orphans.watch, record.key))
 
     # Beginning, and beginning again.
 
@@ -268,7 +272,7 @@ class Executor:
                     self.suspending.slices.expect(record.key)
                 self.starting.launch(record.key)
             elif record.key not in connected.runs:
-                self._watch(record.key)
+                self._orphans.watch(record.key)
             self._holding.adopt(record)
             if record.phase is not RunPhase.STOPPING:
                 self.suspending.settle(record.key)
@@ -299,31 +303,10 @@ class Executor:
 
     # Ending.
 
-    def _watch(self, key: RunKey) -> None:
-        """Waits for the end of a run that is no launcher's child, or that has ended already."""
-        record = self._spool.runs[key]
-        if record.phase is not RunPhase.ENDED and key not in self._watches:
-            ended = partial(self._guarded, self._vanished, key)
-            saves = partial(may_save, self._paths.folder(key))
-            self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended, self._holding.path(key), saves)
-            watch.begin()
-
-    def _vanished(self, key: RunKey) -> None:
-        """Its launcher may still be alive, where this agent does not reach it, and about to write down how it ended."""
-        record, looked = self._spool.runs[key], self._looks.pop(key, None)
-        if record.phase is RunPhase.ENDED:
-            return
-        if (event := exit_status.exit_file(self._paths.folder(key))) is not None or looked is not None:
-            self._finish(record, event or Exited(unknown=True))
-        else:
-            log.debug("run %s: is over, and nobody has said how; looking once more", key)
-            again = partial(self._guarded, self._vanished, key)
-            self._looks[key] = asyncio.get_running_loop().call_later(_LOOK_AGAIN, again)
-
     def _finish(self, record: RunRecord, event: Exited) -> None:
         self.stopping.over(record.key)
         self.starting.retries.over(record.key)
-        self._watches.pop(record.key, None)
+        self._orphans.over(record.key)
         self._rendezvous.release(record.key)
         self.starting.transfers.over(record.key)
         if not event.launch_error:

@@ -16,10 +16,12 @@ _DOUBLED = 6
 
 
 class Retries:
-    """`launch` is called when a run's next try is due, and is to say so by `due`."""
+    """`launch` is called when a run's next try is due, and is to say so by `due`. `failed` is called with a run that is tried
+    later."""
 
-    def __init__(self, launch: Callable[[RunKey], None]) -> None:
+    def __init__(self, launch: Callable[[RunKey], None], failed: Callable[[RunKey], None] = lambda _: None) -> None:
         self._launch = launch
+        self._failed = failed
         self._tries: dict[RunKey, int] = {}
         self.timers: dict[RunKey, asyncio.TimerHandle] = {}
         """The next try of each."""
@@ -36,6 +38,7 @@ class Retries:
         log.error("run %s: NODE FAULT, it cannot be launched here: %s; trying again in %g s", key, why, delay)
         self.due(key)
         self.timers[key] = asyncio.get_running_loop().call_later(delay, self._launch, key)
+        self._failed(key)
 
     def due(self, key: RunKey) -> None:
         """It is tried now."""

@@ -20,6 +20,7 @@ from node_agent.jobs.device_memory import Used
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
+from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_measurements import RunMeasurement
@@ -38,6 +39,9 @@ _ONCE_MORE = 3.0
 
 _TRUSTED = 5.0
 """Seconds for which it is known what a process has on a device."""
+
+_WAVE = 60.0
+"""Seconds of the past that a wave of memory or power may show, at most."""
 
 Leaders = Mapping[int, RunKey]
 """The runs that have a process, by that."""
@@ -191,7 +195,16 @@ class Observing:
                     waves[key, process.index] = wave
         self._tell(used)
         cycles = tuple(_cycles(used, waves))
-        return Observations(observed.devices, cycles, periods=(*_by_memory(cycles), *self._by_activity(observed.activity)))
+        periods = (*_by_memory(cycles), *self._by_activity(observed.activity))
+        whole = tuple(period for period in periods if not self._was_parked(period.key))
+        return Observations(observed.devices, cycles, periods=whole)
+
+    def _was_parked(self, key: RunKey) -> bool:
+        """Whether a run was parked in the time that a wave shows: its pauses would be taken for mini-batches."""
+        record = self._spool.runs.get(key)
+        if record is None or not record.park.switches:
+            return False
+        return record.park.stage is not ParkStage.EXECUTES or time.monotonic() - record.park.changed < _WAVE
 
     def _by_activity(self, activity: Iterable[ActivityPeriod]) -> Iterator[MiniBatch]:
         for each in activity:

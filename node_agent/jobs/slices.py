@@ -62,13 +62,15 @@ class _Group:
 
 
 class Slices:
-    """Of the runs of one spool. `start` launches a run that was held back until its turn."""
+    """Of the runs of one spool. `start` launches a run that was held back until its turn. One that `waits` is launched by
+    itself later."""
 
     def __init__(
         self,
         spool: Spool,
         parking: Parking,
         start: Callable[[RunKey], None],
+        waits: Callable[[RunKey], bool],
         guarded: Callable[..., None],
         on_devices: Callable[[RunKey], Mapping[int, int] | None] = lambda _: {},
         wall: Callable[[], float] = time.time,
@@ -76,6 +78,7 @@ class Slices:
         self._spool = spool
         self._parking = parking
         self._start = start
+        self._waits = waits
         self._guarded = guarded
         self._on_devices = on_devices
         self._wall = wall
@@ -153,6 +156,12 @@ class Slices:
         state.unable.add(key)
         return is_news
 
+    def gave_up(self, key: RunKey) -> None:
+        """The launch of a run has failed for now. Others may use its devices until the next try."""
+        if key in self._begun and (record := self._spool.runs[key]).share is not None:
+            self._begun.discard(key)
+            self.look(record.share.group)
+
     def started(self, key: RunKey) -> None:
         """It has its process, or is over."""
         self._begun.discard(key)
@@ -191,17 +200,17 @@ class Slices:
     # The turn.
 
     def _turn(self, state: _Group, plan: SharePlan, members: list[RunRecord], now: float) -> Turn:
-        live = {record.key for record in members}
+        live = {record.key for record in members if record.pid or not self._waits(record.key)}
         known = self._spool.runs
         is_local = all(key in known for row in plan.rows for key in row.runs)
-        # A row of which this node knows that nobody is left gives its time to the others. Other nodes cannot know that yet, so
-        # a group on several nodes keeps its turns until the scheduler changes the plan.
+        # A row of which this node knows that nobody can execute gives its time to the others. Other nodes cannot know that
+        # yet, so a group on several nodes keeps its turns until the scheduler changes the plan.
         weights = {
             place: row.weight for place, row in enumerate(plan.rows) if not is_local or any(key in live for key in row.runs)
         }
         stopping = [r for r in members if r.phase is RunPhase.STOPPING and r.pid and self._is_in(plan, r.key)]
         if stopping:  # one that executes first, and until it has ended: its grace period does not wait
-            first = min(stopping, key=lambda r: (r.park.stage is not ParkStage.EXECUTES, r.key))
+            first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
             return Turn(next(place for place, row in enumerate(plan.rows) if first.key in row.runs), now, float("inf"))
         if not weights:
             return Turn(0, now, float("inf"))
@@ -227,7 +236,7 @@ class Slices:
             Member(
                 record.key,
                 frozenset(record.share.devices if record.share is not None else ()),
-                record.park.stage is not ParkStage.PARKED if record.pid else record.key in self._begun,
+                self._parking.executes(record.key) if record.pid else record.key in self._begun,
             )
             for record in sliced
         ]
@@ -246,11 +255,11 @@ class Slices:
             if record.pid:
                 state.switching.add(key)
                 self._parking.want(key, parked=False)
-            elif record.phase is RunPhase.STARTING and key not in self._begun:
+            elif record.phase is RunPhase.STARTING and key not in self._begun and not self._waits(key):
                 self._begun.add(key)
                 self._guarded(self._start, key)
         for key in active & of.keys():
-            if key not in go and of[key].pid and of[key].park.stage is not ParkStage.PARKED:
+            if key not in go and of[key].pid and self._parking.executes(key):
                 self._parking.want(key, parked=False)  # a park of it may be under way
 
     @staticmethod

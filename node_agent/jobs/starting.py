@@ -30,9 +30,9 @@ _SPARE_DELAY = 0.02
 
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `packed`
-    gives what a run finds in its environment because it shares its devices. `guarded` calls a function for the event loop, and
-    tells of what fails in it."""
+    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
+    is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
+    its devices. `guarded` calls a function for the event loop, and tells of what fails in it."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Starting:
         reported: Callable[[], None],
         refused: Callable[[RunRecord, str], None],
         may_start: Callable[[RunKey], bool],
+        gave_up: Callable[[RunKey], None],
         packed: Callable[[LaunchSpec], Mapping[str, str]],
         guarded: Callable[..., None],
     ) -> None:
@@ -57,13 +58,14 @@ class Starting:
         self._reported = reported
         self._refused = refused
         self._may_start = may_start
+        self._gave_up = gave_up
         self._packed = packed
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
-        self.retries = Retries(partial(guarded, self.launch))
+        self.retries = Retries(partial(guarded, self.launch), gave_up)
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
             *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
@@ -71,6 +73,10 @@ class Starting:
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
+
+    def waits(self, key: RunKey) -> bool:
+        """Whether a run is launched by itself later: it waits for its snapshots, or its launch has failed for now."""
+        return key in self.retries.timers or self.transfers.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -103,7 +109,10 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.transfers.waits(launch) or not self._may_start(key):
+        if self.transfers.waits(launch):
+            self._gave_up(key)
+            return
+        if not self._may_start(key):
             return
         try:
             group = self._holding.make(key, launch.memory_mib)

@@ -33,8 +33,8 @@ _WAITS = "wait"
 
 
 class Suspending:
-    """Of the runs of one spool. `start` launches a run, `press` stops one that was told to, `kill` sends a signal to one.
-    `reported` is called when there is something to report."""
+    """Of the runs of one spool. `start` launches a run; one that `waits` is launched by itself later. `press` stops a run that
+    was told to stop, and `kill` sends a signal to one. `reported` is called when there is something to report."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Suspending:
         ladder: Ladder,
         node: Node,
         start: Callable[[RunKey], None],
+        waits: Callable[[RunKey], bool],
         press: Callable[[RunKey], None],
         kill: Callable[[RunRecord, int], None],
         reported: Callable[[], None],
@@ -54,7 +55,7 @@ class Suspending:
         self._kill = kill
         self._reported = reported
         self.parking = Parking(spool, holding, paths, ladder, node, self, guarded)
-        self.slices = Slices(spool, self.parking, start, guarded, node.on_devices)
+        self.slices = Slices(spool, self.parking, start, waits, guarded, node.on_devices)
 
     def close(self) -> None:
         """Changes nothing from here on. What is parked stays parked."""

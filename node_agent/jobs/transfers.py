@@ -62,6 +62,10 @@ class Transfers:
         self._changed.set()
         return True
 
+    def has(self, key: RunKey) -> bool:
+        """Whether a run waits for its snapshots."""
+        return key in self._wanted
+
     def drop(self, key: RunKey) -> bool:
         """A run is not to start any more, or is over; whether it was waiting."""
         return self._wanted.pop(key, None) is not None

@@ -23,6 +23,7 @@ from scheduler_service.core.messages import (
     Demote,
     DropEarmark,
     EndProbe,
+    Migrate,
     NoteIdle,
     OfferIdle,
     Park,
@@ -233,6 +234,10 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
     agree(state, action.deal, now)
 
 
+def _migrate(_state: State, action: Migrate, _now: Micros) -> None:
+    raise PlanRefused(f"job {action.job_id} cannot go on elsewhere: there are no migrations yet")
+
+
 _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: place,
     SkipSamples: skip_samples,
@@ -249,6 +254,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     BeginProbe: probe,
     EndProbe: probe,
     Resize: resize,
+    Migrate: _migrate,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

@@ -199,13 +199,14 @@ class Agents:
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
-        checkpoint = self._delays.checkpoint
+        checkpoint, saves_us = self._delays.checkpoint, self.executing.saves_us(party)
         if task.leaves_us is None:
             end = now + stopped.grace_us
-            leaves = end if checkpoint is None else now + checkpoint(self._rng)
+            saves_us = saves_us if checkpoint is None else checkpoint(self._rng)
+            leaves = end if saves_us is None else now + saves_us
         else:
             end = max(now, launch.signalled_us + stopped.grace_us)
-            leaves = task.leaves_us if checkpoint is not None else min(task.leaves_us, end)
+            leaves = task.leaves_us if checkpoint is not None or saves_us is not None else min(task.leaves_us, end)
         in_time = stopped.grace_us and leaves <= end and party.saved
         task.leaves_us = leaves if in_time else end
         self._then(task, task.leaves_us, LEFT if in_time else What.KILLED)
@@ -292,7 +293,7 @@ class Agents:
         life, launch = party.life, party.launch
         launch.began_us = launch.works_us = at
         if life.done_us:
-            launch.works_us += self._delays.resume(self._rng)
+            launch.works_us += self._delays.resume(self._rng) + self.executing.goes_on_us(party)
         party.end_us = self._delays.end(self._rng)
         if self.executing.covers(party):
             self.executing.begins(party, at)

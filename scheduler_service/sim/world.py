@@ -32,11 +32,6 @@ HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
 """Of jobs' stories."""
 
 
-def introspects(state: State) -> bool:
-    """Whether a policy asks for measurements of runs."""
-    return bool(getattr(state, "introspects", False))
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """What is simulated, but for the jobs."""
@@ -70,7 +65,7 @@ class World:
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
         rng = Random(f"{site.seed}:agents")
-        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, lambda: introspects(self.state))
+        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, lambda: self.state.introspects)
         self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}

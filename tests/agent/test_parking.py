@@ -1,6 +1,7 @@
 """Parks in the agent, of real processes: each rung, what is refused, and an agent that is killed at any point."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,11 +21,13 @@ from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.parking import freezing, ladder, requests
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node, Parking
+from node_agent.jobs.processes import kill_inside, populated
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from tests.agent.conftest import until
 from tests.agent.fake_checkpoint_driver import write_plan
 from tests.agent.parkable import Program
+from tests.agent.test_groups import group  # noqa: F401 (a fixture)
 
 ONE, TWO = RunKey(1, 1), RunKey(2, 1)
 GIB = 1 << 30
@@ -40,6 +43,7 @@ class Stage:
     def __init__(self, state: Path) -> None:
         self.state = state
         self.total = GIB
+        self.groups = Groups()
         self.used: dict[RunKey, Mapping[int, int] | None] = {}
         self.driver: DriverCheckpoint | None = None
         self.programs: list[Program] = []
@@ -54,7 +58,7 @@ class Stage:
             self.spool.close()
         self.spool: Spool = open_spool(self.state / "spool.db")
         self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id)
-        holding = Holding(self.spool, Groups(), self.guarded)
+        self.holding = holding = Holding(self.spool, self.groups, self.guarded)
         node = Node(self.total, lambda key: self.used.get(key, {}))
         self.parking = Parking(self.spool, holding, self.paths, Ladder(self.driver), node, self, self.guarded)
 
@@ -221,6 +225,33 @@ async def test_a_driver_that_fails(
         program.goes_on()
 
 
+async def test_a_control_group_is_frozen_with_all_that_is_in_it(stage: Stage, group: Path) -> None:  # noqa: F811
+    """A process that has left the process group of its run is in the control group all the same."""
+    stage.groups = Groups(str(group))
+    stage.again()
+    shell = "until [ -e begin ]; do sleep 0.02; done; setsid sh -c 'while :; do sleep 0.01; done' & echo $! >child; wait"
+    program = stage.run(ONE, "/bin/sh", "-c", shell)
+    folder = Path(stage.groups.make(f"{stage.spool.short_id}/{ONE.name}", 0))
+    (folder / "cgroup.procs").write_text(str(program.pid))
+    (program.folder / "begin").touch()
+    until(lambda: (program.folder / "child").exists() and (program.folder / "child").read_text().strip())
+    child = int((program.folder / "child").read_text())
+    until(lambda: os.getpgid(child) == child)
+    stage.park(ONE)
+    await stage.told("parked")
+    assert "frozen 1" in (folder / "cgroup.events").read_text()
+    spent = Path(f"/proc/{child}/schedstat").read_text().split()[0]
+    await asyncio.sleep(0.1)
+    assert Path(f"/proc/{child}/schedstat").read_text().split()[0] == spent
+    stage.resume(ONE)
+    await stage.told("resumed")
+    until(lambda: Path(f"/proc/{child}/schedstat").read_text().split()[0] != spent)
+    stage.park(ONE)
+    await stage.told("parked")
+    kill_inside(str(folder))  # also while it is frozen
+    until(lambda: not populated(str(folder)))
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +304,26 @@ async def test_parked_memory_is_bounded(stage: Stage) -> None:
     ((_, _, reason, _),) = await stage.told("refused")
     assert "64 MiB of 64 MiB are taken" in reason, "the first keeps its memory for the next park"
     assert "parked_memory_mib" in reason
+
+
+async def test_a_parked_run_may_use_more_host_memory_than_it_asked_for(stage: Stage) -> None:
+    """By as much as it has moved there, and by no more once its park was refused."""
+    stage.run(ONE)
+    program = stage.run(TWO, mood="refuses")
+    stage.used[TWO] = {program.pid: 100}
+    for key in (ONE, TWO):
+        record = replace(stage.spool.runs[key], memory_mib=100)
+        stage.spool.remember([record])
+        stage.holding.hold(record)
+    stage.park(ONE)
+    await stage.told("parked")
+    stage.park(TWO)
+    await stage.told("refused")
+    assert {key: limit >> 20 for key, (_, limit) in stage.holding.limits.items()} == {ONE: 164, TWO: 100}
+    stage.again()
+    for record in stage.spool.live():
+        stage.holding.adopt(record)
+    assert stage.holding.limits[ONE][1] >> 20 == 164, "the next agent knows it"
 
 
 async def test_parks_at_the_same_time_are_bounded_together(stage: Stage) -> None:
@@ -329,8 +380,35 @@ async def test_a_park_that_is_not_wanted_any_more_is_given_up(stage: Stage) -> N
     while stage.stage(ONE) is not ParkStage.PARKING:
         await asyncio.sleep(0)
     stage.resume(ONE)
+    assert stage.parking.executes(ONE)
     await stage.told("resumed")
     assert stage.stage(ONE) is ParkStage.EXECUTES
+    program.goes_on()
+
+
+async def test_a_park_that_was_given_up_too_late_lets_nobody_use_the_devices(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is parked when it is to execute again: it resumes, and at no time is it told to be parked."""
+    program = stage.run(ONE)
+    stop = freezing.stop
+
+    async def slowly(*arguments: Any) -> str:
+        why = await stop(*arguments)
+        stage.resume(ONE)
+        return why
+
+    monkeypatch.setattr(freezing, "stop", slowly)
+    stage.park(ONE)
+    remember, executed = Spool.remember, []
+
+    def watched(spool: Spool, records: list[RunRecord]) -> None:
+        remember(spool, records)
+        executed.append(stage.parking.executes(ONE))
+
+    monkeypatch.setattr(Spool, "remember", watched)
+    await stage.told("resumed")
+    assert all(executed)
     program.goes_on()
 
 

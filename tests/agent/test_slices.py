@@ -15,6 +15,7 @@ from tests import preloaded
 from tests.agent.conftest import AgentProcess, _kill, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, share_plan
 from tests.agent.parkable import PROGRAM
+from tests.agent.test_snapshots import archive
 from tests.nvml.conftest import PlugIn, library, plug_in  # noqa: F401 (fixtures)
 from tests.nvml.test_machines import load
 
@@ -143,6 +144,22 @@ def test_a_parked_run_that_is_stopped_saves_its_work(agent: Start, scheduler: Fa
     never_together(state, 1, 2)
 
 
+def test_all_members_of_a_group_save_their_work(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    """The agent is not there when they are to be stopped, and one of them is parked."""
+    first = agent()
+    scheduler.connected()
+    begin(scheduler, share_plan((1,), (2,), (3,), period=1.5), 1, 2, 3)
+    scheduler.wait(lambda: len(scheduler.slices()) == 3 and switched(scheduler, 5), 60)
+    first.kill()
+    first = agent()
+    scheduler.connected(2)
+    for job in (1, 2, 3):
+        scheduler.stop(job, 60)
+    for job in (1, 2, 3):
+        assert scheduler.exited(job, limit=60).yielded
+    never_together(state, 1, 2, 3)
+
+
 def test_a_parked_run_is_killed_at_once_without_a_grace_period(agent: Start, scheduler: FakeScheduler) -> None:
     agent()
     scheduler.connected()
@@ -167,6 +184,26 @@ def test_a_run_without_a_group_any_more_goes_on(agent: Start, scheduler: FakeSch
     scheduler.exited(2)
     goes_on(state, 1)
     until(lambda: not scheduler.slices())
+
+
+def test_a_run_that_cannot_start_leaves_its_turn_to_others(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    """The snapshot of the first run comes late. The second one is never parked until then."""
+    agent()
+    scheduler.connected()
+    digest = archive(scheduler, code="x")
+    scheduler.fetching.clear()
+    plan = share_plan((1,), (2,), period=1.0)
+    scheduler.start(1, *COMMAND, share=plan, devices=(0,), snapshots=[digest])
+    begin(scheduler, plan, 2)
+    scheduler.started(2)
+    goes_on(state, 2)
+    count = len(scheduler.observations)
+    scheduler.wait(lambda: len(scheduler.observations) >= count + 10)
+    assert scheduler.slices()[2].switches == 0
+    assert not scheduler.of(1)
+    scheduler.fetching.set()
+    scheduler.started(1)
+    scheduler.wait(lambda: len(scheduler.slices()) == 2 and switched(scheduler, 8), 60)
 
 
 # ---- parks that the scheduler desires --------------------------------------------------------------------------------------
@@ -262,6 +299,7 @@ def test_a_run_that_cannot_be_parked_keeps_its_gpu(
     scheduler.connected()
     scheduler.start(1, *COMMAND, "refuses", devices=(0,))
     pid = scheduler.started(1).pid
+    goes_on(state, 1)
     shim.processes(0, {pid: 1000})
     scheduler.wait(lambda: scheduler.observations and scheduler.observations[-1].cycles)
     begin(scheduler, share_plan((1,), (2,), period=1.0), 1, 2, mood="refuses")

@@ -265,6 +265,7 @@ class Acting(Base):
         agent = data.draw(st.sampled_from([agent for agent in self.agents.values() if agent.in_phase(*LIVE)]))
         self.take(GraceWanted(agent.name, data.draw(st.sampled_from(agent.in_phase(*LIVE))), seconds * SECOND))
 
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
     @rule(
         each=st.sampled_from((SECOND // 1000, SECOND // 1000, SECOND // 2000)),
         memory=st.sampled_from((0, 64, 64, 64)),

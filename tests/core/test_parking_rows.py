@@ -106,7 +106,7 @@ def test_the_residue_of_a_parked_run_counts_in_a_share_group_on_its_devices() ->
     limit = 40_960 * 92 // 100
 
     def together(memory: int) -> str | None:
-        return refused(d, Share((Row((one, two)),), ((one, memory), (two, memory)), open=True))
+        return refused(d, Share((Row((one,)), Row((two,))), ((one, memory), (two, memory)), open=True))
 
     text = f"device 0 of node n1 would have {limit + 512} MiB in use of {limit} MiB that share groups may use"
     assert together(limit) == text, "a residue of 300 MiB was reported; the site allows for more"

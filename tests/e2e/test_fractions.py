@@ -53,6 +53,8 @@ def test_two_halves_of_a_device_run_and_a_third_waits(folder: Path) -> None:
         assert desk.place(first) == desk.place(second)
         assert site.client.get(first).spec.share is ShareMode.SLICED
         assert site.node("n1").free.devices == 0
+        tried = json.loads(desk.ebb("submit", "--dry-run", "--gpus", "0.25", "--cwd", "/", "-o", "json", *SLEEP))
+        assert not tried["starts"], "both halves are taken"
         third = desk.submit("--gpus", "0.5")
         said = desk.ebb("explain", str(third))
         assert "1 device is shared by sliced jobs that it may join; the most that is left of one is 0" in said

@@ -48,10 +48,11 @@ MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
 POLICIES = (
-    *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority")),
+    *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority", "gandiva")),
     VcPolicy("las", settings=(("patience", 1.0), ("threshold", 60.0))),
     VcPolicy("fair", settings=(("half_life", 60.0), ("period", 10.0))),
     VcPolicy("allox", settings=(("alpha", 0.5), ("long", 2.0), ("period", 10.0))),
+    VcPolicy("gandiva", settings=(("packing_gain", 0.0), ("rows", 3.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 PARTS = (

@@ -90,10 +90,14 @@ class Watched(Tenants):
         return {pool.name: short(self.state, pool) for pool in well}
 
     def _placed(self, run: Run, kept: dict[Place, int], dropped: set[int]) -> None:
-        """No stealing."""
+        """No stealing. Whoever has started on what was kept may take turns with others at once."""
         for device in run.devices:
             claimant = kept.get((run.node, device), run.job_id)
-            assert claimant == run.job_id or claimant in dropped, f"run {run.key} takes what was freed for job {claimant}"
+            started = any(
+                task.group == run.group and device in task.devices for task in self.state.runs_of(claimant) if run.group
+            )
+            mine = claimant == run.job_id or claimant in dropped or started
+            assert mine, f"run {run.key} takes what was freed for job {claimant}"
 
     def _told(self, old: Run | None, new: Run, dropped: set[int]) -> None:
         if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):

@@ -20,6 +20,7 @@ class Introspected(Driver):
     """Runs begin as soon as they are placed."""
 
     def __init__(self, *nodes: str, settings: Settings = DEFAULTS, **own: float) -> None:
+        self.own = own
         made = stages("gandiva", FitGppSettings(), own=own)
         super().__init__(made.policy, settings, order=order_of(made))
         for name in nodes:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,10 @@ from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.sharing.equations import time_share
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.overload.rows import fair_rows, unit_of, units_of
+from scheduler_service.policies.stages import stages
 from tests.core.driver import spec
 from tests.policies.introspected import SERVER, Introspected
 from tests.policies.sharing_runs import gang_of, run_on
@@ -119,6 +123,26 @@ def test_jobs_take_turns_with_their_equals_alone() -> None:
     d.cancel(lower)
     trial = d.begin(what=spec(1, trial=True))
     assert d.job(trial).state is JobState.QUEUED
+
+
+def why(d: Introspected, job: int) -> str:
+    """What `ebb explain` says first."""
+    made = stages("gandiva", FitGppSettings(), own=d.own)
+    found = explain(d.state, d.job(job), d.now, Random(0), made)
+    return found.blockers[0].detail
+
+
+def test_explain_says_why_a_job_does_not_take_turns() -> None:
+    d = Introspected("n1")
+    d.begin(4)
+    lower = d.begin(what=replace(spec(1), priority=-1))
+    assert "nobody of its class and priority has so many devices" in why(d, lower)
+    d = Introspected("n1", oversubscription=1)
+    d.begin(4)
+    assert "ask for 1 times the devices that it has (oversubscription)" in why(d, d.begin(1))
+    d = Introspected("n1", rows=1)
+    d.begin(4)
+    assert "more than 1 rows, or no memory for what is parked" in why(d, d.begin(1))
 
 
 def test_over_subscription_and_rows_are_bounded() -> None:

@@ -52,6 +52,7 @@ QUESTIONS: Mapping[type, set[str]] = {
     Pools: {
         "covered",
         "device_memory_mib",
+        "usable_mib",
         "exists",
         "has_cells_in",
         "in_order",

@@ -12,6 +12,8 @@ from benchmarks.sim_philly import counting_gpus
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Rng
+from scheduler_service.core.model import ShareMode
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
@@ -19,7 +21,7 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
-from scheduler_service.sim.jobs import ClosedLoop
+from scheduler_service.sim.jobs import ClosedLoop, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import fitgpp
 from scheduler_service.sim.world import Site, World
@@ -173,3 +175,11 @@ def test_the_engine_holds_its_invariants_in_every_step() -> None:
 if __name__ == "__main__":
     for policy in ("fifo", "fitgpp", "lrtp", "rand"):
         sys.stdout.write(f"{history(policy, seed=1)}\n")
+
+
+def test_jobs_that_ask_for_parts_share_the_devices_of_a_simulated_node() -> None:
+    """Four halves run on two devices, and a fifth one begins when the first has ended."""
+    spec = changed(job(1, 1).spec, gpu_fraction_ppm=500_000, share=ShareMode.SLICED)
+    jobs = [SimJob(spec, (10 + number) * MINUTE) for number in range(5)]
+    world = finished(World(site("fifo", node(2)), Listed(jobs)))
+    assert [round(life.wait_us() / MINUTE) for _, life in sorted(world.lives.items())] == [0, 0, 0, 0, 10]

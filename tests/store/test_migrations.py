@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from scheduler_service import store
 from scheduler_service.core.model import Configuration, EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.values import Vector
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
@@ -202,3 +203,14 @@ def test_every_value_of_an_enum_is_explained_in_the_database(engine: Engine) -> 
 def test_leader_has_exactly_one_row(engine: Engine) -> None:
     with engine.begin() as conn:
         assert conn.execute(text("SELECT count(*) FROM leader")).scalar_one() == 1
+
+
+def test_a_probe_is_an_update_to_an_older_version_and_a_profile_is_kept(engine: Engine, writer: Any, epoch: int) -> None:
+    profile = Profile(100_000, 4000, 200_000, 1, "A100")
+    told = replace(make.submitted(1), kind=EventKind.PROBED)
+    number = store.commit(writer, epoch, make.new(make.CLUSTER, job := make.job(1, profile=profile)), [told])
+    assert store.load(writer) == make.loaded(number, [make.CLUSTER, job])
+    with engine.begin() as conn:
+        command.downgrade(configuration(conn), "0016")
+        assert conn.execute(text("SELECT kind FROM job_event")).scalar_one() == EventKind.UPDATED
+        command.upgrade(configuration(conn), "heads")

@@ -44,11 +44,11 @@ async def stop(run: Processes, deadline: float) -> str:
     """Stops them; why some still run at the deadline (monotonic)."""
     frozen, pause = _freeze(run, "1"), _FIRST_PAUSE
     while True:
+        if not frozen:
+            _signal(run, signal.SIGSTOP)
         running = _running(run, frozen)
         if not running:
             return ""
-        if not frozen:
-            _signal(run, signal.SIGSTOP)
         if time.monotonic() >= deadline:
             return f"processes {', '.join(map(str, sorted(running)))} do not stop"
         await asyncio.sleep(pause)

@@ -76,6 +76,11 @@ class Parking:
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._work(key))
             task.add_done_callback(partial(self._guarded, self._done, key))
 
+    def executes(self, key: RunKey) -> bool:
+        """Whether a run that has a process may be on its devices: it is not parked, or is about to resume."""
+        resumes = key in self._at_work and not self._wanted.get(key, (False, 0.0))[0]
+        return resumes or self._spool.runs[key].park.stage is not ParkStage.PARKED
+
     def prepare(self, key: RunKey) -> None:
         """Has the host memory made ready that a first park of a run will need."""
         if key not in self._at_work and not self._spool.runs[key].park.switches:
@@ -145,8 +150,10 @@ class Parking:
             self._keep(record, accounting.parked(record.park, result, now))
             self._holding.allow(record, self._spool.runs[key].park.most_bytes)
             log.debug("run %s: parked (%s), %d MiB moved", key, result.rung, result.bytes >> 20)
-            self._told.parked(key, result.phases)
+            if self._wanted.get(key, (False, 0.0))[0]:  # otherwise it resumes at once, and nobody may use its devices
+                self._told.parked(key, result.phases)
             return
+        self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
             self._keep(record, accounting.executes(record.park, now))
         if self._wanted.get(key, (False, 0.0))[0]:

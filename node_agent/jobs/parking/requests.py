@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ebb_inject.ebb_hook import control
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
-_PAUSE_GROWTH = 1.3
+_PAUSE_GROWTH = 1.05
+"""An answer is seen late by a twentieth of the time that it took."""
 _MOST_BYTES = 1 << 50
 """More than any program can have moved."""
 _REASON_LIMIT = 500

@@ -93,8 +93,9 @@ def _told(state: State, job: Job, action: Place) -> str:
 def _told_of_part(state: State, job: Job) -> str:
     """What the story says of a job that shares a device."""
     (run,) = state.runs_of(job.id)
-    group = state.share_groups.rows[run.group]
-    others = ", ".join(str(key.job_id) for key in group.members() if key != run.key)
+    group = state.share_groups.rows.get(run.group)  # none stays that shares nothing, unless it is open
+    members = () if group is None else group.members()
+    others = ", ".join(str(key.job_id) for key in members if key != run.key)
     part = f"{run.part_ppm / WHOLE:.3g} of device {run.devices[0]}, {job.spec.share.name.lower()}"
     return f"{part}, with {'jobs' if ',' in others else 'job'} {others}" if others else part
 

@@ -16,7 +16,7 @@ from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, 
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
-from scheduler_service.core.state.holdings import group_of, members_on, residues_on
+from scheduler_service.core.state.holdings import group_of, members_on
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -252,9 +252,8 @@ def _check_group(state: State, group: ShareGroup) -> None:
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
     _check_parts(state, group, members)
-    # A run that has its device alone, in an open group or in none, finds that much less memory on it.
-    residues = residues_on(state, {run.node for run in members}) if len(members) > 1 else {}
-    over = excess(group.rows, members, _memory(state, members), state.settings, residues)
+    left = {} if is_exclusive(group.rows, members) else residues(state, {run.node for run in members})
+    over = excess(group.rows, members, _memory(state, members), state.settings, left)
     if over is not None:
         node, index = over.device
         raise PlanRefused(
@@ -275,6 +274,18 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
         jobs = [state.jobs.rows[key.job_id] for key in row.runs]
         alone = len({job.user for job in jobs}) == 1 or not any(job.spec.share is ShareMode.PACKED for job in jobs)
         require(alone, f"jobs {[job.id for job in jobs]} of several users would be packed on a device")
+
+
+def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
+    """What runs that are parked by their users have left on devices of these nodes."""
+    found: dict[Device, int] = {}
+    for node in nodes:
+        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+            if run.parking is not None and run.is_parked:
+                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
+                for index in run.placed_on:
+                    found[node, index] = found.get((node, index), 0) + residue
+    return found
 
 
 def _check_host(state: State, node: int) -> None:

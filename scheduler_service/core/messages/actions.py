@@ -87,6 +87,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Migrate:
+    """Have a running job go on elsewhere, a spot for each task in the order of ranks. The places are taken at once, and the job
+    is told to stop when they are ready. Guaranteed: in cells that are bound to its virtual cluster."""
+
+    job_id: int
+    spots: tuple[Spot, ...]
+    why: str
+    guaranteed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SkipSamples:
     """Note that nothing is known of these configurations of a queued job, so that it need not be sampled in them."""
 
@@ -265,7 +276,7 @@ Starting = Place | SkipSamples
 Earmarking = AddEarmark | DropEarmark
 
 
-Changing = Sharing | Probing | Parks | Resize
+Changing = Sharing | Probing | Parks | Resize | Migrate
 Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Changing | Trade
 
 

@@ -20,6 +20,8 @@ class Profile(NamedTuple):
     """How many devices it had, all tasks together, when it was measured."""
     model: str = ""
     """Of these devices."""
+    best_us: Micros = 0
+    """The shortest mini-batch time that was measured so. A longer one may be due to neighbours on the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def _note(state: State, job: Job, run: Run, measured: Measured) -> None:
     memory, utilisation = measured.memory_mib, measured.utilisation_ppm
     if alike and before is not None:  # what is not known now was known before
         memory, utilisation = max(memory, before.memory_mib), before.utilisation_ppm if utilisation < 0 else utilisation
-    new = Profile(measured.mini_batch_us, memory, utilisation, devices, model)
+    best = min(measured.mini_batch_us, before.best_us) if alike and before is not None else measured.mini_batch_us
+    new = Profile(measured.mini_batch_us, memory, utilisation, devices, model, best)
     if before is None or not alike or _differs(before, new):
         state.put(state.jobs, job.id, changed(job, profile=new))
 

@@ -32,17 +32,6 @@ def runs_together(state: Tables, job_id: int) -> list[Run]:
     return state.runs_of(job_id) if group is None else [state.runs.rows[key] for key in group.members()]
 
 
-def residues_on(state: Tables, nodes: Iterable[int]) -> dict[tuple[int, int], int]:
-    """By node and device: the memory that parked runs have left there, in MiB."""
-    found: dict[tuple[int, int], int] = {}
-    for run in (state.runs.rows[key] for node in nodes for key in state.runs_on.get(node, ())):
-        if run.parking is not None and run.is_parked:
-            residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
-            for index in run.placed_on:
-                found[run.node, index] = found.get((run.node, index), 0) + residue
-    return found
-
-
 def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
     """These jobs, in order, without those that are preempted with one before them."""
     if not state.share_groups.rows:

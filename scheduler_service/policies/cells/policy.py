@@ -40,9 +40,9 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
         while True:
             yield from serve(state, rng)
             if state.introspects:
-                before = state.savepoint()
+                before = len(state.journal.entries)
                 yield from introspect(state)
-                if state.savepoint() != before:
+                if len(state.journal.entries) != before:
                     yield from serve(state, rng)
             yield from run_proxies(state)
             if not (yield from arbitrate(state, match)):

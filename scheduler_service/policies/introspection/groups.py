@@ -17,14 +17,17 @@ def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:
 
 
 def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
-    """Whether the rows are for introspection to change: those of its virtual cluster that nobody else has chosen, that are not
+    """Whether the rows are for introspection to change: those of its virtual cluster that no user has chosen, that are not
     being measured, and whose members are not about to stop."""
     if group.vc != vc or group.open or any(row.weight != 1 for row in group.rows):
         return False
     if memo_of(state, probe_subject(vc, group.id)) is not None:
         return False
     return not any(
-        key in state.promised_by or key.job_id in state.operation_of or not state.runs.rows[key].phase.preemptible
+        key in state.promised_by
+        or key.job_id in state.operation_of
+        or state.jobs.rows[key.job_id].spec.shares
+        or not state.runs.rows[key].phase.preemptible
         for key in group.members()
     )
 

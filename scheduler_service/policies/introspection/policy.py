@@ -18,7 +18,7 @@ from scheduler_service.policies.introspection.rounds import look
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.order.fifo import head_of
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, slicing
+from scheduler_service.policies.overload.slicing import NAME, slicing, why_no_turn
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
 from scheduler_service.policies.placing.first_fit import no_room, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
@@ -77,10 +77,17 @@ def stages(options: Options) -> Stages:
         first = head_of(state, dict.fromkeys(OWN_LANES, 0))
         if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
             yield from serve(state, overload, settings)
-        before = state.savepoint()
+        before = len(state.journal.entries)
         yield from introspect(state, "")
-        if state.savepoint() != before:
+        if len(state.journal.entries) != before:
             yield from serve(state, overload, settings)  # who waits may take turns with others now
             yield from rearrange(state, "")
 
-    return Stages(noting(policy, Notes(account=account)), ORDER, account=account, overload=overload, introspect=introspect)
+    return Stages(
+        noting(policy, Notes(account=account)),
+        ORDER,
+        account=account,
+        about=lambda state, job: why_no_turn(state, job, Where(), settings),
+        overload=overload,
+        introspect=introspect,
+    )

@@ -8,6 +8,7 @@ from scheduler_service.core.messages import Plan
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.growing import grow
 from scheduler_service.policies.introspection.memos import Round, forget, memo_of, remember_round, round_of, round_subject
+from scheduler_service.policies.introspection.moving import move
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.overload.settings import Settings
 
@@ -36,6 +37,8 @@ def look(state: State, vc: str, settings: Settings) -> Proposals:
         probes += yield from _begin(state, vc, nodes, settings)
     if settings.growth and not vc:
         yield from grow(state, vc, nodes, settings)
+    if settings.migration and not vc:
+        now = yield from move(state, vc, nodes, now, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
         yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)

@@ -32,6 +32,8 @@ class Settings(NamedTuple):
     """How long a job stays before it is moved again: at some seconds a move, less than 1 % of its time is lost."""
     defragment_free: float = 75
     """Percent of a server's devices: a server in use on which so many are free is emptied, if other servers have room."""
+    slowed: float = 30
+    """Percent: a job whose mini-batches take so much longer than at best is moved to a server without neighbours."""
     growth: int = 1
     """Whether elastic jobs grow into idle devices of their server."""
     grow_after: float = 300

@@ -36,12 +36,34 @@ def slicing(settings: Settings) -> Overload:
     """The stage."""
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
-        for one in job.in_each_configuration():
-            if all(task.devices for task in one.spec.tasks()) and (plan := _sliced(state, one, where, settings)) is not None:
+        for one in _ways(job):
+            if (plan := _sliced(state, one, where, settings)) is not None:
                 return plan
         return None
 
     return overload
+
+
+def _ways(job: Job) -> list[Job]:
+    """The job in those of its configurations in which it can take turns: each task has devices, and its user does not say with
+    whom it shares."""
+    ways = () if job.spec.shares else job.in_each_configuration()
+    return [one for one in ways if all(task.devices for task in one.spec.tasks())]
+
+
+def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str:
+    """For people: why a queued job does not take turns with others. Empty for a job that never does."""
+    ways = _ways(job)
+    nodes = [(one, node) for one in ways for node in _by_load(state, one, where, settings)]
+    if not ways:
+        return ""
+    if not nodes:
+        asked = f"{settings.oversubscription:g} times the devices that it has"
+        return f"on no server can it take turns: each lacks CPUs or memory, or its jobs ask for {asked} (oversubscription)"
+    if all(_spots(state, one, [node], where) is None for one, node in nodes):
+        who = "nobody of its class and priority has so many devices"
+        return f"it does not take turns: {who}, or those who have are being measured (packing)"
+    return f"it cannot take turns: there would be more than {settings.rows} rows, or no memory for what is parked"
 
 
 def would_do(state: State, plan: Plan) -> bool:
@@ -119,8 +141,8 @@ def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
         return False
     if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
         return False
-    if not all(task.devices for task in holder.launch_spec.tasks()):
-        return False  # a gang takes turns as a whole, and this one has a task that cannot
+    if holder.spec.shares or not all(task.devices for task in holder.launch_spec.tasks()):
+        return False  # its user says with whom it shares; or it is a gang with a task that cannot take turns
     group = state.share_groups.rows.get(run.group)
     return group is None or not (group.open or (NAME, probe_subject(group.vc, group.id)) in state.memos.rows)
 

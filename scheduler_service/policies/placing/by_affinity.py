@@ -16,9 +16,9 @@ from scheduler_service.policies.placing.first_fit import offered_to, pick_device
 
 
 def place_by_affinity(state: State, job: Job) -> Place | None:
-    """Jobs without devices, and gangs that fit on no single server, go to the first nodes that have room. None: there is no
-    room."""
-    if job.spec.gang or not any(one.spec.demand.devices for one in job.in_each_configuration()):
+    """Gangs, jobs without devices, and those that share devices because their users say so, go to the first nodes that have
+    room. None: there is no room."""
+    if job.spec.gang or job.spec.shares or not any(one.spec.demand.devices for one in job.in_each_configuration()):
         return place(state, job)
     for one in job.in_each_configuration():
         if not one.spec.demand.devices:

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from scheduler_service.core.allocation.share_groups import residues
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import WHOLE, ZERO, Mask, Vector, add, fits, mask_of, sub, times
 from scheduler_service.core.sharing.equations import excess, limit_mib, parked_mib
 from scheduler_service.core.sharing.parts import memory_of, part_of, with_one_more
-from scheduler_service.core.state.holdings import residues_on
 from scheduler_service.core.state.indices.open_groups import open_to
 from scheduler_service.core.state.state import State
 
@@ -94,7 +94,7 @@ def _has_room(state: State, job: Job, group: ShareGroup, rows: tuple[Row, ...], 
     )
     before = [state.runs.rows[key] for key in group.members()]
     memory = {(device.node, device.number): device.memory_mib}
-    if excess(rows, [*before, new], memory, settings, residues_on(state, (device.node,))) is not None:
+    if excess(rows, [*before, new], memory, settings, residues(state, (device.node,))) is not None:
         return False
     held = needed = ZERO
     for run in before:

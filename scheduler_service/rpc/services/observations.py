@@ -97,6 +97,22 @@ class Observer:
                 self._measured[key] = one.steps
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
 
+    def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once a
+        minute at most. What cannot be committed is told by a later observation."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        now, before = time.monotonic_ns() // 1000, self._told_us
+        self._told_us = {key: at for key, at in before.items() if key in runs}
+        for one in seen.mini_batches:
+            key = _key(one)
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or key.task or job.spec.vc not in self._leading.service.introspecting:
+                continue
+            if now - before.get(key, now - EACH_US) < EACH_US:
+                continue
+            self._told_us[key] = now
+            self._leading.service.handle(mini_batch_in(one, seen, run, self._link.node)).add_done_callback(_heard)
+
     def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
@@ -113,22 +129,6 @@ class Observer:
         self._graces.discard(key)
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("the grace period that run %s asks for could not be kept: %s; trying again", key, error)
-
-    def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once a
-        minute at most. What cannot be committed is told by a later observation."""
-        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
-        now, before = time.monotonic_ns() // 1000, self._told_us
-        self._told_us = {key: at for key, at in before.items() if key in runs}
-        for one in seen.mini_batches:
-            key = _key(one)
-            job, run = jobs.get(key.job_id), runs.get(key)
-            if job is None or run is None or key.task or job.spec.vc not in self._leading.service.introspecting:
-                continue
-            if now - before.get(key, now - EACH_US) < EACH_US:
-                continue
-            self._told_us[key] = now
-            self._leading.service.handle(mini_batch_in(one, seen, run, self._link.node)).add_done_callback(_heard)
 
     def _told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None

@@ -65,7 +65,7 @@ class Study(NamedTuple):
     """In which these come."""
     seeds: tuple[int, ...] = (1, 2, 3)
     trace_jobs: int = 8800
-    days: float = 9
+    days: float = 8.25
     """In which the jobs of the trace come."""
     trace_seeds: tuple[int, ...] = (1,)
     measured_jobs: int = 2000

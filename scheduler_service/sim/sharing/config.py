@@ -34,10 +34,11 @@ class Sharing(Model):
     park: Seconds = Field(default=0.05, description="until a job is parked, beside copying")
     resume: Seconds = Field(default=0.05, description="until a parked job works again, beside copying")
     copy_per_gib: Seconds = Field(default=0.1, description="between GPU and host, of what a job has at a mini-batch boundary")
-    warm: Seconds = Field(default=5, description="of a migration: until the destination is warm; the job works meanwhile")
-    save: Seconds = Field(default=0.2, description="of a migration: to save, beside copying")
-    transfer_per_gib: Seconds = Field(default=1, description="of a migration: from node to node")
-    start: Seconds = Field(default=0.3, description="of a migration: from the checkpoint to the first mini-batch")
+    save: Seconds = Field(
+        default=0.2, description="until a job has saved its work, beside copying; `delays.checkpoint` takes its place"
+    )
+    transfer_per_gib: Seconds = Field(default=1, description="to go on from a checkpoint on another node")
+    start: Seconds = Field(default=0.3, description="from the checkpoint to the first mini-batch, beside copying")
     measure_every: Annotated[float, Field(ge=1, le=LONGEST_S)] | None = Field(
         default=60, description="nodes tell the time of mini-batches as often, if the policy asks for it; null: never"
     )
@@ -69,7 +70,6 @@ class Sharing(Model):
             park_us=_micros(self.park),
             resume_us=_micros(self.resume),
             copy_us=_micros(self.copy_per_gib),
-            warm_us=_micros(self.warm),
             save_us=_micros(self.save),
             transfer_us=_micros(self.transfer_per_gib),
             start_us=_micros(self.start),

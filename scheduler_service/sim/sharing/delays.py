@@ -1,4 +1,4 @@
-"""How long parking, resuming and moving takes a job, by what it has in the memory of its devices."""
+"""How long parking, resuming, saving and moving takes a job, by what it has in the memory of its devices."""
 
 from typing import NamedTuple
 
@@ -7,20 +7,18 @@ from scheduler_service.sim.sharing.kinds import Kind
 
 
 class Switching(NamedTuple):
-    """Fixed times, and rates of copying in microseconds for each GiB. With the defaults parking and resuming takes no time."""
+    """Fixed times, and rates of copying in microseconds for each GiB. With the defaults nothing takes time."""
 
     park_us: Micros = 0
     resume_us: Micros = 0
     copy_us: int = 0
     """Between a device and its host."""
-    warm_us: Micros = 0
-    """Of a migration: until the destination is warm. The job goes on meanwhile."""
     save_us: Micros = 0
-    """Of a migration: a checkpoint, beside what copying it takes."""
+    """To save a checkpoint, beside copying."""
     transfer_us: int = 0
-    """Of a migration: for each GiB, from node to node."""
+    """To move a checkpoint to another node, for each GiB."""
     start_us: Micros = 0
-    """Of a migration: from the transferred checkpoint to the first mini-batch."""
+    """From the checkpoint to the first mini-batch, beside copying."""
 
     def parks(self, kind: Kind | None) -> Micros:
         return self.park_us + _copied(kind, self.copy_us)
@@ -28,11 +26,13 @@ class Switching(NamedTuple):
     def resumes(self, kind: Kind | None) -> Micros:
         return self.resume_us + _copied(kind, self.copy_us)
 
-    def migrates(self, kind: Kind | None) -> Micros:
-        """For how long the job makes no progress. One copy of the model is saved and moved, however many devices the job has
-        (Gandiva, Figure 12)."""
-        copied = _copied(kind, self.copy_us)
-        return self.save_us + copied + _copied(kind, self.transfer_us) + self.start_us + copied
+    def saves(self, kind: Kind | None) -> Micros:
+        """One copy of the model is saved and moved, however many devices the job has (Gandiva, Figure 12)."""
+        return self.save_us + _copied(kind, self.copy_us)
+
+    def goes_on(self, kind: Kind | None, moved: bool) -> Micros:
+        """From a checkpoint. `moved`: the last launch was on another node."""
+        return self.start_us + _copied(kind, self.copy_us) + (_copied(kind, self.transfer_us) if moved else 0)
 
 
 AT_ONCE = Switching()

@@ -126,6 +126,19 @@ class Executing:
         """Whether its rate may be another one than 1."""
         return self.everywhere or party.group != 0
 
+    def saves_us(self, party: Party) -> Micros | None:
+        """How long the launch takes to save its work; None: that does not depend on its kind."""
+        return self._setup.switching.saves(party.kind) if self.everywhere else None
+
+    def goes_on_us(self, party: Party) -> Micros:
+        """How long the launch takes to go on from the checkpoint of the one before."""
+        if not self.everywhere:
+            return 0
+        *_, before, now = party.life.launches
+        job = party.life.job
+        kind = self._setup.rates.kind(job.kind, job.spec.demand.devices)
+        return self._setup.switching.goes_on(kind, moved=before.nodes != now.nodes)
+
     def begins(self, party: Party, at: Micros) -> None:
         """All of its tasks are there, and it works from `works_us` of its launch on."""
         job = party.life.job
@@ -207,9 +220,11 @@ class Executing:
             for party in working:
                 self.usage.notes_packed(party, at, is_packed(party, groups.get(party.group), self._members), planned)
         for party in working:
-            self._change(party, at, now[id(party)], now, planned)
+            self._change(party, at, now[id(party)], now, planned, turn)
 
-    def _change(self, party: Party, at: Micros, now: Present, all_now: Mapping[int, Present], planned: bool) -> None:
+    def _change(
+        self, party: Party, at: Micros, now: Present, all_now: Mapping[int, Present], planned: bool, turn: bool
+    ) -> None:
         setup, job, pace = self._setup, party.life.job, party.launch.pace
         rate = now.done * setup.rates.alone(job.kind, job.spec.demand.devices, site(party)) // BILLION
         if setup.rates.interferes:
@@ -225,7 +240,7 @@ class Executing:
         if not known:
             pace.change(at, rate, now.share, begun)
             self._retime(party, pace.ends_us())
-        if planned or not known:
+        if planned or not (known or turn):
             party.seen = pace.done_us(at), pace.executed_us(at)
         self.usage.level(party, max(at, pace.since_us), rate, now.lost)
 

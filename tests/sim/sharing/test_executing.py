@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import ResumeRequested, SuspendRequested
+from scheduler_service.core.messages import DrainRequested, RequeueRequested, ResumeRequested, SuspendRequested
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.nodes import node_name
+from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.kinds import TABLE_1
 from scheduler_service.sim.sharing.metrics import steps
 from scheduler_service.sim.sharing.model import BILLION, gandiva
@@ -211,3 +213,25 @@ def test_a_run_that_its_user_parks_does_nothing_until_it_goes_on_and_its_neighbo
     assert second.end_us == pytest.approx((20 + (81 - 8.1 - 10) / 0.81) * MINUTE, abs=2), "10 minutes alone"
     done_then = (second.end_us / MINUTE - 10) * 0.81
     assert first.end_us == pytest.approx(second.end_us + (81 - done_then) * MINUTE, abs=2)
+
+
+# ---- moved to another node ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "transferred"), [(1, 0), (2, 2)])
+def test_a_stopped_job_saves_one_copy_and_moves_it_to_its_next_node(number: int, transferred: float) -> None:
+    """GNMT has 800 MiB: 1 s to save and 1 s to copy that, 2 s to move it, 4 s to start and 1 s to copy it back."""
+    second = SECOND * 1024 // 800
+    switching = Switching(copy_us=second, save_us=SECOND, transfer_us=2 * second, start_us=4 * SECOND)
+    setup = Setup(gandiva(), switching)
+    made = World(world([], node(), node(), setup=setup).site, Listed([job(30, kind="gnmt")]))
+    while (soon := made.next_us()) is not None and soon < 10 * MINUTE:
+        made.advance(soon)
+    made.now = 10 * MINUTE
+    drain = [DrainRequested(node_name(1), "for a test", "ann")] if number == 2 else []
+    made._take([*drain, RequeueRequested(1)], ())
+    made.run()
+    (life,) = made.lives.values()
+    right(life)
+    assert [launch.nodes for launch in life.launches] == [(1,), (number,)]
+    assert life.end_us == pytest.approx(30 * MINUTE + (1 + 1 + transferred + 4 + 1) * SECOND, abs=5)

@@ -39,7 +39,7 @@ def test_the_trace_has_the_papers_mix_and_the_load_that_is_asked_for() -> None:
     users = Counter(job.user for job in jobs)
     assert [users[name] / 3000 for name in ("cv", "nlp", "speech")] == pytest.approx([0.1, 0.6, 0.3], abs=0.03)
     asked = sum(job.work_us * job.spec.demand.devices for job in jobs)
-    assert asked / (100 * 9 * 24 * 60 * MINUTE) == pytest.approx(0.9, rel=1e-6)
+    assert asked / (100 * 8.25 * 24 * 60 * MINUTE) == pytest.approx(0.9, rel=1e-6)
     assert all(job.kind in GANDIVA for job in jobs)
 
 

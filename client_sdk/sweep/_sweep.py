@@ -1,0 +1,261 @@
+"""A sweep: jobs that share slots and a budget, take turns, and are promoted or killed by what they report."""
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, Unpack
+
+from client_sdk import units
+from client_sdk._values.job_options import JobOptions, Time
+from client_sdk.client import Client
+from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
+from client_sdk.models import Job, JobState
+from client_sdk.sweep._members import Member, Reader, Report
+from client_sdk.training.sweep import VARIABLE
+
+_LOOK = 0.5
+"""Seconds between two looks at the jobs."""
+_PROMOTED = 10
+"""By how much the priority of a promoted member is higher."""
+
+
+class Search(Protocol):
+    """What suggests configurations, and judges them by what they report."""
+
+    def suggest(self) -> tuple[int, Mapping[str, Any]] | None:
+        """A number that no other configuration of the sweep has, and the parameters; None: there are no more."""
+
+    def reported(self, report: Report) -> bool:
+        """Takes a report. Returns whether the member is to be killed."""
+
+    def ended(self, member: Member) -> None:
+        """Takes the end of a member that the sweep has killed (`killed`), or that has ended by itself (`job.state`)."""
+
+
+class Sweep:
+    """Jobs that try configurations of one program. Use it as a context, and give it a search to `run`, or the configurations.
+
+    At most `slots` members execute at the same time. If more are live, they take turns: a member whose turn is over is
+    suspended, and a new configuration, or one that waits, has its place. So all of them give early feedback. The first turn of
+    a member is over when it has reported something, and each further one when it has also run for `turn`.
+    The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher.
+
+    `live` is how many members may be live, by default as many as there are slots, so that nobody takes turns. `budget` is the
+    time for which the members may run in all: when it is spent, all are killed. It is counted while the sweep looks on.
+
+    The options are those of `Client.submit`. Members are submitted under request ids that begin with `name`, which must be
+    given. A script that is started again with the same name, and suggests the same configurations under the same numbers, goes
+    on with their jobs.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        slots: int,
+        live: int | None = None,
+        exclusive: int = 0,
+        turn: Time = 60,
+        budget: Time | None = None,
+        direction: Literal["minimize", "maximize"] = "minimize",
+        **options: Unpack[JobOptions],
+    ) -> None:
+        if not (name := options.get("name")):
+            raise InvalidArgument("name= is missing: it names the sweep, and what is submitted under it")
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) is None:
+            raise InvalidArgument(
+                f"name={name!r}: the name of a sweep has letters, digits and any of ._- and is 64 long at most"
+            )
+        if slots < 1 or (live is not None and live < slots):
+            raise InvalidArgument(f"slots={slots} and live={live}: take at least 1 slot, and as many live members at least")
+        if not 0 <= exclusive <= slots:
+            raise InvalidArgument(f"exclusive={exclusive} must be between 0 and slots={slots}")
+        if exclusive == slots and live is not None and live > slots:
+            raise InvalidArgument(f"exclusive={exclusive} leaves no slot for members that take turns; take {slots - 1} at most")
+        if direction not in ("minimize", "maximize"):
+            raise InvalidArgument(f'direction={direction!r} is unknown; it is "minimize" or "maximize"')
+        self.members: dict[int, Member] = {}
+        """By their numbers."""
+        self.seconds = 0.0
+        """For how long members have run in all."""
+        self.most_seconds = None if budget is None else units.parse_duration(budget).total_seconds()
+        self._client = client
+        self._command = list(command)
+        self._name = name
+        self._slots = slots
+        self._live = slots if live is None else live
+        self._exclusive = exclusive
+        self._turn = units.parse_duration(turn).total_seconds()
+        self._sign = 1.0 if direction == "minimize" else -1.0
+        self._options = options
+        self._reader = Reader(client)
+        self._looked = time.monotonic()
+        self._promoted: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Kills what is live if the block has failed. A sweep that is left in good order may have members that go on."""
+        if kind is not None:
+            self.kill(*self._of(lambda member: member.live))
+
+    # ---- what a script may do by itself --------------------------------------------------------------------------------
+
+    def suggest(self, parameters: Mapping[str, Any], number: int | None = None) -> Member:
+        """Submits a job that tries these parameters. Repeating a number with the same parameters changes nothing.
+
+        Raises what `Client.submit` raises: AlreadyExists if a sweep of this name has other parameters under the number.
+        """
+        number = max(self.members, default=-1) + 1 if number is None else number
+        if (known := self.members.get(number)) is not None and dict(known.parameters) == dict(parameters):
+            return known
+        options: dict[str, Any] = dict(self._options)
+        options["env"] = {**(options.get("env") or {}), VARIABLE: json.dumps(dict(parameters), sort_keys=True)}
+        options |= {"name": f"{self._name}-{number}", "request_id": f"sweep:{self._name}:{number}"}
+        job = self._client.submit(self._command, **options)
+        member = self.members[number] = Member(number, dict(parameters), job)
+        if job.state is JobState.SUSPENDED or job.suspend_requested:
+            member.has_turn = False
+        self._reader.follow(member)
+        return member
+
+    def look(self, wait: float = _LOOK) -> list[Report]:
+        """What members have reported since the last look. Waits up to `wait` seconds for a report, and looks at the jobs."""
+        found = self._new_reports(wait)
+        now = time.monotonic()
+        passed, self._looked = now - self._looked, now
+        for member in self._of(lambda member: member.live):
+            if member.runs:
+                member.seconds += passed
+                self.seconds += passed
+            member.job = self._client.get(member.job)
+        return found
+
+    def promote(self, count: int) -> list[Member]:
+        """Promotes the `count` best live members by their last reports, and no others. Returns them, the best first."""
+        known = self._of(lambda member: member.live and not member.killed and not math.isnan(member.value))
+        best = sorted(known, key=lambda member: (self._sign * member.value, member.number))[:count]
+        chosen = {member.number for member in best}
+        usual = self._options.get("priority", 0)
+        for number in sorted(chosen ^ self._promoted):
+            member = self.members[number]
+            if member.live:
+                self._try(member, partial(self._client.update, priority=usual + _PROMOTED * (number in chosen)))
+        self._promoted = chosen
+        return best
+
+    def kill(self, *members: Member) -> None:
+        """Cancels these members. Those that have ended are left as they are."""
+        for member in members:
+            member.killed = member.killed or member.live
+            self._try(member, self._client.cancel)
+
+    def take_turns(self) -> None:
+        """If more members are live than there are slots: suspends those whose turn is over, and that are not promoted,
+        and resumes as many of those that wait. The one that has run least is next."""
+        waiting = self._of(lambda member: member.live and not member.killed and not member.has_turn)
+        waiting.sort(key=lambda member: (member.number not in self._promoted, member.seconds))
+        for member in self._executing()[self._slots :]:
+            self._set_turn(member, has=False)
+        while waiting and len(self._executing()) < self._slots:
+            self._set_turn(waiting.pop(0), has=True)
+        for member in self._through():
+            if waiting:
+                self._set_turn(member, has=False)
+                self._set_turn(waiting.pop(0), has=True)
+
+    # ---- all of it -----------------------------------------------------------------------------------------------------
+
+    def run(self, search: Search, until: Callable[[], bool] = lambda: False) -> list[Member]:
+        """Tries what the search suggests until it has no more and all members have ended, the budget is spent, or `until` says
+        so. Then kills what is live. Returns all members, the best first."""
+        more = True
+        while not until() and (self.most_seconds is None or self.seconds < self.most_seconds):
+            while more and self._has_room():
+                more = self._suggest_next(search)
+            if not more and not self._of(lambda member: member.live):
+                break
+            self.take_turns()  # a configuration that was never tried comes before those that wait for a further turn
+            self._take(search, self.look())
+            self.promote(self._exclusive)
+        self.kill(*self._of(lambda member: member.live))
+        while self._of(lambda member: not member.told):
+            self._take(search, self.look())
+        return sorted(self.members.values(), key=self._rank)
+
+    def _has_room(self) -> bool:
+        """Whether another configuration may begin: in a slot that is free, or instead of a member that has had its turn."""
+        if len(self._of(lambda member: member.live and not member.killed)) >= self._live:
+            return False
+        return len(self._executing()) < self._slots or bool(self._through())
+
+    def _suggest_next(self, search: Search) -> bool:
+        """Returns whether there was another configuration."""
+        if (suggestion := search.suggest()) is None:
+            return False
+        if len(self._executing()) >= self._slots:
+            self._set_turn(self._through()[0], has=False)
+        number, parameters = suggestion
+        self.suggest(parameters, number)
+        return True
+
+    def _executing(self) -> list[Member]:
+        return self._of(lambda member: member.live and not member.killed and member.has_turn)
+
+    def _through(self) -> list[Member]:
+        """Those whose turn is over."""
+        return [
+            member
+            for member in self._executing()
+            if member.reported_in_turn
+            and (member.turns == 0 or member.seconds_in_turn >= self._turn)
+            and member.number not in self._promoted
+        ]
+
+    def _take(self, search: Search, reports: list[Report]) -> None:
+        """Has the search judge what was reported, and tells it which members have ended with no report left."""
+        over = self._of(lambda member: not member.told and not member.live and self._reader.is_through(member.number))
+        # What they have reported before they ended may have come since.
+        for report in [*reports, *self._new_reports(0)]:
+            if search.reported(report):
+                self.kill(self.members[report.number])
+        for member in over:
+            member.told = True
+            search.ended(member)
+
+    def _new_reports(self, wait: float) -> list[Report]:
+        return [report for report in self._reader.new(wait) if self._is_new(report)]
+
+    def _is_new(self, report: Report) -> bool:
+        member = self.members[report.number]
+        if member.reports and report.step <= member.reports[-1].step:
+            return False  # a run that was interrupted repeats what came after its checkpoint
+        member.reports.append(report)
+        member.reported_in_turn = True
+        return True
+
+    def _set_turn(self, member: Member, has: bool) -> None:
+        self._try(member, self._client.resume if has else self._client.suspend)
+        member.has_turn, member.reported_in_turn = has, False
+        member.turns += not has
+        member.seconds_before = member.seconds
+
+    def _try(self, member: Member, change: Callable[[Job], Job]) -> None:
+        """Changes a job that may have ended meanwhile, or leave for another reason: the next look says what it is."""
+        try:
+            member.job = change(member.job)
+        except (FailedPrecondition, NotFound):
+            member.job = self._client.get(member.job)
+
+    def _of(self, holds: Callable[[Member], bool]) -> list[Member]:
+        return [member for _, member in sorted(self.members.items()) if holds(member)]
+
+    def _rank(self, member: Member) -> tuple[bool, float, int]:
+        return math.isnan(member.value), self._sign * member.value, member.number

@@ -1,0 +1,1 @@
+"""A sweep on a cluster of this machine: `python -m examples.sweep`."""

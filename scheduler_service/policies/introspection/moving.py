@@ -1,0 +1,203 @@
+"""Moves: jobs go on elsewhere so that fewer take turns, so that gangs are on one server, so that jobs do not slow each other
+down, and so that servers are emptied (Gandiva, section 4.2.2).
+
+Nobody moves while a job waits, since what is idle is for that job. A job stays for `move_pause` seconds before it moves again,
+so that what moves cost is a small part of what jobs do, and there are at most `moves_per_hour` in all. Trials do not move, nor
+jobs whose users say with whom they share.
+"""
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
+from scheduler_service.core.model import Job, JobClass, JobState, Run, RunPhase
+from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits
+from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.introspection.memos import Round, memo_of
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.placing.first_fit import pick_devices
+
+HOUR_US = 3600 * SECOND
+_LOOKED_AT = 4
+"""Servers that are looked at as the destination of a job."""
+
+
+def moved_subject(job_id: int) -> str:
+    """Of the memo that says when a job was moved last."""
+    return f"moved/{job_id}"
+
+
+def move(state: State, vc: str, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
+    """Moves jobs that run on these nodes, or to them. Returns the round with what is left of its hour."""
+    clock = state.cluster.clock_us
+    if clock - now.hour_us >= HOUR_US:
+        now = now._replace(hour_us=clock, moves=0)
+    if any(state.queue(vc, lane).first is not None for lane in OWN_LANES):
+        return now
+    for action in _wanted(state, vc, nodes, settings):
+        if now.moves >= settings.moves_per_hour:
+            break
+        plan = (action, Remember(NAME, moved_subject(action.job_id), (clock,), action.job_id))
+        if would_do(state, plan) and (yield plan) is None:
+            now = now._replace(moves=now.moves + 1)
+    return now
+
+
+def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator[Migrate]:
+    for node in nodes:
+        if state.free_resources.is_open(node) and (action := _out_of_turns(state, vc, node, settings)) is not None:
+            yield action
+    for node in nodes:
+        here = {key.job_id for key in state.runs_on.get(node, ())}
+        for job_id in sorted(here):
+            job = state.jobs.rows[job_id]
+            if not may_move(state, vc, job, settings):
+                continue
+            action = _together(state, job, node) or _apart(state, job, node, settings)
+            if action is not None:
+                yield action
+        yield from _emptied(state, vc, node, settings)
+
+
+def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
+    """Whether the job may be moved at all, and has stayed for long enough where it is."""
+    if job.spec.vc != vc or job.spec.job_class is not JobClass.BEST_EFFORT or job.state is not JobState.RUNNING:
+        return False
+    if job.spec.shares or job.resize_to or job.id in state.operation_of or job.sampling is not None:
+        return False
+    runs, memo = state.runs_of(job.id), memo_of(state, moved_subject(job.id))
+    since = max((run.started_us or 0 for run in runs), default=0)
+    since = since if memo is None else max(since, int(memo.value[0]))
+    unpromised = all(run.phase is RunPhase.RUNNING and run.key not in state.promised_by for run in runs)
+    return unpromised and state.cluster.clock_us - since >= settings.move_pause * SECOND
+
+
+# ---- out of turns ------------------------------------------------------------------------------------------------------
+
+
+def _out_of_turns(state: State, vc: str, node: int, settings: Settings) -> Migrate | None:
+    """A job that takes turns elsewhere, on the server with the highest load, has idle devices of this node to itself."""
+    idle = state.idle_devices.get(node, 0).bit_count()
+    if not idle:
+        return None
+    loads, whole = state.loads(), state.free_resources.capacities()[2]
+    over = np.nonzero(loads.requested > whole)[0]
+    order = over[np.argsort(-loads.requested[over] / np.maximum(whole[over], 1), kind="stable")][:_LOOKED_AT]
+    for source in map(int, order):
+        for number in sorted(state.groups_on.get(source, ())):
+            group = state.share_groups.rows[number]
+            if len(group.rows) < 2:
+                continue
+            for job_id in sorted({key.job_id for key in group.members()}, reverse=True):
+                job = state.jobs.rows[job_id]
+                runs = state.runs_of(job_id)
+                if len(runs) == 1 and runs[0].demand.devices <= idle and may_move(state, vc, job, settings):
+                    why = f"it takes turns on {_name(state, source)}, and has devices of {_name(state, node)} to itself"
+                    if (action := _to(state, job, runs, node, why)) is not None:
+                        return action
+    return None
+
+
+# ---- together ----------------------------------------------------------------------------------------------------------
+
+
+def _together(state: State, job: Job, node: int) -> Migrate | None:
+    """A gang that is on several servers goes to one that has room for all of it. `node`: that of its first task."""
+    runs = state.runs_of(job.id)
+    if len({run.node for run in runs}) < 2 or runs[0].node != node or any(run.group for run in runs):
+        return None
+    total = ZERO
+    for run in runs:
+        total = add(total, run.demand)
+    for target in _with_room(state, job, total):
+        action = _to(state, job, runs, target, f"its tasks are on several servers, and {_name(state, target)} has room for all")
+        if action is not None:
+            return action
+    return None
+
+
+# ---- apart -------------------------------------------------------------------------------------------------------------
+
+
+def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
+    """A job that its neighbours slow down goes to an empty server with the same devices. If it was moved before and is slow all
+    the same, its neighbours were not the reason."""
+    runs, profile = state.runs_of(job.id), job.profile
+    moved = memo_of(state, moved_subject(job.id)) is not None
+    if profile is None or moved or len(runs) != 1 or runs[0].group or not runs[0].given:
+        return None
+    slower = 100 * (profile.mini_batch_us - profile.best_us) > settings.slowed * profile.best_us
+    neighbours = any(key.job_id != job.id and state.runs.rows[key].given for key in state.runs_on.get(node, ()))
+    if not (slower and neighbours):
+        return None
+    for target in _with_room(state, job, runs[0].demand, state.loads().affinity == 0):
+        if _alike(state, node, target):
+            now, best = profile.mini_batch_us / 1000, profile.best_us / 1000
+            times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
+            return _to(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
+    return None
+
+
+# ---- servers that are emptied ------------------------------------------------------------------------------------------
+
+
+def _emptied(state: State, vc: str, node: int, settings: Settings) -> Iterator[Migrate]:
+    """Jobs of a server that is mostly free go to servers in use that have fewer devices free."""
+    whole = state.free_resources.capacity_of(node).devices
+    free = state.idle_devices.get(node, 0).bit_count()
+    if not whole or free == whole or free * 100 < whole * settings.defragment_free:
+        return
+    for job_id in sorted({key.job_id for key in state.runs_on.get(node, ())}):
+        job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+        if len(runs) != 1 or runs[0].group or not runs[0].demand.devices or not may_move(state, vc, job, settings):
+            continue
+        for target in _with_room(state, job, runs[0].demand):
+            there = state.idle_devices.get(target, 0).bit_count()
+            in_use = there < state.free_resources.capacity_of(target).devices
+            fuller = there < free or (there == free and target < node)
+            if target == node or not in_use or not fuller or not _alike(state, node, target):
+                continue
+            why = f"{free} of {whole} devices of {_name(state, node)} are idle, and {_name(state, target)} has room"
+            if (action := _to(state, job, runs, target, why)) is not None:
+                yield action
+                return
+
+
+def _alike(state: State, one: int, other: int) -> bool:
+    """Whether the devices are of one model, so that a job loses nothing by the move."""
+    a, b = state.devices.rows.get((one, 0)), state.devices.rows.get((other, 0))
+    return a is not None and b is not None and a.model == b.model
+
+
+def _with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | None = None) -> list[int]:
+    """Servers with so much free (`among` these, or all), those with the fewest idle devices first."""
+    offered = state.free_resources.offered(state.among(job.spec))
+    room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
+    room[0] = False
+    if among is not None:
+        room &= among
+    ids = np.nonzero(room)[0]
+    return [int(node) for node in ids[np.argsort(offered[2][ids], kind="stable")[:_LOOKED_AT]]]
+
+
+def _to(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate | None:
+    """All tasks of the job at this node, on idle devices. None: the node has not so much free."""
+    total, taken, spots = ZERO, 0, list[Spot]()
+    for run in runs:
+        total = add(total, run.demand)
+        devices = pick_devices(state, node, run.demand.devices, taken)
+        if len(devices) < run.demand.devices:
+            return None
+        taken |= sum(1 << index for index in devices)
+        spots.append(Spot(node, devices))
+    if not (state.is_usable(job.spec, node) and fits(total, state.free_resources.free(node))):
+        return None
+    return Migrate(job.id, tuple(spots), why, any(run.guaranteed for run in runs))
+
+
+def _name(state: State, node: int) -> str:
+    return state.nodes.rows[node].name

@@ -1,0 +1,121 @@
+"""Which jobs are moved, where, and how often. What a move does is the migration's (`tests/core/test_migrate.py`)."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_service.core.enact import _HANDLERS
+from scheduler_service.core.messages import Migrate, Spot
+from scheduler_service.core.model import JobClass
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from tests.core.driver import spec
+from tests.policies.introspected import SERVER, Introspected
+from tests.policies.sharing_runs import gang_of
+
+PAUSE = 600
+
+
+@pytest.fixture(autouse=True)
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[Migrate]:
+    """What policies have proposed and was carried out, in supposition or not; nothing moves."""
+    asked: list[Migrate] = []
+
+    def note(_state: State, action: Migrate, _now: Micros) -> None:
+        asked.append(action)
+
+    monkeypatch.setitem(_HANDLERS, Migrate, note)
+    return asked
+
+
+def after_a_pause(d: Introspected, moves: list[Migrate], minutes: int = 2) -> list[Migrate]:
+    """The different moves that are proposed once all jobs have stayed for long enough."""
+    moves.clear()
+    d.step(after=PAUSE)
+    for _ in range(minutes):
+        d.step(after=60)
+    return list(dict.fromkeys(moves))
+
+
+def test_a_job_that_takes_turns_has_a_vacated_device_to_itself(moves: list[Migrate]) -> None:
+    d = Introspected("n1", "n2", packing=0)
+    first = [d.begin() for _ in range(4)]
+    others = [d.begin() for _ in range(4)]
+    extra = d.begin()
+    assert d.nodes_of(extra) == ["n1"]
+    d.leaves(others[1])
+    (moved, *_) = after_a_pause(d, moves)
+    assert moved.job_id in (extra, first[0])
+    assert moved.spots == (Spot(2, (1,)),)
+    assert moved.why == "it takes turns on n1, and has devices of n2 to itself"
+
+
+def test_a_gang_on_two_servers_goes_to_one_that_has_room(moves: list[Migrate]) -> None:
+    d = Introspected("n1", "n2", "n3", defragment_free=100)
+    blockers = [d.begin(2), d.begin(2), d.begin(2), d.begin(2), d.begin(4)]
+    d.leaves(blockers[0])
+    d.leaves(blockers[2])
+    gang = d.submit(gang_of(2, 2))
+    d.step(*(d.ready(gang, task) for task in (0, 1)))
+    d.step(*(d.started(gang, task) for task in (0, 1)))
+    assert {d.where(gang, task).name for task in (0, 1)} == {"n1", "n2"}
+    d.leaves(blockers[4])
+    (moved,) = after_a_pause(d, moves)
+    assert (moved.job_id, moved.spots) == (gang, (Spot(3, (0, 1)), Spot(3, (2, 3))))
+
+
+def test_a_job_that_is_slower_beside_others_goes_to_an_empty_server_once(moves: list[Migrate]) -> None:
+    d = Introspected("n1", "n2", defragment_free=100)
+    alone = d.begin(2)
+    d.measure({alone: 100}, after=30)
+    beside = d.begin(2)
+    d.measure({alone: 120, beside: 100})
+    assert after_a_pause(d, moves) == [], "20 % are not enough"
+    d.measure({alone: 140, beside: 100})
+    (moved,) = set(moves)
+    assert (moved.job_id, moved.spots) == (alone, (Spot(2, (0, 1)),))
+    assert moved.why == "it takes 140 ms a mini-batch beside others, and 100 ms at best, and n2 is empty"
+    assert after_a_pause(d, moves) == []
+
+
+def emptied(**own: float) -> Introspected:
+    """n1 and n2 have one job of one device each."""
+    d = Introspected("n1", "n2", **own)
+    jobs = [d.begin() for _ in range(5)]
+    for job in jobs[1:4]:
+        d.leaves(job)
+    assert d.nodes_of(jobs[0], jobs[4]) == ["n1", "n2"]
+    return d
+
+
+def test_a_server_that_is_mostly_free_is_emptied_and_only_one_of_two(moves: list[Migrate]) -> None:
+    assert [(move.job_id, move.spots) for move in after_a_pause(emptied(), moves)] == [(5, (Spot(1, (1,)),))]
+    assert after_a_pause(emptied(defragment_free=80), moves) == []
+
+
+def test_moves_are_bounded_for_a_job_and_in_an_hour(moves: list[Migrate]) -> None:
+    d = emptied()
+    d.step(after=60)
+    assert moves == [], "it has not stayed for long enough"
+    d.step(after=PAUSE)
+    assert len(set(moves)) == 1
+    moves.clear()
+    for _ in range(9):
+        d.step(after=60)
+    assert moves == [], "it has just been moved"
+    assert after_a_pause(emptied(moves_per_hour=0), moves) == []
+    assert after_a_pause(emptied(migration=0), moves) == []
+
+
+def test_nobody_moves_while_a_job_waits_nor_trials_nor_over_to_other_devices(moves: list[Migrate]) -> None:
+    d = emptied(oversubscription=1)
+    d.submit(replace(spec(4), priority=-1))
+    d.submit(replace(spec(4), priority=-2))
+    d.submit(replace(spec(4), priority=-3))
+    assert after_a_pause(d, moves) == []
+    d = Introspected("n1", "n2")
+    trials = [d.begin(what=replace(spec(1), job_class=JobClass.TRIAL)) for _ in range(5)]
+    for job in trials[1:4]:
+        d.leaves(job)
+    assert after_a_pause(d, moves) == []
+    assert d.free("n1").devices == SERVER.devices - 1
