@@ -96,6 +96,9 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
     less, as it is parked."""
     _hold(state, old, False)
     _hold(state, new, True)
+    if state.keeps_order and old.used_devices_ppm != new.used_devices_ppm:
+        charge(state, state.jobs.rows[old.job_id], old, False)
+        charge(state, state.jobs.rows[new.job_id], new, True)
     for row in (old, new):
         if row.group:
             state.stale_open_groups[row.group] = None
