@@ -17,7 +17,7 @@ from pathlib import Path
 
 import optuna
 
-from client_sdk import Client
+from client_sdk import Client, JobState
 from client_sdk.sweep import Member, Sweep
 from client_sdk.sweep.optuna import OptunaSearch
 from examples.cluster import Cluster
@@ -88,10 +88,10 @@ def space(trial: optuna.Trial) -> dict[str, float]:
 
 def row(name: str, members: list[Member], seconds: float) -> str:
     explored = [member for member in members if member.reports]
-    complete = [member for member in members if not member.killed]
+    complete = [member for member in members if member.job.state is JobState.SUCCEEDED]
+    killed = [member for member in members if member.killed]
     best = min((report.value for member in explored for report in member.reports if not math.isnan(report.value)), default=0)
-    stopped = len(members) - len(complete)
-    return f"{name:12}  {len(explored):8}  {stopped:7}  {len(complete):8}  {best:9.4f}  {seconds:18.0f}"
+    return f"{name:12}  {len(explored):8}  {len(killed):7}  {len(complete):8}  {best:9.4f}  {seconds:18.0f}"
 
 
 if __name__ == "__main__":

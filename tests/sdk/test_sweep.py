@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import AlreadyExists, InvalidArgument, JobState, training
+from client_sdk import AlreadyExists, InvalidArgument, JobState, ShareMode, training
 from client_sdk.sweep import Member, Report, Sweep
 from client_sdk.testing import FakeCluster, cluster
 from client_sdk.training.sweep import MARK, VARIABLE, read
@@ -92,6 +92,12 @@ def test_a_member_is_a_job_with_its_parameters(fake: FakeCluster) -> None:
     assert spec.environment == {"A": "b", VARIABLE: '{"rate": 0.5}'}
     assert sweep.suggest({"rate": 0.5}, 0) is member
     assert len(fake.jobs) == 1
+
+
+def test_members_may_share_their_gpu(fake: FakeCluster) -> None:
+    member = sweep_of(fake, devices=0.5, share="sliced").suggest({"rate": 0.5})
+    spec = member.job.spec
+    assert (spec.gpu_fraction_ppm, spec.share) == (500_000, ShareMode.SLICED)
 
 
 def test_reports_come_in_the_order_of_their_steps_over_the_runs_of_a_job(fake: FakeCluster) -> None:
