@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.reproduce import gandiva_published as published
 from scheduler_service.sim.reproduce.gandiva_plan import (
@@ -62,7 +63,7 @@ def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
 
 def _is_of(folder: Path, policy: str) -> bool:
     case = folder / "case.json"
-    return case.exists() and f'"{policy}"' in case.read_text()
+    return case.exists() and Case.model_validate_json(case.read_text()).policy.name == policy
 
 
 def test_the_part_with_real_jobs_asks_for_its_files() -> None:

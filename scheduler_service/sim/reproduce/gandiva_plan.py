@@ -22,8 +22,10 @@ TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
 _OWN: Mapping[Part, tuple[tuple[str, float], ...]] = {
     "slicing": (("packing", 0.0),),
     "experiment": (("migration", 0.0), ("growth", 0.0)),
+    "trace": (("rotate", 0.0),),
 }
-"""Settings: Figure 9 has no packing, and section 6.3 has time slicing and packing alone."""
+"""Settings: Figure 9 has no packing, section 6.3 has time slicing and packing alone, and on the trace jobs do not change places
+on their servers only to get the same."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
 """In which the paper averages the utilisation."""
