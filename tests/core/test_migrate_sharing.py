@@ -151,8 +151,7 @@ def test_devices_that_others_hold_cannot_be_taken_without_them() -> None:
 
 def test_the_node_hears_of_the_plan_when_the_run_begins() -> None:
     d, _, b, c = three()
-    taken = d.does(Migrate(b, (Spot(1, (1,)),), "a test", share=beside(d, c, more=RunKey(b, 3))))
-    assert taken is None
+    assert d.does(Migrate(b, (Spot(1, (1,)),), "a test", share=beside(d, c, more=RunKey(b, 3)))) is None
     assert [order.key for order in warm(d, b).orders] == [RunKey(b, 2)]
     taken = d.exit(b, yielded=True, told=True)
     (order,) = [order for order in taken.orders if order.key == RunKey(b, 3)]
