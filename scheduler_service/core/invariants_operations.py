@@ -60,7 +60,7 @@ def _check_migration(state: State, operation: Operation, what: str) -> None:
     sources = state.runs_of(job.id) if waiting else []
     for run in sources:
         saves = run.phase.exits_soon and run.stop_reason is StopReason.MIGRATED
-        claim(not run.group and not run.is_parked, f"{what} is of run {run.key}, which shares its devices or is parked")
+        claim(not run.is_parked, f"{what} is of run {run.key}, which is parked")
         expected = saves if operation.phase is OperationPhase.SAVING else not run.phase.exits_soon
         claim(expected, f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
 
