@@ -20,8 +20,8 @@ from scheduler_service.core.state.story import log_event
 
 def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accepted:
     """A job that waits has the new size at once. One that is being stopped already, for whatever reason, starts with the new
-    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run, and NotFound if no node
-    has what the job names."""
+    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run, and NotFound
+    if no node has what the job names."""
     _resize(state, live(state, event.job_id), event.tasks, now)
     return Accepted(event.job_id)
 
