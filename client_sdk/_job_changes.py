@@ -55,6 +55,16 @@ class JobChanges(Asking):
         """
         return self._ask(jobs.Resize(job_id(job), tasks))
 
+    def migrate(self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()) -> Job:
+        """Has a running job go on at another node: at one for all of its tasks, or at one for each, in the order of ranks. The
+        node makes itself ready; then the job saves its work, stops, and begins there. `devices` names those of each node.
+
+        Safe to repeat. Raises InvalidArgument for no node, or for devices of another number of nodes; NotFound where there is
+        no such job or node; and FailedPrecondition where the job does not run, the node has no room (NO_ROOM_THERE), or the job
+        cannot go there (CANNOT_MIGRATE).
+        """
+        return self._ask(jobs.migrate(job_id(job), nodes, devices))
+
     def update(
         self,
         job: Job | int,
@@ -103,6 +113,10 @@ class AsyncJobChanges(AskingAsync):
     async def resize(self, job: Job | int, tasks: int) -> Job:
         """As `Client.resize`."""
         return await self._ask(jobs.Resize(job_id(job), tasks))
+
+    async def migrate(self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()) -> Job:
+        """As `Client.migrate`."""
+        return await self._ask(jobs.migrate(job_id(job), nodes, devices))
 
     async def update(
         self,

@@ -22,6 +22,7 @@ from node_agent.errors import (
 )
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
@@ -38,9 +39,12 @@ from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_watch import StepWatch
+from node_agent.jobs.warm_modules import last_modules
 from node_agent.local_node import LocalNode
 from node_agent.state_directory import check_folder, claim, state_directory
 from node_agent.transport import link
+from node_agent.transport.checkpoint_client import CheckpointSource
+from node_agent.transport.checkpoint_server import CheckpointServer
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +103,12 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         logs.wake()
 
     rendezvous = Rendezvous(settings.reached_at)
+    folders = CheckpointFolders(paths, settings.node)
+    key, cluster = lambda: node.transfer_key, lambda: spool.cluster[0]
+
+    def reach(other: str, address: str) -> CheckpointSource:
+        return CheckpointSource(other, address, cluster, key, settings.security)
+
     watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
     observing = Observing(provider, spool, state, node.reported.set, watch.look)
     driver = None if devices.reading is None else DriverCheckpoint()
@@ -107,7 +117,9 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         parks = parks._replace(on_devices=observing.memory_of)
     mps = MpsDaemons(state / "mps") if settings.mps == "packed" and devices.reading is not None else None
     of_runs = groups, Ladder(driver), parks, mps
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs)
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach)
+    server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
+    node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
@@ -147,6 +159,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
             for worker in workers:
                 worker.cancel()
     finally:
+        await server.close()
         executor.close()
         if driver is not None:
             await driver.close()
@@ -156,6 +169,22 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     if afresh:
         spool.discard()
     return afresh
+
+
+async def _give_checkpoints(server: CheckpointServer, settings: Settings, state: Path) -> str:
+    """Where other nodes fetch checkpoints (HOST:PORT); empty if this node gives none away, which is no reason not to start."""
+    if not settings.security.can_serve:
+        why = "tls_ca is set, and tls_cert and tls_key are not: other nodes would fetch them unencrypted"
+        log.warning("checkpoints of this node are not given to other nodes: %s", why)
+        return ""
+    try:
+        here = settings.reached_at()
+        host = "127.0.0.1" if settings.security.tls_ca is None else "0.0.0.0"  # behind mutual TLS
+        port = await server.start(host, settings.checkpoint_port, settings.security, state)
+    except OSError as error:
+        log.warning("checkpoints of this node are not given to other nodes: %s", error)
+        return ""
+    return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
 
 async def _talk(

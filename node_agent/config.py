@@ -174,6 +174,8 @@ class Settings(DeviceSettings):
     """Days; None: for ever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     address: Annotated[str, AfterValidator(_address)] | None = None
+    checkpoint_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"

@@ -39,6 +39,10 @@ class LocalNode:
         self._logs = logs
         self._obeyed = obeyed
         self._labels = tuple(sorted((labels or {}).items()))
+        self.checkpoints_at = ""
+        """HOST:PORT where other nodes fetch checkpoints; empty: nowhere."""
+        self.transfer_key = b""
+        """As the last welcome had it."""
         self._instance = uuid.uuid4().hex
         self.executor: Executor | None = None
         self.observing: Observing | None = None
@@ -62,6 +66,7 @@ class LocalNode:
             spool.seal,
             self._instance,
             self._labels,
+            self.checkpoints_at,
         )
 
     def observations(self) -> Observations | None:
@@ -77,6 +82,7 @@ class LocalNode:
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)
         self._obeyed(welcome.cluster_id)
+        self.transfer_key = welcome.transfer_key
         if welcome.acknowledged < self._spool.acknowledged:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 

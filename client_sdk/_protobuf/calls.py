@@ -28,6 +28,7 @@ from client_sdk._requests.jobs import (
     ListPage,
     ListRuns,
     ListShares,
+    Migrate,
     NodePage,
     OfJob,
     OfNode,
@@ -90,6 +91,11 @@ def encode(request: Request[T]) -> Call[T]:
             resize = _about(job_id, scheduler_pb2.ResizeRequest)
             resize.tasks = tasks
             call = Call("Scheduler/Resize", resize, scheduler_pb2.ResizeResponse, _job)
+        case Migrate(job_id, nodes, devices):
+            migrate = _about(job_id, scheduler_pb2.MigrateRequest)
+            for node, of_node in zip(nodes, devices or ((),) * len(nodes), strict=True):
+                migrate.destinations.add(node=node, devices=of_node)
+            call = Call("Scheduler/Migrate", migrate, scheduler_pb2.MigrateResponse, _job)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage():

@@ -88,6 +88,14 @@ class Resize(Request[Job]):
     tasks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Migrate(Request[Job]):
+    job_id: int
+    nodes: tuple[str, ...]
+    devices: tuple[tuple[int, ...], ...]
+    """For each of the nodes; empty: any that are idle."""
+
+
 class NodePage(NamedTuple):
     nodes: tuple[Node, ...]
     next_token: str
@@ -233,6 +241,16 @@ def new_id() -> str:
 def submit(spec: JobSpec, request_id: str | None) -> Submit:
     """A submit that may be sent again: where it was given no request_id, it has one of its own."""
     return Submit(spec, request_id or new_id())
+
+
+def migrate(job: int, nodes: Sequence[str], devices: Sequence[Sequence[int]]) -> Migrate:
+    """Raises InvalidArgument for no node, and for devices of another number of nodes."""
+    if not nodes:
+        raise InvalidArgument("name the node where the job is to go on")
+    if devices and len(devices) != len(nodes):
+        said = f"devices of {len(devices)} nodes are named, and {len(nodes)} nodes: name those of each, or of none"
+        raise InvalidArgument(said)
+    return Migrate(job, tuple(nodes), tuple(map(tuple, devices)))
 
 
 def update(

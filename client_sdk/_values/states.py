@@ -131,6 +131,10 @@ class JobReason(Word):
     """STOPPING or QUEUED: its run was a sample, which has measured one of the job's configurations."""
     PARKED = 45
     """STOPPING: it is being parked. SUSPENDED: its run is parked. QUEUED: its run could not go on after a park."""
+    MIGRATED = 46
+    """STOPPING or STARTING: it goes on at another node. QUEUED: it did not begin there."""
+    CHECKPOINT_AWAY = 55
+    """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
 
 
 class JobEventKind(Word):
@@ -186,6 +190,12 @@ class JobEventKind(Word):
     """Its run executes again after a park; `text` says what that took."""
     PROBED = 49
     """A change of how its run holds devices was tried, kept or undone; `text` says which, and what was measured."""
+    MIGRATING = 55
+    """Another node makes itself ready for it."""
+    MIGRATED = 56
+    """It runs at the other node; `text` says what each phase took."""
+    MIGRATION_FAILED = 57
+    """It does not go to the other node; `text` says why."""
 
 
 class Guarantee(Word):

@@ -1,4 +1,4 @@
-"""The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, resize, update."""
+"""The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, resize, migrate, update."""
 
 from typing import Any
 
@@ -146,6 +146,44 @@ def _resized(job: Job) -> str:
     return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}{later}"
 
 
+@click.command(short_help="Have a running job go on at another node.")
+@click.option("--devices", metavar="N,...", multiple=True, help="Devices of the node; once for each NODE.")
+@output_option("json", "yaml")
+@quiet_option
+@click.argument("job_id", metavar="ID", type=an_id)
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
+@click.pass_context
+def migrate(
+    ctx: click.Context, /, job_id: int, nodes: tuple[str, ...], devices: tuple[str, ...], fmt: str | None, quiet: bool
+) -> None:
+    """Have a running job go on at another node.
+
+    The node makes itself ready while the job runs. Then the job saves its work, stops, and begins there. If the node does not
+    become ready, the job runs on where it is. A gang goes to one NODE, or to one for each of its tasks. `ebb story` says what
+    each phase took.
+
+    \b
+    Examples:
+      ebb migrate 7 n2
+      ebb migrate 7 n2 --devices 0,1
+      ebb migrate 8 n3 n4
+    """
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    named = tuple(_indices(text) for text in devices)
+    ask_each(ctx, (job_id,), lambda each: client.migrate(each, *nodes, devices=named), _migrated, fmt, quiet)
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgument(f"--devices {text!r} is no list of device indices, such as 0,1") from None
+
+
+def _migrated(job: Job) -> str:
+    return f"{_stands(job)}, and is to go on elsewhere; see `ebb story {job.id}`"
+
+
 @click.command(short_help="Change the priority, limits or dependencies of jobs.")
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
@@ -213,4 +251,4 @@ def _updated(job: Job) -> str:
     return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}"
 
 
-COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, update)
+COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

@@ -36,7 +36,7 @@ def start(state: State, job_id: int) -> job_pb2.Job:
     placed = place(state, job.spec)
     if placed is None:
         raise FailedPrecondition(f"job {job_id} fits on no node now: finish another first")
-    return _start(state, job, placed)
+    return begin(state, job, placed)
 
 
 def finish(state: State, job_id: int, outcome: Outcome) -> None:
@@ -68,7 +68,7 @@ def go_on(state: State) -> None:
     """Starts what can start, and ends what the script ends."""
     _parking.go_on(state)
     while not state.by_hand and (found := _startable(state)) is not None:
-        job = _start(state, *found)
+        job = begin(state, *found)
         outcome = state.script(convert.job(job))
         if outcome is not None:
             _finish(state, job, outcome)
@@ -88,7 +88,8 @@ def leave(state: State, job: job_pb2.Job, reason: JobReason) -> None:
     state.touch(job)
 
 
-def _start(state: State, job: job_pb2.Job, placed: Placed) -> job_pb2.Job:
+def begin(state: State, job: job_pb2.Job, placed: Placed) -> job_pb2.Job:
+    """Its next run starts there."""
     if job.HasField("array"):
         job = _next_element(state, job)
     job.run += 1

@@ -55,14 +55,14 @@ def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
     if isinstance(spec, job_pb2.JobSpec) and spec.share and (task := _join(state, spec)) is not None:
         return [task]
     free = {name: free_on(state, name) for name in suitable(state, spec) if name not in state.drains}
-    idle = {name: idle_devices(state, name) for name in free}
+    unused = {name: idle_devices(state, name) for name in free}
     tasks = []
     for rank, need in enumerate(demands(spec)):
         name = next((name for name, left in free.items() if fits(need, left)), None)
         if name is None:
             return None
         free[name] = minus(free[name], need)
-        taken, idle[name] = idle[name][: need.devices], idle[name][need.devices :]
+        taken, unused[name] = unused[name][: need.devices], unused[name][need.devices :]
         tasks.append(job_pb2.Task(rank=rank, node=name, devices=taken, resources=convert.resources_message(need)))
     return tasks
 
@@ -194,7 +194,7 @@ def _of_tasks(state: State, job: job_pb2.Job, which: Callable[[cluster_pb2.NodeO
 
 def observe(state: State, name: str, seen: cluster_pb2.NodeObservations | None) -> None:
     """Raises NotFound, and InvalidArgument for devices that the node has not."""
-    devices = _known(state, name).devices
+    devices = known(state, name).devices
     state.observations.pop(name, None)
     if seen is not None:
         if seen.devices and sorted(each.index for each in seen.devices) != list(range(devices)):
@@ -204,7 +204,7 @@ def observe(state: State, name: str, seen: cluster_pb2.NodeObservations | None) 
 
 def node(state: State, name: str) -> cluster_pb2.Node:
     """Raises NotFound."""
-    capacity = _known(state, name)
+    capacity = known(state, name)
     faults = {seen.index: seen.fault for seen in state.observations[name].devices} if name in state.observations else {}
     held: dict[int, list[int]] = {}
     for job_id, task in sorted(tasks_on(state, name), key=lambda one: one[0]):
@@ -230,7 +230,7 @@ def node(state: State, name: str) -> cluster_pb2.Node:
 
 def drain(state: State, request: cluster_pb2.DrainRequest) -> list[int]:
     """Returns the jobs that are to leave."""
-    _known(state, request.node)
+    known(state, request.node)
     drain = state.drains.setdefault(request.node, cluster_pb2.NodeDrain())
     if request.reason or not drain.HasField("time"):
         drain.reason, drain.user = request.reason, state.user
@@ -240,11 +240,11 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> list[int]:
 
 
 def undrain(state: State, name: str) -> None:
-    _known(state, name)
+    known(state, name)
     state.drains.pop(name, None)
 
 
-def _known(state: State, name: str) -> Resources:
+def known(state: State, name: str) -> Resources:
     if name not in state.nodes:
         said = f"there is no node {name}; `ebb node list` shows those there are"
         raise NotFound(said, reason="NO_SUCH_NODE", metadata={"node": name})

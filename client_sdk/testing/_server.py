@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from client_sdk._transport.statuses import ERRORS
 from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
-from client_sdk.testing import _explanations, _field_rules, _files, _handlers, _nodes, _resizing, _runs, _updating
+from client_sdk.testing import _explanations, _field_rules, _files, _handlers, _migrating, _nodes, _resizing, _runs, _updating
 from client_sdk.testing._state import State
 
 _THREADS = 1024
@@ -63,6 +63,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
         "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_handlers.release(state, r.job_id)),
         "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_handlers.requeue(state, r.job_id)),
         "Resize": lambda r: scheduler_pb2.ResizeResponse(job=_resizing.resize(state, r)),
+        "Migrate": lambda r: scheduler_pb2.MigrateResponse(job=_migrating.migrate(state, r)),
         "Update": lambda r: scheduler_pb2.UpdateResponse(job=_updating.update(state, r)),
         "Explain": lambda r: _explanations.explain(state, r.job_id),
         "Shares": lambda r: _explanations.shares(state, r),

@@ -12,7 +12,7 @@ from client_sdk.training._saving import OWN, Options, Saving
 from client_sdk.training._storing.registered import Access, access, put_back
 from client_sdk.training._storing.sharded import is_sharded
 from client_sdk.training._storing.sharded import load as load_shards
-from client_sdk.training.step_counter import steps
+from client_sdk.training.step_counter import steps, steps_to_skip
 
 T = TypeVar("T")
 _log = logging.getLogger("client_sdk.training")
@@ -244,9 +244,11 @@ class Job:
         counter = steps(total, done=self._step)
         counter._new_loop()
         saving.begin_loop()
+        skip = steps_to_skip()
         try:
             for batch, self._ends_step in batches:
-                yield batch
+                if self._step >= skip:
+                    yield batch
                 if not self._ends_step:
                     continue
                 current.consumed += of_step

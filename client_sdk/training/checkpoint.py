@@ -110,6 +110,7 @@ class Checkpointer:
             files.clear_unfinished(self.directory, self._tag)
         self._files.enter()
         self._parking = step_counter.parking_of_process()
+        step_counter.tell_modules()
         self._schedule.begin(self._boundaries)
         try:
             sigterm.listen(self.request_stop)

@@ -10,6 +10,7 @@ from operator import index
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
 
+from . import modules
 from .claims import Claim, claim
 from .step_file import EVALUATING, RUNNING, SAVING, Record
 
@@ -95,6 +96,11 @@ class Steps:
         if parking is not None and parking.word[0] != parking.seen:
             parking.at_boundary(self)
 
+    @property
+    def done(self) -> int:
+        """Steps of the whole job that are done, as far as this process knows."""
+        return self._first + self._counted
+
     def _add(self, n: int, now: int) -> None:
         took = now - self._since
         seconds = took * 1e-9
@@ -108,6 +114,7 @@ class Steps:
         if not self._began:
             self._began = self._changed = now
             self._first += n
+            modules.tell()  # by now the program has imported what its steps need
         elif self._since:
             self._add(n, now)
         else:

@@ -74,6 +74,10 @@ class Paths:
         """The step file of a run (`ebb_inject.ebb_hook.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"
 
+    def modules(self, key: RunKey) -> str:
+        """Which modules a run has imported, a line each (`ebb_inject.ebb_hook.modules`)."""
+        return f"{self.folder(key)}/modules"
+
     def grace(self, key: RunKey) -> str:
         """A run asks in this file for a grace period, in seconds."""
         return f"{self.folder(key)}/grace"

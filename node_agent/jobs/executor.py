@@ -17,6 +17,7 @@ from node_agent.devices.base import Provider
 from node_agent.devices.mps import MpsDaemons
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.checkpoint_fetches import Source
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -41,12 +42,27 @@ from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
 from node_agent.jobs.parking import host_memory
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node
-from node_agent.jobs.reconcile import Action, Go, Launch, Note, Park, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import (
+    Action,
+    Begin,
+    Go,
+    Launch,
+    Note,
+    Park,
+    Prepare,
+    Refuse,
+    Release,
+    Stop,
+    Warm,
+    after,
+    reconcile,
+)
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
 from node_agent.jobs.suspending import Suspending
+from node_agent.jobs.warming import program_of
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +91,7 @@ class Executor:
         ladder: Ladder | None = None,
         parks: Node | None = None,
         mps: MpsDaemons | None = None,
+        reach: Callable[[str, str], Source] | None = None,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -82,19 +99,9 @@ class Executor:
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
-        of_node = provider, paths, node
-        self.starting = Starting(
-            spool,
-            self._holding,
-            rendezvous,
-            *of_node,
-            reported,
-            self._refuse,
-            self._may_start,
-            self._gave_up,
-            self._packed,
-            self._guarded,
-        )
+        told = reported, self._refuse, self._may_start, self._gave_up, self._packed, self._guarded
+        moves = self._begun, self._not_fetched, reach
+        self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
@@ -164,10 +171,13 @@ class Executor:
         before = self._spool.runs.get(key)
         record = after(action, before)
         match action:
-            case Launch(launch) | Prepare(launch):
+            case Launch(launch) | Prepare(launch) | Warm(launch):
                 log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
                 limit, kills = launch.memory_mib, self._holding.kills_so_far()
                 self._spool.remember([replace(record, log_path=log_path, memory_mib=limit, oom_kills=kills)])
+                self._then.append(partial(self.starting.launch, key))
+            case Begin():
+                self._spool.remember([record])
                 self._then.append(partial(self.starting.launch, key))
             case Go() | Park():
                 self._spool.remember([record])
@@ -241,7 +251,26 @@ class Executor:
     def _refuse(self, record: RunRecord, error: str) -> None:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
+    def _not_fetched(self, record: RunRecord, why: str) -> None:
+        self._finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
     def _started(self, record: RunRecord, event: Spawned) -> None:
+        if record.phase in (RunPhase.WARMING, RunPhase.STARTING) and self.starting.is_warm(record.key):
+            record = replace(record, pid=event.pid, start_ticks=event.start_ticks)
+            self._spool.remember([record])
+            self._holding.hold(record)
+            self._then.append(partial(self.starting.launch, record.key))
+            if not event.child:
+                self._then.append(partial(self._orphans.watch, record.key))
+            return
+        self._executes(record, event)
+
+    def _begun(self, record: RunRecord) -> None:
+        """A process that was warm runs the program of its job."""
+        with self._together():
+            self._executes(record, Spawned(record.key, record.pid, record.start_ticks, True, program_of(record.pid)))
+
+    def _executes(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else phase
         launch = record.launch
@@ -273,6 +302,8 @@ class Executor:
                 self.starting.launch(record.key)
             elif record.key not in connected.runs:
                 self._orphans.watch(record.key)
+            if record.pid and record.phase in (RunPhase.WARMING, RunPhase.STARTING):
+                self.starting.launch(record.key)
             self._holding.adopt(record)
             if record.phase is not RunPhase.STOPPING:
                 self.suspending.settle(record.key)
@@ -294,7 +325,7 @@ class Executor:
                 if self.suspending.awakes(record):
                     return  # it is pressed again once it has resumed
             self.stopping.press(record, record.stop_deadline)
-        elif self.starting.transfers.drop(key) or key in self.starting.retries.timers:
+        elif self.starting.drop(key) or key in self.starting.retries.timers:
             self.starting.launch(key)
 
     def limits(self) -> Limits:
@@ -309,7 +340,8 @@ class Executor:
         self._orphans.over(record.key)
         self._rendezvous.release(record.key)
         self.starting.transfers.over(record.key)
-        if not event.launch_error:
+        self.starting.drop(record.key)
+        if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:

@@ -24,6 +24,7 @@ class RunPhase(IntEnum):
     PARKING = 7
     PARKED = 8
     RESUMING = 9
+    WARMING = 10
 
 
 class StopReason(IntEnum):
@@ -41,6 +42,7 @@ class StopReason(IntEnum):
     RECLAIMED = 9
     RESIZED = 10
     SAMPLED = 40
+    MIGRATED = 46
 
 
 SAVES = frozenset(
@@ -52,6 +54,7 @@ SAVES = frozenset(
         StopReason.DRAINED,
         StopReason.RECLAIMED,
         StopReason.RESIZED,
+        StopReason.MIGRATED,
     }
 )
 """Reasons to stop a run after which somebody may want what it saved."""
@@ -77,6 +80,13 @@ class Gang:
     nodes: tuple[str, ...]
     master_address: str = ""
     master_port: int = 0
+
+
+class CheckpointAt(NamedTuple):
+    """Another node that has the last checkpoint of a job, and where its agent gives it away."""
+
+    node: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +122,25 @@ class LaunchSpec:
     max_tasks: int = 0
     share: SharePlan | None = None
     """None: the run has its devices alone."""
+    source: CheckpointAt | None = None
+    """Where the job ran last, if that is another node and its checkpoints can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A task of a gang is ready to begin, and waits until all tasks are."""
+
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The run is to start here when it has ended at another node: it is ready to, and waits."""
 
     launch: LaunchSpec
     generation: int
@@ -165,7 +189,7 @@ class Parked:
         return self.launch.key
 
 
-Desired = Prepared | Running | Stopped | Parked
+Desired = Prepared | Warming | Running | Stopped | Parked
 """What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
 
 
@@ -209,6 +233,8 @@ class Exited:
     """With code 0: it had said that its work is done."""
     checkpoint: str = ""
     """What came of its checkpoint signal or command, for people."""
+    not_fetched: str = ""
+    """Why its checkpoint could not be had from another node. The run did not begin."""
 
 
 Phases = tuple[tuple[str, float], ...]

@@ -3,12 +3,15 @@
 Desired states are level-triggered. They may arrive again at any time and in any order, and a run that they do not name goes on.
 If the spool has the same generation of the run or a newer one, a desired state changes nothing. Otherwise it gives one action:
 
-    desired    unknown   preparing   ready     starting   running   parking   parked   resuming   stopping   ended
-    Prepared   Prepare   Note        Note      Note       Note      Note      Note     Note       Note       Note
-    Running    Launch    Launch      Launch    Go         Go        Go        Go       Go         Note       Note
-    Parked     Launch    Launch      Launch    Park       Park      Park      Park     Park       Note       Note
-    Stopped    Refuse    Release     Release   Stop       Stop      Stop      Stop     Stop       Stop       Note
+    desired    unknown   preparing   ready     warming   starting   running   parking   parked   resuming   stopping   ended
+    Prepared   Prepare   Note        Note      Note      Note       Note      Note      Note     Note       Note       Note
+    Warming    Warm      Note        Note      Note      Note       Note      Note      Note     Note       Note       Note
+    Running    Launch    Launch      Launch    Begin     Go         Go        Go        Go       Go         Note       Note
+    Parked     Launch    Launch      Launch    Begin     Park       Park      Park      Park     Park       Note       Note
+    Stopped    Refuse    Release     Release   Stop      Stop       Stop      Stop      Stop     Stop       Stop       Note
 
+    Warm       make the run ready to begin; it waits for the end of the run before it at another node
+    Begin      have a run that is warm begin, with this specification in place of the one that it was warmed with
     Prepare    make the task ready; it waits for its gang
     Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous and the share plan
                alone from this one. If it is to be parked, it is parked once it runs
@@ -35,6 +38,7 @@ from node_agent.jobs.model import (
     RunRecord,
     Stopped,
     StopReason,
+    Warming,
 )
 from node_agent.jobs.share_plan import SharePlan
 
@@ -55,6 +59,28 @@ class Launch:
     generation: int
     park_limit: float | None = None
     """Seconds in which the run is to be parked once it runs; None: it is to run."""
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    launch: LaunchSpec
+    generation: int
+    limit: float | None = None
+    """Seconds in which it is to be parked; None: it is to run."""
 
     @property
     def key(self) -> RunKey:
@@ -107,7 +133,7 @@ class Note:
     generation: int
 
 
-Action = Prepare | Launch | Go | Park | Stop | Release | Refuse | Note
+Action = Prepare | Launch | Warm | Begin | Go | Park | Stop | Release | Refuse | Note
 
 
 def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
@@ -137,6 +163,13 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
             if launch.gang is not None:
                 new = replace(new, gang_size=launch.gang.world_size, gang_nodes=len(launch.gang.nodes))
             return new if limit is None else replace(new, to_park=True, park_limit=limit)
+        case Warm(launch):
+            return RunRecord(action.key, RunPhase.WARMING, launch, generation=action.generation)
+        case Begin(launch, _, limit):
+            begun = replace(kept, phase=RunPhase.STARTING, launch=launch, share=launch.share)
+            if launch.gang is not None:
+                begun = replace(begun, gang_size=launch.gang.world_size, gang_nodes=len(launch.gang.nodes))
+            return begun if limit is None else replace(begun, to_park=True, park_limit=limit)
         case Go(_, _, share):
             phase = _RESUMED.get(kept.phase, kept.phase)
             return _sharing(replace(kept, phase=phase, to_park=False), share)
@@ -172,6 +205,14 @@ def _sharing(record: RunRecord, share: SharePlan | None) -> RunRecord:
 
 def _prepare(desired: Prepared, _record: None, _now: float) -> Action:
     return Prepare(desired.launch, desired.generation)
+
+
+def _warm(desired: Warming, _record: None, _now: float) -> Action:
+    return Warm(desired.launch, desired.generation)
+
+
+def _begin_warm(desired: Running | Parked, _record: RunRecord, now: float) -> Action:
+    return Begin(_joined(desired.launch, now), desired.generation, _limit(desired))
 
 
 def _launch(desired: Running | Parked, _record: None, now: float) -> Action:
@@ -230,6 +271,7 @@ _COLUMNS = (
     None,
     RunPhase.PREPARING,
     RunPhase.READY,
+    RunPhase.WARMING,
     RunPhase.STARTING,
     RunPhase.RUNNING,
     RunPhase.PARKING,
@@ -239,10 +281,11 @@ _COLUMNS = (
     RunPhase.ENDED,
 )
 _ROWS: Mapping[type[Desired], tuple[Decide, ...]] = {
-    Prepared: (_prepare, *(_note,) * 9),
-    Running: (_launch, _begin, _begin, _go, _go, _go, _go, _go, _note, _note),
-    Parked: (_launch, _begin, _begin, _park, _park, _park, _park, _park, _note, _note),
-    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _stop, _stop, _stop, _note),
+    Prepared: (_prepare, *(_note,) * 10),
+    Warming: (_warm, *(_note,) * 10),
+    Running: (_launch, _begin, _begin, _begin_warm, _go, _go, _go, _go, _go, _note, _note),
+    Parked: (_launch, _begin, _begin, _begin_warm, _park, _park, _park, _park, _park, _note, _note),
+    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _stop, _stop, _stop, _stop, _note),
 }
 TABLE: Mapping[type[Desired], Mapping[RunPhase | None, Decide]] = {
     state: dict(zip(_COLUMNS, row, strict=True)) for state, row in _ROWS.items()

@@ -9,6 +9,8 @@ from functools import partial
 
 from node_agent.devices.base import Provider
 from node_agent.errors import EnvironmentMissing, UnknownDevice
+from node_agent.jobs.checkpoint_fetches import CheckpointFetches, Source
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
@@ -21,9 +23,12 @@ from node_agent.jobs.results import Results
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.transfers import Transfers
+from node_agent.jobs.warming import WarmFolder, warm_launch
 
 log = logging.getLogger(__name__)
 
+_LOOK = 0.02
+"""Seconds between two looks at whether a process is warm."""
 _SPARE_DELAY = 0.02
 """Seconds after a launch until there is time to make the next folder for checkpoints."""
 
@@ -32,7 +37,9 @@ class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
     launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
     is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
-    its devices. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
+    with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
+    `reach` gives the agent of another node."""
 
     def __init__(
         self,
@@ -48,6 +55,9 @@ class Starting:
         gave_up: Callable[[RunKey], None],
         packed: Callable[[LaunchSpec], Mapping[str, str]],
         guarded: Callable[..., None],
+        begun: Callable[[RunRecord], None],
+        not_fetched: Callable[[RunRecord, str], None],
+        reach: Callable[[str, str], Source] | None = None,
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -65,18 +75,49 @@ class Starting:
         self._spare = PreparedFolder(paths.prepared_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
+        self._guarded = guarded
+        self._told: set[RunKey] = set()
+        """Runs of which the scheduler was told that they are warm."""
+        self._looks: dict[RunKey, asyncio.TimerHandle] = {}
+        """At whether a process is warm."""
         self.retries = Retries(partial(guarded, self.launch), gave_up)
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
             *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
         )
 
+        self._begun = begun
+        self._not_fetched = not_fetched
+        self.checkpoints = CheckpointFetches(
+            CheckpointFolders(paths, node),
+            lambda: spool.cluster[0],
+            reach or _nobody,
+            partial(guarded, self.launch),
+            partial(guarded, self._lacks_checkpoint),
+        )
+
+    def _lacks_checkpoint(self, key: RunKey, why: str) -> None:
+        self._not_fetched(self._spool.runs[key], why)
+
+    def _fetches(self, launch: LaunchSpec) -> bool:
+        """Whether a run has to wait for files, which are fetched then."""
+        snapshots, checkpoint = self.transfers.waits(launch), self.checkpoints.waits(launch)
+        return snapshots or checkpoint
+
+    def drop(self, key: RunKey) -> bool:
+        """A run is not to start any more; whether it was waiting for files."""
+        snapshots, checkpoint, told = self.transfers.drop(key), self.checkpoints.drop(key), key in self._told
+        self._told.discard(key)
+        if (look := self._looks.pop(key, None)) is not None:
+            look.cancel()
+        return snapshots or checkpoint or told
+
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
-        """Whether a run is launched by itself later: it waits for its snapshots, or its launch has failed for now."""
-        return key in self.retries.timers or self.transfers.has(key)
+        """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
+        return key in self.retries.timers or self.transfers.has(key) or self.checkpoints.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -95,6 +136,9 @@ class Starting:
         if self._making is not None:
             self._making.cancel()
         self.retries.close()
+        self.checkpoints.close()
+        for look in self._looks.values():
+            look.cancel()
 
     def launch(self, key: RunKey) -> None:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
@@ -106,28 +150,87 @@ class Starting:
             self._get_ready(record)
             return
         launch = record.launch
-        if record.phase is not RunPhase.STARTING or launch is None:
+        if record.phase is RunPhase.WARMING and launch is not None and not self._is_to_warm(record, launch):
+            return
+        if record.phase not in (RunPhase.STARTING, RunPhase.WARMING) or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
-        if self.transfers.waits(launch):
+        if record.phase is RunPhase.STARTING and self._fetches(launch):
             self._gave_up(key)
             return
         if not self._may_start(key):
             return
+        if self.is_warm(key):
+            launch = warm_launch(launch, self._paths.hook) or launch
         try:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
             request = prepare(launch, self._own_environment, *of_node, group, self._spare, self._packed(launch))
-            if launch.gang is not None:
+            if launch.gang is not None and record.phase is RunPhase.STARTING:
                 self._rendezvous.release(key)
-            self.launcher.spawn(request)
+            if record.pid:
+                WarmFolder(self._paths, key).go(request.environment)
+                self._begun(record)
+            else:
+                self.launcher.spawn(request)
         except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, " ".join(str(error).split()))  # the story has it on one line
         except OSError as error:
             self.retries.later(key, str(error))
         else:
             self.make_spare_soon()
+
+    # Runs that are warm.
+
+    def is_warm(self, key: RunKey) -> bool:
+        """Whether the run has, or is to have, a process that waits until it is to begin."""
+        return WarmFolder(self._paths, key).exists
+
+    def _is_to_warm(self, record: RunRecord, launch: LaunchSpec) -> bool:
+        """Whether its process is to be started now. Else it waits for files, or is warm: then the scheduler is told."""
+        key = record.key
+        known = self.checkpoints.follow(launch, partial(self._guarded, self.launch))
+        if self.transfers.waits(launch) or not known:
+            return False
+        folder = WarmFolder(self._paths, key)
+        if record.pid:
+            self._look_whether_warm(key)
+        elif warm_launch(launch, self._paths.hook) is None:
+            self._tell_warm(record)
+        else:
+            try:
+                folder.make(self.checkpoints.modules.get(key, ()))
+            except OSError as error:
+                self.retries.later(key, str(error))
+                return False
+            return True
+        return False
+
+    def _look_whether_warm(self, key: RunKey) -> None:
+        self._looks.pop(key, None)
+        record = self._spool.runs[key]
+        if record.phase is not RunPhase.WARMING or key in self._told:
+            return
+        if WarmFolder(self._paths, key).is_warm:
+            self._tell_warm(record)
+        else:
+            self._looks[key] = asyncio.get_running_loop().call_later(_LOOK, self._guarded, self._look_whether_warm, key)
+
+    def _tell_warm(self, record: RunRecord) -> None:
+        """What is needed here is there: the run can begin."""
+        if record.key in self._told:
+            return
+        gang = record.launch.gang if record.launch is not None else None
+        try:
+            port = self._rendezvous.keep(record.key, record.port) if gang is not None and gang.rank == 0 else 0
+            ready = Ready(self._rendezvous.address() if gang is not None else "", port)
+        except OSError as error:
+            self.retries.later(record.key, str(error))
+            return
+        self._told.add(record.key)
+        self._spool.report(replace(record, port=port), ready)
+        self._reported()
 
     def spawn_checkpoint(self, record: RunRecord) -> None:
         """Has the checkpoint command of a run started. Raises OSError, and UnknownDevice."""
@@ -154,7 +257,7 @@ class Starting:
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None
-        if self.transfers.waits(launch):
+        if self._fetches(launch):
             return
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
@@ -169,3 +272,7 @@ class Starting:
         self._reported()
         self.retries.over(record.key)
         log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
+
+
+def _nobody(node: str, _address: str) -> Source:
+    raise LookupError(f"this agent fetches nothing, and so not from {node}")

@@ -13,6 +13,7 @@ from node_agent.devices.base import FAULT_LENGTH, Device, Observation
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.model import (
+    CheckpointAt,
     Desired,
     Exited,
     Gang,
@@ -32,6 +33,7 @@ from node_agent.jobs.model import (
     Started,
     Stopped,
     StopReason,
+    Warming,
 )
 from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
 from node_agent.jobs.share_plan import SharePlan, ShareRow
@@ -87,7 +89,8 @@ def decode(data: bytes) -> Downward:
     match response.WhichOneof("message"):
         case "welcome":
             said = response.welcome
-            return Welcome(said.cluster_id, said.epoch, said.acknowledged, said.seal, _configuration(said.configuration))
+            told = said.cluster_id, said.epoch, said.acknowledged, said.seal
+            return Welcome(*told, _configuration(said.configuration), said.transfer_key)
         case "configuration":
             return _configuration(response.configuration)
         case "desired_runs":
@@ -142,6 +145,7 @@ def _hello(hello: Hello) -> pb.Hello:
         seal=hello.seal,
         instance=hello.instance,
         labels=dict(hello.labels),
+        checkpoints_at=hello.checkpoints_at,
     )
 
 
@@ -288,6 +292,7 @@ def _report(report: Report) -> pb.Report:
                     told=event.told,
                     done=event.done,
                     checkpoint=event.checkpoint,
+                    not_fetched=event.not_fetched,
                 )
             )
     return message
@@ -308,6 +313,8 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
             return Prepared(_launch(key, said.prepared), generation)
         case "running":
             return Running(_launch(key, said.running), generation)
+        case "warming":
+            return Warming(_launch(key, said.warming), generation)
         case "stopped":
             stop = said.stopped
             try:
@@ -343,6 +350,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),
         grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
+        source=CheckpointAt(launch.checkpoint.node, launch.checkpoint.address) if launch.HasField("checkpoint") else None,
         share=_share(launch) if launch.HasField("share") else None,
     )
 

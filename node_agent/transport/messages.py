@@ -26,6 +26,8 @@ class Hello:
     """Of this agent's process: no other has the same."""
     labels: tuple[tuple[str, str], ...] = ()
     """By which jobs may ask for this node, as (name, value)."""
+    checkpoints_at: str = ""
+    """HOST:PORT where agents of other nodes fetch checkpoints; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Welcome:
     seal: bytes = b""
     """Shows that this cluster was led in this epoch."""
     configuration: NodeConfiguration = NodeConfiguration()
+    transfer_key: bytes = b""
+    """Agents of the cluster show it to each other; empty: they fetch nothing from each other."""
 
 
 @dataclass(frozen=True, slots=True)

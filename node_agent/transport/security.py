@@ -33,6 +33,18 @@ class Security:
         ca, key, cert = (_read(target, path) for path in (self.tls_ca, self.tls_key, self.tls_cert))
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
 
+    def serving(self) -> grpc.ServerCredentials | None:
+        """For what this agent serves to other agents, by its own certificate; None without TLS. Raises OSError."""
+        if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
+            return None
+        ca, key, cert = self.tls_ca.read_bytes(), self.tls_key.read_bytes(), self.tls_cert.read_bytes()
+        return grpc.ssl_server_credentials([(key, cert)], ca, require_client_auth=True)
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether what it serves is as safe as its link: encrypted, or on loopback alone."""
+        return self.tls_ca is None or self.tls_cert is not None
+
     def metadata(self, target: str) -> tuple[tuple[str, str], ...]:
         """What every call brings along. Raises Disconnected."""
         token = _read(target, self.token_file)

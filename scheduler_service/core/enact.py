@@ -58,6 +58,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.operations.migrating import migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
@@ -234,10 +235,6 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
     agree(state, action.deal, now)
 
 
-def _migrate(_state: State, action: Migrate, _now: Micros) -> None:
-    raise PlanRefused(f"job {action.job_id} cannot go on elsewhere: there are no migrations yet")
-
-
 _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: place,
     SkipSamples: skip_samples,
@@ -251,10 +248,10 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Unshare: unshare,
     Park: park_for_policy,
     Unpark: unpark_for_policy,
+    Migrate: migrate_for_policy,
     BeginProbe: probe,
     EndProbe: probe,
     Resize: resize,
-    Migrate: _migrate,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.lifecycle.desired import desired
+from scheduler_service.core.lifecycle.desired import desired, not_needed
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Step
 from scheduler_service.core.model import Run
 from scheduler_service.core.model.rows import changed
@@ -86,10 +86,13 @@ def _orders(state: State) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
     jobs, runs, groups = state.jobs.rows, state.runs.rows, state.share_groups.rows
     concerned: list[Run] = []
-    for key in state.news:
+    over: list[Order] = []
+    for key, gone in state.news.items():
         if isinstance(key, int):  # its tasks have a rendezvous
             concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang and task.key not in state.news]
         elif (run := runs.get(key)) is not None:
             concerned.append(run)
+        elif gone is not None:
+            over.append(not_needed(gone))
     orders = (desired(jobs[run.job_id], run, groups.get(run.group)) for run in concerned)
-    return tuple(order for order in orders if order is not None)
+    return (*(order for order in orders if order is not None), *over)

@@ -8,7 +8,7 @@ from scheduler_service.core.allocation.bindings import suffices
 from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
-from scheduler_service.core.invariants_operations import check_operation, check_parking
+from scheduler_service.core.invariants_operations import check_operation, check_parking, check_warming
 from scheduler_service.core.invariants_sharing import check_share_group
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, RunPhase, present
@@ -29,7 +29,9 @@ def check(state: State) -> None:
         claim(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
         claim(run.node in state.nodes.rows, f"run {key} is on a node that is not there")
         claim(not run.group or run.group in state.share_groups.rows, f"run {key} is in a share group that is not there")
-        runs_of[key.job_id].append(run)
+        check_warming(state, run)
+        if not run.awaits:
+            runs_of[key.job_id].append(run)
         runs_on[run.node].append(run)
     for earmark in state.earmarks.rows.values():
         kept_on[earmark.node].append(earmark)

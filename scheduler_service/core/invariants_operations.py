@@ -1,5 +1,6 @@
 """What must hold of operations after every step."""
 
+from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.errors import claim
 from scheduler_service.core.model import OperationKind, OperationPhase, Run, RunPhase
 from scheduler_service.core.model.operations import Operation
@@ -15,12 +16,15 @@ def check_operation(state: State, operation: Operation) -> None:
     for key in (operation.source, operation.target):
         claim(key is None or key.job_id == operation.job_id, f"{what} changes run {key} of another job")
     launch = state.jobs.rows[operation.job_id].run
-    claim(operation.source.run == launch, f"{what} changes run {operation.source}, and the job is at run {launch}")
+    launches = (operation.source.run, operation.target.run if operation.target else 0)
+    claim(launch in launches, f"{what} changes run {operation.source}, and the job is at run {launch}")
     claim(operation.job_id in state.active, f"{what} is of job {operation.job_id}, which has no active run")
     claim(operation.target is None or operation.target in state.runs.rows, f"{what} goes to a run that is not there")
     claim(operation.begun_us <= operation.phase_us <= state.cluster.clock_us, f"{what} is in a phase that has not begun")
     if operation.kind is OperationKind.PARK:
         _check_park(state, operation, what)
+    if operation.kind is OperationKind.MIGRATE:
+        _check_migration(state, operation, what)
     due = operation.deadline_us
     claim(due is None or due > operation.phase_us, f"{what} has a deadline before its phase")
 
@@ -38,6 +42,28 @@ def _check_park(state: State, operation: Operation, what: str) -> None:
     for run in state.runs_of(operation.job_id):
         claim(run.phase in _RUNS[operation.phase], f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
         claim(run.is_parked == (run.phase is RunPhase.PARKED), f"run {run.key} is {run.phase.name} and has {run.devices}")
+
+
+def _check_migration(state: State, operation: Operation, what: str) -> None:
+    """Until it starts, its job is at the source, and the runs of the destination hold their places beside the launch."""
+    job = state.jobs.rows[operation.job_id]
+    claim(operation.target is not None, f"{what} goes nowhere")
+    at = operation.target if operation.phase is OperationPhase.STARTING else operation.source
+    claim(at is not None and job.run == at.run, f"{what} is {operation.phase.name}, and job {job.id} is at run {job.run}")
+    runs = targets(state, operation)
+    waiting = operation.phase in (OperationPhase.WARMING, OperationPhase.SAVING)
+    claim(all(run.awaits is waiting for run in runs), f"{what} is {operation.phase.name}, and its runs are {runs}")
+    claim(not waiting or len(runs) == len(job.launch_spec.tasks()), f"{what} has a part of its places: {runs}")
+
+
+def check_warming(state: State, run: Run) -> None:
+    """A run that waits for another one belongs to a migration."""
+    claim(run.awaits is run.phase.awaits_source, f"run {run.key} is {run.phase.name} and waits: {run.awaits}")
+    if run.awaits:
+        operation = state.operations.rows.get(state.operation_of.get(run.job_id, 0))
+        target = None if operation is None else operation.target
+        claim(target is not None and target.run == run.run, f"run {run.key} waits, and no migration goes to it")
+        claim(run.key not in state.active.get(run.job_id, set()), f"run {run.key} waits, and is one of the job's launch")
 
 
 def check_parking(state: State, run: Run) -> None:

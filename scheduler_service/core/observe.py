@@ -23,6 +23,7 @@ from scheduler_service.core.handlers.jobs import (
     suspend_requested,
     update_requested,
 )
+from scheduler_service.core.handlers.migrate import migrate_requested
 from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
 from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
@@ -44,6 +45,7 @@ from scheduler_service.core.messages import (
     FenceRequested,
     GraceWanted,
     HoldRequested,
+    MigrateRequested,
     MiniBatchMeasured,
     NodeDeleteRequested,
     NodeSeen,
@@ -73,10 +75,10 @@ from scheduler_service.core.messages import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.operations import parking, resuming
+from scheduler_service.core.operations import migrating, parking, resuming
 from scheduler_service.core.operations.measuring import mini_batch_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
@@ -121,7 +123,8 @@ def overdue(state: State, now: Micros) -> None:
             case Deadline.SAMPLE:
                 cut_off(state, now, state.jobs.rows[key[0]])
             case Deadline.OPERATION:
-                parking.overdue(state, now, state.operations.rows[key[0]])
+                operation = state.operations.rows[key[0]]
+                (migrating if operation.kind is OperationKind.MIGRATE else parking).overdue(state, now, operation)
             case Deadline.MEMO:
                 memo = state.memos.rows[key]
                 state.put(state.memos, key, changed(memo, due_us=None, due=True))
@@ -161,7 +164,7 @@ def _new(state: State, event: Report) -> tuple[Run | None, bool]:
 
 
 def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
-    if run.started_us is not None:
+    if run.started_us is not None or run.phase.awaits_source:
         return
     running = not run.phase.exits_soon
     guard = state.settings.min_run_us
@@ -174,6 +177,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     shown = shown_state(state, job)
     limited = job.time_limit_us and job.limit_us is None and running
     first = job.started_us is None
+    job = _with_saved_on(state, job, run)
     if job.sampling is not None and job.sampling.until_us is None and running:
         job = changed(job, sampling=begun(job.sampling, now))
     if first or limited or shown is not job.state or job is not before:  # else a wide gang's row would be written for each task
@@ -186,10 +190,21 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
         )
         state.put(state.jobs, job.id, job)
     log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.launch_spec.gang else "")
+    if state.operation_of:
+        migrating.started(state, now, job.id)
+
+
+def _with_saved_on(state: State, job: Job, run: Run) -> Job:
+    """The job, with the node where its checkpoints are from now on: it has fetched the older ones before it started."""
+    saved_on = run.node if state.nodes.rows[run.node].checkpoints_at else 0
+    return job if run.task or job.saved_on == saved_on else changed(job, saved_on=saved_on)
 
 
 def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
     how, detail = meaning(state.jobs.rows[run.job_id].spec, run, event)
+    if run.phase.awaits_source:
+        migrating.target_over(state, now, run, detail or "its process ended")
+        return
     ended = end_run(
         state,
         now,
@@ -204,7 +219,11 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
 
 
 def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:
-    task_ready(state, now, run, f"{event.address}:{event.port}")
+    ready_at = f"{event.address}:{event.port}"
+    if run.phase.awaits_source:
+        migrating.warmed(state, now, run, ready_at)
+    else:
+        task_ready(state, now, run, ready_at)
 
 
 _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
@@ -235,6 +254,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     ReleaseRequested: release_requested,
     RequeueRequested: requeue_requested,
     ResizeRequested: resize_requested,
+    MigrateRequested: migrate_requested,
     UpdateRequested: update_requested,
     DrainRequested: drain_requested,
     UndrainRequested: undrain_requested,

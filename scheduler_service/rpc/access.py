@@ -43,7 +43,7 @@ def _of(service: str, rule: Rule, methods: str) -> dict[str, Rule | None]:
 
 MAY: Mapping[str, Rule | None] = {
     **_of("ebb.v1.Scheduler", _USERS, "Submit Get List Watch Explain Shares Story ListRuns Logs"),
-    **_of("ebb.v1.Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Resize Update"),
+    **_of("ebb.v1.Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Resize Migrate Update"),
     **_of("ebb.v1.Cluster", _USERS, "ListNodes GetNode Watch"),
     **_of("ebb.v1.Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
     **_of("ebb.v1.VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),

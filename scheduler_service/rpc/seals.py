@@ -19,5 +19,10 @@ class Seals:
     def of(self, epoch: int) -> bytes:
         return hmac.digest(self._key, b"epoch %d" % epoch, "sha256")
 
+    @property
+    def transfer_key(self) -> bytes:
+        """What the agents of the cluster show each other. It stays as long as the cluster."""
+        return hmac.digest(self._key, b"transfers between agents", "sha256")
+
     def fits(self, epoch: int, seal: bytes) -> bool:
         return hmac.compare_digest(self.of(epoch), seal)

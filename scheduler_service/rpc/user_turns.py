@@ -19,7 +19,7 @@ AT_ONCE = 64
 WAITING_EACH = 2000
 """Calls of one user that may wait for their turn. Further ones are refused."""
 
-_SCHEDULER = ("Submit", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue", "Resize", "Update")
+_SCHEDULER = ("Submit", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue", "Resize", "Migrate", "Update")
 _EXCHANGE = ("Post", "Withdraw", "Accept", "ReturnCells")
 CHANGES = frozenset(f"/ebb.v1.Scheduler/{name}" for name in _SCHEDULER) | {f"/ebb.v1.Exchange/{name}" for name in _EXCHANGE}
 """The methods by which users change something."""

@@ -147,7 +147,9 @@ class View:
 
     def _take_run(self, new: Run) -> None:
         tasks = self.runs.get(new.job_id, ())
-        if not tasks or tasks[0].run != new.run:  # the first of a launch
+        if new.awaits:
+            pass  # it is none of the launch
+        elif not tasks or tasks[0].run != new.run:  # the first of a launch
             self.runs[new.job_id] = (new,)
         else:
             at = bisect_left(tasks, new.task, key=_task)

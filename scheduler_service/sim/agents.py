@@ -19,11 +19,12 @@ from scheduler_service.core.messages import (
     Running,
     SharePlan,
     Stopped,
+    Warming,
 )
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.sim import parks
+from scheduler_service.sim import migrations, parks
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import (
@@ -68,6 +69,10 @@ class Delays(NamedTuple):
     end of that, and has saved nothing. None: it takes all of that, and is done."""
     end: Delay = none
     """From the end of its work until the scheduler hears that it is over."""
+    warm: Delay = none
+    """From the order to be ready for a job that still works elsewhere, until it is reported."""
+    transfer: Delay = none
+    """From the order to begin at the destination of a migration until the checkpoint is there and the process has begun."""
     park: Delay = none
     """From the order to park until the run is parked. It works until then."""
     unpark: Delay = none
@@ -114,6 +119,7 @@ class Agents:
         self._until: Micros = 0
         self._nodes: list[Node] = []
         self._tasks: dict[RunKey, Task] = {}
+        self._warm = migrations.WarmTasks()
         self._gangs: dict[int, Party] = {}
         """By job: those whose launch is not over."""
         self._gathering: list[Micros] = []
@@ -135,6 +141,11 @@ class Agents:
         match order.desired:
             case Prepared(job, run, share=plan):
                 self.come(job, run, life, now, plan)
+            case Warming(run=run):
+                if (node := self._nodes[run.node - 1]).up:
+                    self._then(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
+            case Running(job, run) if self._warm.take(run.key):
+                self.come(job, run, life, now, migrated=True)
             case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
                 if (task := self._tasks.get(run.key)) is not None:  # else its node has died
                     if run.shared:
@@ -150,12 +161,14 @@ class Agents:
                 if (task := self._tasks.get(run.key)) is not None:
                     parks.is_told(task, now, lambda: self._delays.park(self._rng), self._then)
             case Stopped() as stopped:
+                self._warm.take(order.key)
                 self._stop(order.key, stopped, now)
             case _:
                 assert_never(order.desired)
 
-    def come(self, job: Job, run: Run, life: Life, now: Micros, plan: SharePlan | None = None) -> None:
-        """A task is there, to begin by itself or, of a gang, to be prepared."""
+    def come(self, job: Job, run: Run, life: Life, now: Micros, plan: SharePlan | None = None, migrated: bool = False) -> None:
+        """A task is there, to begin by itself or, of a gang, to be prepared. One that is migrated was made ready before,
+        and begins when its checkpoint is there."""
         alone = not job.launch_spec.gang
         if alone:
             party = self._party(life, (run.node,), now, run.guaranteed, job)
@@ -170,6 +183,8 @@ class Agents:
             self.executing.told(task, plan, now)
         if not task.node.up:
             self._vanishes(task, now)
+        elif migrated:
+            self._then(task, now + self._delays.transfer(self._rng), BEGUN if alone else MET)
         elif alone:
             self._then(task, now + self._delays.start(self._rng), BEGUN)
         else:
@@ -279,7 +294,7 @@ class Agents:
             party.missing -= 1
             if not party.missing and party.saved:
                 self._works(party, at)
-        elif what is not READY:
+        elif what is not READY and what is not What.WARM:
             party.saved = party.saved and what is not What.KILLED
             self._gone(task, at)
             if what is FINISHED:  # all of them are, at once
@@ -361,6 +376,7 @@ class Agents:
             raise BadSchedule(f"node {number} cannot die at {at / SECOND:g} s: there is no such node, or it is away already")
         node = self._nodes[number - 1]
         node.up = False
+        self._warm.lose(node)
         for task in [task for task in self._tasks.values() if task.node is node]:
             self._vanishes(task, at)
         silent_us = at + self._outages.silent_after_us

@@ -52,6 +52,8 @@ class What(IntEnum):
     """The next row of a share group becomes active."""
     OBSERVED = 15
     """The node tells how long the mini-batches of a run take."""
+    WARM = 16
+    """A task is ready to begin, and waits for the end of its job's runs elsewhere."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
@@ -145,7 +147,7 @@ def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
         return RunExited(node.name, node.boot, node.sequence, key)
     if what is BEGUN or what is MET:
         return RunStarted(node.name, node.boot, node.sequence, key)
-    if what is READY:
+    if what is READY or what is What.WARM:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
     if what is What.PARKED:
         return RunParked(node.name, node.boot, node.sequence, key, "simulated")

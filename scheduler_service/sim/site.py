@@ -162,6 +162,10 @@ class Times(Model):
     end: Amount | None = Field(default=None, description="from the end of the work until the scheduler hears of it")
     park: Amount | None = Field(default=None, description="from the order to park until a run is parked")
     unpark: Amount | None = Field(default=None, description="until a parked run that is told to go on works again")
+    warm: Amount | None = Field(default=None, description="until the destination of a migration is ready")
+    transfer: Amount | None = Field(default=None, description="until a migrated job begins, beside what its checkpoint takes")
+    checkpoint_mb: float = Field(default=0, ge=0, le=1e9, description="what a migration moves; needs bandwidth_mb")
+    bandwidth_mb: float = Field(default=0, ge=0, le=1e9, description="MB a second between nodes; 0: moving takes no time")
     checkpoint_every: float | None = Field(
         default=None, ge=1e-3, le=LONGEST_S, description="work between the checkpoints that jobs make by themselves"
     )
@@ -171,10 +175,13 @@ class Times(Model):
         return sum(micros(amount.least()) for amount in (self.start, self.end) if amount is not None)
 
     def delays(self) -> Delays:
-        given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end", "park", "unpark")}
+        given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end", "park", "unpark", "warm")}
         every = None if self.checkpoint_every is None else micros(self.checkpoint_every)
+        moves = _moving(self.transfer, self.checkpoint_mb / self.bandwidth_mb if self.bandwidth_mb else 0)
         return Delays(
-            **{name: _delay(amount) for name, amount in given.items() if amount is not None}, checkpoint_every_us=every
+            transfer=moves,
+            **{name: _delay(amount) for name, amount in given.items() if amount is not None},
+            checkpoint_every_us=every,
         )
 
 
@@ -235,6 +242,11 @@ def _told(name: str, value: float | tuple[tuple[str, float], ...] | None) -> str
 
 def micros(seconds: float) -> Micros:
     return round(seconds * SECOND)
+
+
+def _moving(seconds: Amount | None, sending: float) -> Delay:
+    """What a checkpoint takes to its destination: to be sent, and whatever else it takes until the process begins."""
+    return lambda rng: micros(sending + (0 if seconds is None else seconds.draw(rng)))
 
 
 def _delay(seconds: Amount) -> Delay:

@@ -25,6 +25,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.epoch = epoch
         self.acknowledging = True
         self.heartbeat = 0.2
+        self.transfer_key = b""
         self.heard = threading.Condition()
         self.hellos: list[pb.Hello] = []
         self.reports: list[pb.Report] = []
@@ -70,6 +71,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                     cluster_id=self.cluster_id,
                     epoch=self.epoch,
                     seal=b"epoch %d" % self.epoch,
+                    transfer_key=self.transfer_key,
                     configuration=pb.NodeConfiguration(heartbeat_interval=_duration(self.heartbeat)),
                     acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
                 )
@@ -199,6 +201,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         array_index: int | None = None,
         share: pb.SharePlan | None = None,
         park_within: float | None = None,
+        source: tuple[str, str] | None = None,
         **spec: Any,
     ) -> None:
         """Has it run, unless it is of a gang whose rendezvous is missing: then it is to be prepared. Or has it parked."""
@@ -207,6 +210,8 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
             launch.gang.CopyFrom(gang)
         if share is not None:
             launch.share.CopyFrom(share)
+        if source is not None:
+            launch.checkpoint.CopyFrom(pb.CheckpointSource(node=source[0], address=source[1]))
         state = "prepared" if gang is not None and not gang.master_address else "running"
         if park_within is not None:
             park = pb.Park(launch=launch, time_limit=_duration(park_within))

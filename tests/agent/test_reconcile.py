@@ -20,8 +20,24 @@ from node_agent.jobs.model import (
     RunRecord,
     Stopped,
     StopReason,
+    Warming,
 )
-from node_agent.jobs.reconcile import TABLE, Action, Go, Launch, Note, Park, Prepare, Refuse, Release, Stop, after, reconcile
+from node_agent.jobs.reconcile import (
+    TABLE,
+    Action,
+    Begin,
+    Go,
+    Launch,
+    Note,
+    Park,
+    Prepare,
+    Refuse,
+    Release,
+    Stop,
+    Warm,
+    after,
+    reconcile,
+)
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 
 KEY = RunKey(7, 1)
@@ -39,15 +55,17 @@ ENDED = RunRecord(KEY, RunPhase.ENDED, pid=5, generation=OLD)
 PREPARING = RunRecord(KEY, RunPhase.PREPARING, TASK, generation=OLD)
 READY = RunRecord(KEY, RunPhase.READY, TASK, generation=OLD)
 TASK_STARTING = RunRecord(KEY, RunPhase.STARTING, TOGETHER, generation=OLD)
+IS_WARM = RunRecord(KEY, RunPhase.WARMING, SPEC, pid=5, generation=OLD)
 PARKING = RunRecord(KEY, RunPhase.PARKING, pid=5, to_park=True, generation=OLD)
 PARKED = RunRecord(KEY, RunPhase.PARKED, pid=5, to_park=True, generation=OLD)
 RESUMING = RunRecord(KEY, RunPhase.RESUMING, pid=5, generation=OLD)
-KNOWN = (PREPARING, READY, STARTING, TASK_STARTING, RUNNING, PARKING, PARKED, RESUMING, STOPPING, ENDED)
+KNOWN = (PREPARING, READY, IS_WARM, STARTING, TASK_STARTING, RUNNING, PARKING, PARKED, RESUMING, STOPPING, ENDED)
 PLAN = SharePlan(3, 1, (ShareRow((KEY,)), ShareRow((RunKey(8, 1),))), 60.0)
 
 RUN, PREPARE, GO = Running(SPEC, NEW), Prepared(TASK, NEW), Running(TOLD, NEW)
 PARK, SHARING = Parked(SPEC, NEW, 9.0), Running(replace(SPEC, share=PLAN), NEW)
 NOTE, RESUME = Note(KEY, NEW), Go(KEY, NEW)
+WARM = Warming(SPEC, NEW)
 
 
 def stop(grace: float, generation: int = NEW) -> Stopped:
@@ -64,6 +82,11 @@ def stop(grace: float, generation: int = NEW) -> Stopped:
         (PREPARE, RUNNING, NOTE),
         (PREPARE, STOPPING, NOTE),
         (PREPARE, ENDED, NOTE),
+        (WARM, None, Warm(SPEC, NEW)),
+        (WARM, IS_WARM, NOTE),
+        (WARM, RUNNING, NOTE),
+        (GO, IS_WARM, Begin(TOLD, NEW)),
+        (stop(0), IS_WARM, Stop(KEY, NEW, NOW, NOW)),
         (RUN, None, Launch(SPEC, NEW)),
         (GO, None, Launch(TOLD, NEW)),
         (GO, PREPARING, Launch(TOGETHER, NEW)),
@@ -115,13 +138,13 @@ def test_what_is_no_newer_changes_nothing(desired: Desired, known: RunRecord, ge
 
 def test_the_module_shows_the_table_that_it_goes_by() -> None:
     assert module.__doc__ is not None
-    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 11)
+    head, *rows = (line.split() for line in module.__doc__.splitlines() if line.startswith("    ") and len(line.split()) == 12)
     assert head[1] == "unknown"
     columns = [None, *(RunPhase[name.upper()] for name in head[2:])]
     assert set(columns) == {None, *RunPhase}
     for state, *actions in rows:
         (kind,) = (kind for kind in TABLE if kind.__name__ == state)
-        desired: Desired = {Prepared: PREPARE, Running: GO, Parked: PARK, Stopped: stop(5)}[kind]
+        desired: Desired = {Prepared: PREPARE, Warming: WARM, Running: GO, Parked: PARK, Stopped: stop(5)}[kind]
         for phase, action in zip(columns, actions, strict=True):
             known = {record.phase: record for record in KNOWN}
             found = reconcile([desired], {} if phase is None else {KEY: known[phase]}, NOW)

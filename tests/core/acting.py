@@ -227,6 +227,14 @@ class Acting(Base):
                     self.run_begins(agent, key)
             self.all_reports_arrive()
 
+    @precondition(lambda self: any(agent.in_phase(RunPhase.WARMING) for agent in self.agents.values()))
+    @rule()
+    def destinations_are_ready(self) -> None:
+        for agent in self.agents.values():
+            for key in agent.in_phase(RunPhase.WARMING):
+                agent.warm(key)
+        self.all_reports_arrive()
+
     @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
     @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
     def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:

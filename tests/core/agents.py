@@ -16,6 +16,7 @@ from scheduler_service.core.messages import (
     RunReady,
     RunResumed,
     RunStarted,
+    Warming,
 )
 from scheduler_service.core.model import RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
@@ -26,7 +27,7 @@ from tests.core.specs import CAPACITIES
 Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
 
 PARKS = (RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
-LIVE = (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING, *PARKS)
+LIVE = (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.WARMING, *PARKS)
 
 
 class Launches:
@@ -94,7 +95,14 @@ class Agent:
         if order.generation <= self.generations.get(key, 0):
             return
         self.generations[key] = order.generation
-        if isinstance(order.desired, Launch):
+        if isinstance(order.desired, Warming):
+            if key not in self.runs:
+                assert key not in self.launched, f"run {key} was started twice"
+                self.launched.add(key)
+                self.runs[key] = RunPhase.WARMING
+        elif isinstance(order.desired, Launch):
+            if self.runs.get(key) is RunPhase.WARMING:
+                self.runs[key] = RunPhase.STARTING
             if key not in self.runs:
                 assert key not in self.launched, f"run {key} was started twice"
                 self.launched.add(key)
@@ -151,6 +159,11 @@ class Agent:
         self.launches.ready[key] = f"{self.name}:{20_000 + key.run}"
         self._report(RunReady, key, address=self.name, port=20_000 + key.run)
 
+    def warm(self, key: RunKey) -> None:
+        """It stays as it is, and the agent says so again after a restart."""
+        self.launches.ready[key] = f"{self.name}:{20_000 + key.run}"
+        self._report(RunReady, key, address=self.name, port=20_000 + key.run)
+
     def begin(self, key: RunKey) -> None:
         assert key not in self.launches.begun, f"run {key} begins twice"
         self.launches.begun.add(key)
@@ -159,7 +172,7 @@ class Agent:
 
     def end(self, key: RunKey, outcome: dict[str, object]) -> None:
         """What has not begun cannot have gone well."""
-        if self.runs[key] in (RunPhase.STARTING, RunPhase.READY) and not outcome:
+        if self.runs[key] in (RunPhase.STARTING, RunPhase.READY, RunPhase.WARMING) and not outcome:
             outcome = {"launch_error": "the folder is not writable"}
         told = self.runs[key] is RunPhase.STOPPING
         self.runs[key] = RunPhase.ENDED

@@ -15,6 +15,7 @@ from scheduler_service.core.messages import (
     FenceRequested,
     HoldRequested,
     JobRequest,
+    MigrateRequested,
     NodeChanged,
     NodeDeleteRequested,
     ReleaseRequested,
@@ -128,6 +129,22 @@ class Asking(Base):
         return tuple((d.job_id, over[d.job_id].state) for d in dependencies if d.job_id in over)
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(job.state is JobState.RUNNING for job in self.driver.state.jobs.rows.values()))
+    @rule(data=st.data())
+    def migrate(self, data: st.DataObject) -> None:
+        state = self.driver.state
+        job = state.jobs.rows[
+            data.draw(st.sampled_from(sorted(job.id for job in state.jobs.rows.values() if job.state is JobState.RUNNING)))
+        ]
+        name = data.draw(st.sampled_from(sorted(state.node_ids)))
+        before = state.operation_of.get(job.id)
+        reply = self.take(MigrateRequested(job.id, (name,))).replies[0]
+        if isinstance(reply, FailedPrecondition):
+            assert reply.reason in ("CANNOT_MIGRATE", "NO_ROOM_THERE", "WRONG_STATE", "DEVICES_NEEDED"), reply
+        else:
+            there = all(state.nodes.rows[run.node].name == name for run in state.runs_of(job.id))
+            assert there or before or job.id in state.operation_of
 
     @precondition(lambda self: any(job.spec.elastic for job in self.driver.state.jobs.rows.values()))
     @rule(data=st.data(), tasks=st.integers(1, 5))

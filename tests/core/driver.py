@@ -33,6 +33,7 @@ from scheduler_service.core.messages import (
     Step,
     Stopped,
     Submitted,
+    Warming,
 )
 from scheduler_service.core.model import (
     ENDED,
@@ -178,7 +179,8 @@ class Driver:
         assert not taken.refused, f"the policy proposed what cannot be: {taken.refused}"
         for table, key, old, new in taken.entries:
             if table.name == "run":
-                before = RunPhase.STARTING if old is None else old.phase
+                first = RunPhase.WARMING if new.awaits else RunPhase.STARTING
+                before = first if old is None else old.phase
                 assert new.phase is before or new.phase in NEXT[before], f"run {key} went from {before!r} to {new.phase!r}"
         wanted: list[tuple[str, RunKey]] = []
         shares: list[tuple[str, RunKey]] = []
@@ -192,7 +194,16 @@ class Driver:
                 told_before = change.old is not None and change.old.stop_us is not None
                 told_before = told_before and change.old.stop_grace_us == change.new.stop_grace_us
                 behind = change.old is not None and change.old.generation < change.new.generation  # its node knew of more
-                if change.old is None or (behind and change.new.phase.to_launch):
+                if change.new.phase.awaits_source:
+                    wanted += [("warm", change.key)] if change.old is None or behind else []
+                    continue
+                if change.new.awaits:
+                    wanted.append(("stop", change.key))  # it was warm, and is not needed
+                    continue
+                if change.old is not None and change.old.awaits:
+                    meets = self.state.jobs.rows[change.new.job_id].rendezvous  # then it was counted with the job
+                    wanted += [] if meets else [("start", change.key)]
+                elif change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
                 elif behind and change.new.phase in (RunPhase.PARKING, RunPhase.PARKED):
                     wanted.append(("park", change.key))
@@ -213,7 +224,7 @@ class Driver:
         self.plans_told.check(self.state)
         check_sharing(self.state)
         for order in taken.orders:
-            assert order.node == self.state.runs.rows[order.key].node
+            assert order.node == self.runs[order.key].node
             assert order.generation > self.told.get(order.key, 0), f"what is desired of {order.key} changed, and it is no newer"
             self.told[order.key] = order.generation
         ends = [event.job_id for event in taken.log if event.kind is EventKind.ENDED]
@@ -386,6 +397,9 @@ def _named(order: Order) -> tuple[str, RunKey]:
             return "park", order.key
         case Stopped():
             return "stop", order.key
+        case Warming(run=run):
+            assert order.key == run.key
+            return "warm", run.key
         case Launch(job, run, gang):
             assert (order.key, gang is None) == (run.key, not job.launch_spec.gang)
             assert isinstance(order.desired, Running) == (gang is None or bool(job.rendezvous))

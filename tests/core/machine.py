@@ -108,6 +108,8 @@ class EngineMachine(Asking, Acting):
                 agent.obey()
             for key in agent.to_prepare():
                 agent.prepare(key)
+            for key in agent.in_phase(RunPhase.WARMING):
+                agent.warm(key)
             for key in agent.to_begin():
                 self.run_begins(agent, key)
             for key in agent.in_phase(RunPhase.RUNNING):

@@ -102,11 +102,16 @@ def shared(d: Driver, job: int, memory: int) -> Share:
 def test_the_residue_of_a_parked_run_counts_in_a_share_group_on_its_devices() -> None:
     d = desk()
     parked(d, 1)
-    other = running(d, 1)
+    one, two = (d.run(running(d, 1)).key for _ in range(2))
     limit = 40_960 * 92 // 100
+
+    def together(memory: int) -> str | None:
+        return refused(d, Share((Row((one,)), Row((two,))), ((one, memory), (two, memory)), open=True))
+
     text = f"device 0 of node n1 would have {limit + 512} MiB in use of {limit} MiB that share groups may use"
-    assert refused(d, shared(d, other, limit)) == text, "a residue of 300 MiB was reported; the site allows for more"
-    assert refused(d, shared(d, other, limit - 512)) is None
+    assert together(limit) == text, "a residue of 300 MiB was reported; the site allows for more"
+    assert together(limit - 512) is None
+    assert refused(d, shared(d, one.job_id, limit)) is None, "a run that has the device alone finds less memory there"
 
 
 def test_a_parked_run_joins_no_share_group_and_a_member_is_not_parked() -> None:

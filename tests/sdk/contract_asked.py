@@ -118,6 +118,29 @@ async def an_elastic_job_is_resized(world: World) -> None:
 
 
 @behaviour
+async def a_running_job_migrates(world: World) -> None:
+    client = world.client
+    names = sorted(node.name for node in await client.nodes())
+    async with world.running() as job:
+        with pytest.raises(sdk.NotFound) as unknown:
+            await client.migrate(job, "nowhere")
+        assert unknown.value.reason == "NO_SUCH_NODE"
+        with pytest.raises(sdk.InvalidArgument, match="name the node"):
+            await client.migrate(job)
+        with pytest.raises(sdk.InvalidArgument, match="devices of 2 nodes are named, and 1 nodes"):
+            await client.migrate(job, names[0], devices=[[0], [1]])
+        with pytest.raises(sdk.FailedPrecondition) as wrong:
+            await client.migrate(job, *names, *names)
+        assert wrong.value.reason == "WRONG_NUMBER_OF_PLACES"
+        here = (await client.get(job)).node
+        assert (await client.migrate(job, here)).run == 1, "it is there"
+    ended = await client.submit(["true"])
+    await world.until(ended, lambda now: now.ended)
+    with pytest.raises(sdk.EbbError):
+        await client.migrate(ended, names[0])
+
+
+@behaviour
 async def bounds_of_an_elastic_job_that_cannot_be_are_refused(world: World) -> None:
     for options, wrong in (
         ({"tasks": 3, "max_tasks": 2}, "min_tasks=1, tasks=3 and max_tasks=2 are not in order"),

@@ -510,6 +510,6 @@ print(sorted({"asyncio", "dataclasses", "inspect", "datetime", "multiprocessing"
     assert script(code, file).stdout.splitlines() == [
         "[]",
         "['client_sdk', 'client_sdk.errors', 'ebb_inject', 'ebb_inject.ebb_hook', 'ebb_inject.ebb_hook.claims', "
-        "'ebb_inject.ebb_hook.step_file', 'ebb_inject.ebb_hook.steps']",
+        "'ebb_inject.ebb_hook.modules', 'ebb_inject.ebb_hook.step_file', 'ebb_inject.ebb_hook.steps']",
         "[]",
     ]

@@ -269,3 +269,17 @@ def test_what_cannot_be_of_a_rank_is_refused(tmp_path: Path) -> None:
         Checkpointer(tmp_path, environment=of_rank(2, 2, 1))
     with pytest.raises(ValueError, match="rank 1 of 2 must be one of them"):
         Checkpointer(tmp_path, ranks=[0], environment=of_rank(1, 2, 1))
+
+
+def test_a_shared_state_takes_as_many_bytes_whatever_the_number_of_ranks(tmp_path: Path) -> None:
+    """What a migration has to move does not grow with the job (Gandiva, Figure 12)."""
+    sizes = {}
+    for world in (1, 2, 4):
+        directory = tmp_path / str(world)
+        launch = Launch(directory, 1, world=world, replicated=True)
+        launch.load()
+        for rank in launch.ranks:
+            rank.save(bytes(1 << 20))
+        sizes[world] = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    assert max(sizes.values()) < 1.2 * min(sizes.values()), sizes
+    assert sizes[1] >= 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
-from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.jobs.model import CheckpointAt, Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage, ParkState, Rung
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 
@@ -161,6 +161,8 @@ def _launch(held: dict[str, Any]) -> LaunchSpec:
         plain[pairs] = tuple((name, value) for name, value in held.get(pairs, ()))
     if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
+    if source := held.get("source"):
+        plain["source"] = CheckpointAt(*source)
     if share := held.get("share"):
         plain["share"] = _share(share)
     return LaunchSpec(**plain)

@@ -72,6 +72,8 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_RESIZED: _ClassVar[JobReason]
     JOB_REASON_SAMPLED: _ClassVar[JobReason]
     JOB_REASON_PARKED: _ClassVar[JobReason]
+    JOB_REASON_MIGRATED: _ClassVar[JobReason]
+    JOB_REASON_CHECKPOINT_AWAY: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -115,6 +117,9 @@ class OperationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OPERATION_PHASE_PARKED: _ClassVar[OperationPhase]
     OPERATION_PHASE_WAITING: _ClassVar[OperationPhase]
     OPERATION_PHASE_RESUMING: _ClassVar[OperationPhase]
+    OPERATION_PHASE_WARMING: _ClassVar[OperationPhase]
+    OPERATION_PHASE_SAVING: _ClassVar[OperationPhase]
+    OPERATION_PHASE_STARTING: _ClassVar[OperationPhase]
 
 class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -127,6 +132,7 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_PARKING: _ClassVar[RunPhase]
     RUN_PHASE_PARKED: _ClassVar[RunPhase]
     RUN_PHASE_RESUMING: _ClassVar[RunPhase]
+    RUN_PHASE_WARMING: _ClassVar[RunPhase]
 
 class EstimateSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -185,6 +191,9 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_PARK_REFUSED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_UNPARKED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_PROBED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MIGRATING: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MIGRATED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MIGRATION_FAILED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -237,6 +246,8 @@ JOB_REASON_NEVER_IN_QUOTA: JobReason
 JOB_REASON_RESIZED: JobReason
 JOB_REASON_SAMPLED: JobReason
 JOB_REASON_PARKED: JobReason
+JOB_REASON_MIGRATED: JobReason
+JOB_REASON_CHECKPOINT_AWAY: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee
@@ -262,6 +273,9 @@ OPERATION_PHASE_PARKING: OperationPhase
 OPERATION_PHASE_PARKED: OperationPhase
 OPERATION_PHASE_WAITING: OperationPhase
 OPERATION_PHASE_RESUMING: OperationPhase
+OPERATION_PHASE_WARMING: OperationPhase
+OPERATION_PHASE_SAVING: OperationPhase
+OPERATION_PHASE_STARTING: OperationPhase
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
@@ -271,6 +285,7 @@ RUN_PHASE_READY: RunPhase
 RUN_PHASE_PARKING: RunPhase
 RUN_PHASE_PARKED: RunPhase
 RUN_PHASE_RESUMING: RunPhase
+RUN_PHASE_WARMING: RunPhase
 ESTIMATE_SOURCE_UNSPECIFIED: EstimateSource
 ESTIMATE_SOURCE_USER: EstimateSource
 ESTIMATE_SOURCE_HISTORY: EstimateSource
@@ -317,6 +332,9 @@ JOB_EVENT_KIND_PARKED: JobEventKind
 JOB_EVENT_KIND_PARK_REFUSED: JobEventKind
 JOB_EVENT_KIND_UNPARKED: JobEventKind
 JOB_EVENT_KIND_PROBED: JobEventKind
+JOB_EVENT_KIND_MIGRATING: JobEventKind
+JOB_EVENT_KIND_MIGRATED: JobEventKind
+JOB_EVENT_KIND_MIGRATION_FAILED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")

@@ -240,6 +240,28 @@ class ResizeResponse(_message.Message):
     job: _job_pb2.Job
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
+class MigrateRequest(_message.Message):
+    __slots__ = ("job_id", "destinations")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    DESTINATIONS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    destinations: _containers.RepeatedCompositeFieldContainer[Destination]
+    def __init__(self, job_id: _Optional[int] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ...) -> None: ...
+
+class Destination(_message.Message):
+    __slots__ = ("node", "devices")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MigrateResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
 class UpdateRequest(_message.Message):
     __slots__ = ("job_id", "priority", "time_limit", "dependencies", "grace_period", "grace_follows")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

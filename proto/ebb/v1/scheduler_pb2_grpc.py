@@ -90,6 +90,11 @@ class SchedulerStub(object):
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.FromString,
                 _registered_method=True)
+        self.Migrate = channel.unary_unary(
+                '/ebb.v1.Scheduler/Migrate',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.MigrateRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.MigrateResponse.FromString,
+                _registered_method=True)
         self.Update = channel.unary_unary(
                 '/ebb.v1.Scheduler/Update',
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.UpdateRequest.SerializeToString,
@@ -203,6 +208,15 @@ class SchedulerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Migrate(self, request, context):
+        """Has a running job go on at another node. The node makes itself ready first; then the job saves its work, stops, and begins
+        there. If that fails before the job stops, the job runs on where it is; after that it queues, first of its queue. Safe to
+        repeat. FAILED_PRECONDITION: CANNOT_MIGRATE, NO_ROOM_THERE, DEVICES_NEEDED or WRONG_NUMBER_OF_PLACES.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Update(self, request, context):
         """Changes the priority or the limits of a live job. What is not named stays.
         """
@@ -303,6 +317,11 @@ def add_SchedulerServicer_to_server(servicer, server):
                     servicer.Resize,
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.SerializeToString,
+            ),
+            'Migrate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Migrate,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.MigrateRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.MigrateResponse.SerializeToString,
             ),
             'Update': grpc.unary_unary_rpc_method_handler(
                     servicer.Update,
@@ -633,6 +652,33 @@ class Scheduler(object):
             '/ebb.v1.Scheduler/Resize',
             ebb_dot_v1_dot_scheduler__pb2.ResizeRequest.SerializeToString,
             ebb_dot_v1_dot_scheduler__pb2.ResizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Migrate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Migrate',
+            ebb_dot_v1_dot_scheduler__pb2.MigrateRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.MigrateResponse.FromString,
             options,
             channel_credentials,
             insecure,

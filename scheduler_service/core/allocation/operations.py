@@ -1,5 +1,6 @@
 """The rows of operations: how one begins, comes to its next phase, and ends. What the phases mean is in `core.operations`."""
 
+from scheduler_service.core.allocation.targets import release_targets
 from scheduler_service.core.model import Job, OperationKind, OperationPhase, RunKey
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import KEPT, PhaseTime
@@ -21,12 +22,13 @@ def begin(
     phase: OperationPhase,
     deadline_us: Micros | None = None,
     more: dict[str, int | str] | None = None,
+    target: RunKey | None = None,
 ) -> Operation:
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
     source = RunKey(job.id, job.run)
     noted = tuple(sorted((more or {}).items()))
-    row = Operation(cluster.next_operation, kind, phase, job.id, source, now, now, deadline_us=deadline_us, more=noted)
+    row = Operation(cluster.next_operation, kind, phase, job.id, source, now, now, target, deadline_us, more=noted)
     state.put(state.operations, row.id, row)
     return row
 
@@ -56,4 +58,5 @@ def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
     operation = operation_of(state, job_id)
     if operation is not None:
         note_phase(state, now, operation, why)
+        release_targets(state, now, operation)
         end(state, operation)

@@ -51,7 +51,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         reason=_NONE,
         detail="",
         cause_job=0,
-        run=job.run + 1,
+        run=job.next_run,
         start_by_us=now + state.settings.gang_start_us if is_gang else None,
         rendezvous="",
         task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
@@ -63,7 +63,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         _start_sharing(state, now, placed, action, how)
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-            _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+            start_task(state, now, placed, rank, spot, demand, action.guaranteed)
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
@@ -114,7 +114,10 @@ def _names(state: State, action: Place) -> str:
     return ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in action.spots))
 
 
-def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
+def start_task(
+    state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool, awaits: bool = False
+) -> None:
+    """Gives a task its place. `awaits`: it begins when the run of the job that is elsewhere has ended. Raises PlanRefused."""
     node, devices = spot
     if not fits(demand, state.free_resources.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
@@ -127,7 +130,7 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
         raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
     if guaranteed and not entitled(state, job, node, mask):
         raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
-    _put_run(state, now, job, rank, spot, demand, guaranteed)
+    _put_run(state, now, job, rank, spot, demand, guaranteed, awaits=awaits)
 
 
 def _start_sharing(state: State, now: Micros, job: Job, action: Place, share: Share) -> None:
@@ -152,7 +155,15 @@ def _start_sharing(state: State, now: Micros, job: Job, action: Place, share: Sh
 
 
 def _put_run(
-    state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool, group: int = 0
+    state: State,
+    now: Micros,
+    job: Job,
+    rank: int,
+    spot: Spot,
+    demand: Vector,
+    guaranteed: bool,
+    group: int = 0,
+    awaits: bool = False,
 ) -> None:
     part = memory = 0
     if group and job.spec.shares:
@@ -165,7 +176,7 @@ def _put_run(
         node=spot.node,
         devices=spot.devices,
         demand=demand,
-        phase=_STARTS,
+        phase=RunPhase.WARMING if awaits else _STARTS,
         placed_us=now,
         task=rank,
         vc=job.spec.vc,
@@ -174,6 +185,7 @@ def _put_run(
         shared=bool(group),
         device_memory_mib=memory,
         part_ppm=part,
+        awaits=awaits,
     )
     state.put(state.runs, run.key, run)
 

@@ -31,6 +31,7 @@ from scheduler_service.core.model.inventory import Device
 from scheduler_service.core.model.parking import Parking
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations import migrating
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -52,7 +53,9 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     rebooted = node.boot_id != event.boot_id
     known = {run.key: run for run in event.runs}
     for key in sorted(state.runs_on.get(node_id, ())):
-        run = state.runs.rows[key]
+        run = state.runs.rows.get(key)
+        if run is None:
+            continue  # it went with a migration that was given up
         if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
             _lose_run(state, run, now, "its node came back without it")
     rooms, traits = state.free_resources.capacity_of(node_id), state.suitable_nodes.traits.get(node_id)
@@ -70,6 +73,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         address=event.address,
         agent_version=event.agent_version,
         labels=event.labels,
+        checkpoints_at=event.checkpoints_at,
     )
     state.put(state.nodes, node_id, node)
     if rooms != state.free_resources.capacity_of(node_id) or traits != state.suitable_nodes.traits.get(node_id):
@@ -102,6 +106,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
         node = changed(node, state=NodeState.SILENT, since_us=now)
         state.put(state.nodes, node_id, node)
         drop_earmarks_on(state, node_id, now, "its node fell silent")
+        migrating.node_lost(state, now, node_id, f"node {node.name} fell silent")
     for key in event.untold:
         run = state.runs.rows.get(key)
         # A gang's task that is ready was told once, and not of the second word: that all are.
@@ -164,6 +169,9 @@ def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
 
 
 def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:
+    if run.phase.awaits_source:
+        migrating.target_over(state, now, run, why)
+        return
     task_over(state, now, end_run(state, now, run, lost=True), Reason.NODE_LOST, why)
 
 

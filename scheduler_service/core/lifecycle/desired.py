@@ -6,6 +6,7 @@ The engine's orders and the answer to an agent that connects are both made here,
     STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
     RUNNING            none: the node has said that it runs. Running, if it  the same; a change of the plan of its share group
                        is or was in a share group, or was told to park       raises it, and so does a park that is taken back
+    WARMING            Warming                                               the same; its begin raises it
     PARKING, PARKED    Parked                                                the same; `park` raises it
     RESUMING           Running                                               the same; `try_to_resume` raises it
     STOPPING           Stopped, within the grace period of the row           the same; `stop_run` and `shorten_grace` raise it
@@ -18,7 +19,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import assert_never
 
-from scheduler_service.core.messages import GangPlace, KnownRun, Order, Parked, Prepared, Running, SharePlan, Stopped
+from scheduler_service.core.messages import GangPlace, KnownRun, Order, Parked, Prepared, Running, SharePlan, Stopped, Warming
 from scheduler_service.core.model import Job, Run, RunPhase, StopReason
 from scheduler_service.core.model.sharing import ShareGroup
 
@@ -31,6 +32,8 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
             launched = state(job, run, gang_place(job, run), share_plan(run, group))
             return Order(run.node, run.key, generation_of(job, run), launched)
+        case RunPhase.WARMING:
+            return Order(run.node, run.key, generation_of(job, run), Warming(job, run, gang_place(job, run)))
         case RunPhase.PARKING | RunPhase.PARKED:
             assert run.parking is not None  # `park` gives both
             launch = gang_place(job, run), share_plan(run, group)
@@ -60,6 +63,11 @@ def share_plan(run: Run, group: ShareGroup | None) -> SharePlan | None:
     active = tuple(place for place, row in enumerate(group.rows) if run.key in row.runs)
     mine = active, run.device_memory_mib, run.parked_mib
     return SharePlan(group.id, group.generation, group.rows, group.period_us, *mine)
+
+
+def not_needed(run: Run) -> Order:
+    """Of a run that was warm, and does not begin. It has no row any more. A node that is away is told when it connects."""
+    return Order(run.node, run.key, run.generation + 2, Stopped(0, StopReason.UNCLAIMED))
 
 
 def unclaimed(node: int, known: KnownRun) -> Order:

@@ -14,7 +14,7 @@ from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, 
 from scheduler_service.core.model.launch_time import parked_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.operations import history, parking, samples
+from scheduler_service.core.operations import history, migrating, parking, samples
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -32,6 +32,7 @@ _LEFT = {
     StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
     StopReason.PARKED: Reason.PARKED,
+    StopReason.MIGRATED: Reason.MIGRATED,
 }
 """Why a job queues again whose run left because it was told to."""
 
@@ -43,9 +44,11 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
     others leave before it."""
     job = state.jobs.rows[run.job_id]
-    if job.id in state.operation_of and job.id not in state.active:
+    if job.id in state.operation_of and job.id not in state.active and migrating.migration_of(state, job.id) is None:
         parking.task_over(state, now, job.id)
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
+    if state.operation_of and how not in (None, Reason.CHECKPOINT_AWAY) and migrating.did_not_start(state, run):
+        how, detail = Reason.MIGRATED, _joined("it did not begin at its destination", describe(run, how), detail)
     if how is None and job.launch_spec.gang and not job.rendezvous and run.stop_reason is None:
         how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
     if how is not None:
@@ -69,7 +72,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
         show(state, all_started(state, job))
-        if job.id in state.operation_of:
+        if job.id in state.operation_of and migrating.migration_of(state, job.id) is None:
             parking.task_over(state, now, job.id)
 
 
@@ -87,6 +90,8 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     if how in _MAYBE_THE_DEVICE and (fault := fault_of(state, run)):
         how, detail = Reason.DEVICE_FAULT, f"{describe(run, how)}; {fault}"
     facts: dict[str, Any] = {"verdict": how, "detail": detail}
+    if how in (Reason.CHECKPOINT_AWAY, Reason.MIGRATED):
+        facts |= {"avoid": (run.node,)}
     if how in _FAILURES or how is Reason.DEVICE_FAULT:
         facts |= {"failed_on": tuple(sorted({*job.failed_on, run.node})), "avoid": (run.node,)}
     if how is Reason.EXIT_UNKNOWN:
@@ -96,6 +101,9 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
 
 def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, checkpoint: str) -> None:
     """Its last task is over; `detail` and `checkpoint` are sentences about that."""
+    if state.operation_of:
+        stopped = job.verdict is _NONE and job.left and not (job.cancel_requested or job.suspend_requested or is_over(job))
+        migrating.concludes(state, now, job, last, stopped)
     if job.sampling is not None:
         sampled, job = job, changed(job, sampling=None)
         if job.verdict in _FAILURES and not job.cancel_requested and _sample_failed(state, now, sampled, last):
@@ -111,6 +119,8 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         pause = state.settings.retry_pause_us
         short = last.started_us is None or now - last.started_us < pause  # it would be in and out without end
         _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
+    elif job.verdict is Reason.CHECKPOINT_AWAY:
+        _again(state, now, job, last, job.verdict, detail=job.detail, eligible_us=now + state.settings.retry_pause_us)
     elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
         _again(state, now, job, last, job.verdict, detail=job.detail)
     elif job.suspend_requested:
@@ -122,6 +132,8 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         requeue(state, now, job, Reason.RESUMED, node=last.node)
     else:
         _tell_left(state, now, job, last, checkpoint)
+        if state.operation_of and migrating.begins_at_target(state, now, job, last):
+            return
         requeue(
             state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
         )

@@ -13,6 +13,7 @@ GOES_ON = frozenset(
         StopReason.RESIZED,
         StopReason.SAMPLED,
         StopReason.PARKED,
+        StopReason.MIGRATED,
     }
 )
 """Reasons to stop a run whose job is to go on later. After a cancel, a time limit, or the failure of another task of its gang,
@@ -29,6 +30,8 @@ def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, s
     Most programs that trap SIGTERM save and exit with 0. After a stop signal this says nothing about the work, unless the
     program or its job says so.
     """
+    if event.not_fetched:
+        return Reason.CHECKPOINT_AWAY, event.not_fetched
     if event.launch_error:
         return Reason.LAUNCH_FAILED, event.launch_error
     if event.yielded or (spec.elastic and event.exit_code == RESIZED):

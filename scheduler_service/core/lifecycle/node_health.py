@@ -7,6 +7,7 @@ from scheduler_service.core.messages import DrainRequested, NodeChanged, Undrain
 from scheduler_service.core.model import EventKind, Node, Reason, StopReason, present
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations import migrating
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -14,6 +15,9 @@ from scheduler_service.core.state.story import log_event
 def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeChanged:
     node = named(state, event.node)
     drain(state, now, node, event.reason, event.user)
+    for key in sorted(state.runs_on.get(node.id, ())):
+        if key in state.runs.rows and state.runs.rows[key].phase.awaits_source:
+            migrating.target_over(state, now, state.runs.rows[key], f"node {node.name} is being drained")
     if event.evict:
         text = state.nodes.rows[node.id].drain_reason
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):

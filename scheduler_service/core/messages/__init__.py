@@ -46,6 +46,7 @@ from scheduler_service.core.messages.events import (
     HoldRequested,
     JobRequest,
     KnownRun,
+    MigrateRequested,
     NodeDeleteRequested,
     NodeRequest,
     NodeSeen,
@@ -86,6 +87,7 @@ from scheduler_service.core.messages.orders import (
     Running,
     SharePlan,
     Stopped,
+    Warming,
 )
 from scheduler_service.core.messages.replies import (
     Accepted,
@@ -130,6 +132,7 @@ __all__ = [
     "KnownRun",
     "Launch",
     "Migrate",
+    "MigrateRequested",
     "MiniBatchMeasured",
     "NodeChanged",
     "NodeDeleteRequested",
@@ -188,6 +191,7 @@ __all__ = [
     "VcRequest",
     "VcRequested",
     "Wait",
+    "Warming",
     "Withdraw",
     "WithdrawRequested",
 ]

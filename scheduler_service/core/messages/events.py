@@ -65,6 +65,16 @@ class ResizeRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class MigrateRequested:
+    """A running job is to go on at another node, or at several: one for each task, or one for all."""
+
+    job_id: int
+    nodes: tuple[str, ...]
+    devices: tuple[tuple[int, ...], ...] = ()
+    """For each task; empty: any that are idle."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateRequested:
     """What is None stays."""
 
@@ -211,6 +221,8 @@ class NodeSeen:
     agent_version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     """In the order of names."""
+    checkpoints_at: str = ""
+    """Where other nodes fetch checkpoints (host:port); empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +281,8 @@ class RunExited:
     """With exit code 0: the program had said that its work is done."""
     checkpoint: str = ""
     """What came of the job's checkpoint signal or command, for people."""
+    not_fetched: str = ""
+    """Why its checkpoint could not be had from another node, so that it did not begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +351,7 @@ JobRequest = (
     | ReleaseRequested
     | RequeueRequested
     | ResizeRequested
+    | MigrateRequested
     | UpdateRequested
 )
 

@@ -59,6 +59,11 @@ class Running(Launch):
 
 
 @dataclass(frozen=True, slots=True)
+class Warming(Launch):
+    """The task is ready to begin, and waits for the end of the job's runs at other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parked(Launch):
     """The task's process is there, and has nothing on its devices but a residue. `Running` after that resumes it."""
 
@@ -79,7 +84,7 @@ class Stopped:
     """For RESIZED: the number of tasks of the next launch, when the stop was decided or repeated. 0: another reason."""
 
 
-Desired = Prepared | Running | Parked | Stopped
+Desired = Prepared | Warming | Running | Parked | Stopped
 
 
 @dataclass(frozen=True, slots=True)

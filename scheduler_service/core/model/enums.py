@@ -80,6 +80,8 @@ class Reason(IntEnum):
     RESIZED = 35
     SAMPLED = 40
     PARKED = 45
+    MIGRATED = 46
+    CHECKPOINT_AWAY = 55
 
 
 class StopReason(IntEnum):
@@ -97,6 +99,7 @@ class StopReason(IntEnum):
     RESIZED = 10
     SAMPLED = 40
     PARKED = 45
+    MIGRATED = 46
 
 
 class Exit0AfterStop(IntEnum):
@@ -164,6 +167,9 @@ class EventKind(IntEnum):
     PARK_REFUSED = 42
     UNPARKED = 43
     PROBED = 49
+    MIGRATING = 55
+    MIGRATED = 56
+    MIGRATION_FAILED = 57
 
 
 class OperationKind(IntEnum):
@@ -183,3 +189,9 @@ class OperationPhase(IntEnum):
     WAITING = 3
     """To resume, as soon as the devices of its runs are idle."""
     RESUMING = 4
+    WARMING = 5
+    """The destination makes itself ready; the job runs on."""
+    SAVING = 6
+    """The job saves its work and stops."""
+    STARTING = 7
+    """It begins at its destination."""

@@ -263,6 +263,15 @@ class Job:
     """Of a job whose grace period was changed: that of its submission."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
+    saved_on: int = 0
+    """The node of its last launch, if other nodes can fetch its checkpoints there. 0: none, or unknown."""
+    numbered: int = 0
+    """The highest number that was given to a launch which did not begin: the next one has a higher one. 0: none was."""
+
+    @property
+    def next_run(self) -> int:
+        """The number of its next launch."""
+        return max(self.run, self.numbered) + 1
 
     def needs(self) -> Needs:
         """As `JobSpec.needs`. A packed job shares a device with jobs of its user."""
@@ -359,6 +368,8 @@ class Run:
     """What the last phases of its operations took, the newest last."""
     part_ppm: int = 0
     """Of a member of a share group that asked for a part of a device: that part, in millionths. 0: whole devices."""
+    awaits: bool = False
+    """It is WARMING: it begins when the run before it, which is at another node, has ended."""
 
     @property
     def charged(self) -> Vector:

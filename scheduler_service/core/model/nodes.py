@@ -30,6 +30,8 @@ class Node:
     """Failures that were this node's fault, as far as can be told, less what went well since."""
     labels: tuple[tuple[str, str], ...] = ()
     """As its agent reports them, (name, value), in the order of names."""
+    checkpoints_at: str = ""
+    """Where other nodes fetch checkpoints (host:port); empty: nowhere."""
 
 
 def present(node: Node | None) -> Node | None:

@@ -21,6 +21,8 @@ class RunPhase(IntEnum):
     holds_devices: bool
     holds_host: bool
     """It holds CPUs and memory of its node."""
+    awaits_source: bool
+    """It is no part of its job's launch yet: it begins when the run before it has ended at another node."""
     over: bool
     """It holds nothing any more."""
 
@@ -32,6 +34,7 @@ class RunPhase(IntEnum):
     PARKING = 6
     PARKED = 7
     RESUMING = 8
+    WARMING = 9
 
 
 for _phase, _predicates in {
@@ -42,11 +45,13 @@ for _phase, _predicates in {
     RunPhase.PARKING: (False, False, False, False, True, True),
     RunPhase.PARKED: (False, False, False, False, False, True),
     RunPhase.RESUMING: (False, False, False, False, True, True),
+    RunPhase.WARMING: (False, False, False, False, True, True),
     RunPhase.STOPPING: (False, False, False, True, True, True),
     RunPhase.ENDED: (False, False, False, False, False, False),
 }.items():
     _phase.to_launch, _phase.counts_for_gang, _phase.preemptible = _predicates[:3]
     _phase.exits_soon, _phase.holds_devices, _phase.holds_host = _predicates[3:]
+    _phase.awaits_source = _phase is RunPhase.WARMING
     _phase.over = not any(_predicates)
 
 NEXT = MappingProxyType(
@@ -57,6 +62,7 @@ NEXT = MappingProxyType(
         RunPhase.PARKING: frozenset({RunPhase.RUNNING, RunPhase.PARKED, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.PARKED: frozenset({RunPhase.RESUMING, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.RESUMING: frozenset({RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.WARMING: frozenset({RunPhase.STARTING, RunPhase.READY, RunPhase.ENDED}),
         RunPhase.STOPPING: frozenset({RunPhase.ENDED}),
         RunPhase.ENDED: frozenset[RunPhase](),
     }

@@ -39,6 +39,8 @@ class Settings(NamedTuple):
     """The part of a device's memory that the members of a share group may use together."""
     parked_residue_mib: int = 512
     """What a parked run leaves on each of its devices, such as its context."""
+    warm_limit_us: Micros = 300 * SECOND
+    """In which the destination of a migration must be ready."""
     park_limit_us: Micros = 60 * SECOND
     """In which a node must have parked a run, or resumed it."""
     pack_other_users: bool = False

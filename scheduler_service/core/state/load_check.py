@@ -37,10 +37,14 @@ def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
     """A job has runs that have not ended exactly when its state says so, all of its last launch."""
     active = set()
     parked = {key.job_id for key, run in runs.items() if run.is_parked}
-    for key in runs:
+    for key, run in runs.items():
         job = jobs.get(key.job_id)
         if job is None:
             yield f"run {key} has not ended, and job {key.job_id} has"
+        elif run.awaits:
+            if key.run <= job.run:
+                yield f"run {key} is to follow the one of job {job.id}, which is at run {job.run}"
+            continue
         elif key.run != job.run:
             yield f"run {key} has not ended, and job {job.id} is at run {job.run}"
         active.add(key.job_id)

@@ -19,7 +19,7 @@ def contradictions_of_operations(
         job = jobs.get(row.job_id)
         if job is None:
             yield f"operation {row.id} is of job {row.job_id}, which has ended"
-        elif (row.job_id, row.source.run) not in active or row.source.run != job.run:
+        elif (row.job_id, job.run) not in active or job.run not in (row.source.run, row.target.run if row.target else 0):
             yield f"operation {row.id} changes run {row.source}, which has ended"
         if row.target is not None and row.target not in runs:
             yield f"operation {row.id} goes to run {row.target}, which has ended"

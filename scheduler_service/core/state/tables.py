@@ -195,7 +195,7 @@ class Tables:
         """Job -> those that wait for its end."""
         self.elements_of: dict[int, set[int]] = {}
         """Array -> its live elements."""
-        self.news: dict[RunKey | int, None] = {}
+        self.news: dict[RunKey | int, Run | None] = {}
         """What nodes may have to be told of since the last adopt, in order: runs that are new, or of another generation, and
         jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 

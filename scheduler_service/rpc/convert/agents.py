@@ -28,8 +28,9 @@ from scheduler_service.core.messages import (
     RunStarted,
     SharePlan,
     Stopped,
+    Warming,
 )
-from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, JobSpec, NodeState, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.specs import spec_out
@@ -46,7 +47,7 @@ _PHASES: Mapping[int, RunPhase] = {
     pb.RUN_PHASE_PARKING: RunPhase.PARKING,
     pb.RUN_PHASE_PARKED: RunPhase.PARKED,
     pb.RUN_PHASE_RESUMING: RunPhase.RESUMING,
-    pb.RUN_PHASE_WARMING: RunPhase.STARTING,
+    pb.RUN_PHASE_WARMING: RunPhase.WARMING,
     pb.RUN_PHASE_STOPPING: RunPhase.STOPPING,
     pb.RUN_PHASE_ENDED: RunPhase.ENDED,
 }
@@ -62,6 +63,7 @@ def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
         address=address,
         agent_version=hello.agent_version,
         labels=tuple(sorted(hello.labels.items())),
+        checkpoints_at=hello.checkpoints_at,
     )
 
 
@@ -85,7 +87,7 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
-            return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint))
+            return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint), _clean(e.not_fetched))
 
 
 def _phases_in(phases: Mapping[str, Duration]) -> tuple[tuple[str, int], ...]:
@@ -141,6 +143,8 @@ def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
     match order.desired:
         case Prepared() as launch:
             out.prepared.CopyFrom(_launch(launch, nodes))
+        case Warming() as launch:
+            out.warming.CopyFrom(_launch(launch, nodes))
         case Running() as launch:
             out.running.CopyFrom(_launch(launch, nodes))
         case Parked() as launch:
@@ -162,6 +166,9 @@ def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
         out.gang.CopyFrom(_gang(job, run, place, nodes))
     if job.array_job:
         out.array_index = job.array_index
+    source = nodes.get(job.saved_on)
+    if source is not None and job.saved_on != run.node and source.state is NodeState.UP and source.checkpoints_at:
+        out.checkpoint.CopyFrom(pb.CheckpointSource(node=source.name, address=source.checkpoints_at))
     if launch.share is not None:
         out.share.CopyFrom(_share_plan(launch.share))
     return out

@@ -163,6 +163,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 epoch=leading.epoch,
                 acknowledged=joined.acknowledged,
                 seal=leading.seals.of(leading.epoch),
+                transfer_key=leading.seals.transfer_key,
                 configuration=configuration_out(configuration(self._front, leading)),
             )
         )

@@ -13,6 +13,7 @@ from scheduler_service.core.messages import (
     Event,
     HoldRequested,
     JobRequest,
+    MigrateRequested,
     ReleaseRequested,
     RequeueRequested,
     ResizeRequested,
@@ -165,6 +166,13 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Resize(self, request: pb.ResizeRequest, _context: Context) -> pb.ResizeResponse:
         return pb.ResizeResponse(job=await self._request(ResizeRequested(request.job_id, request.tasks)))
 
+    async def Migrate(self, request: pb.MigrateRequest, _context: Context) -> pb.MigrateResponse:
+        nodes = tuple(place.node for place in request.destinations)
+        devices = tuple(tuple(place.devices) for place in request.destinations)
+        return pb.MigrateResponse(
+            job=await self._request(MigrateRequested(request.job_id, nodes, devices if any(devices) else ()))
+        )
+
     async def Update(self, request: pb.UpdateRequest, _context: Context) -> pb.UpdateResponse:
         priority = request.priority if request.HasField("priority") else None
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
@@ -212,8 +220,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             return await self._ask(event)
         except LookupNeeded:
             raise
-        except NotFound:  # not live: has it ended?
-            found = await self._front.find(event.job_id)
+        except NotFound as missing:
+            if missing.reason != "NO_LIVE_JOB":
+                raise
+            found = await self._front.find(event.job_id)  # has it ended?
             ended = found.job.state.name
             text = f"job {event.job_id} has ended as {ended}, which nothing changes; submit it again for another try"
             raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None

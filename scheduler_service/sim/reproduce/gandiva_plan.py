@@ -16,6 +16,8 @@ ON_TRACES: tuple[Part, ...] = ("measured",)
 
 BASELINE, TURNS, GANDIVA = "fifo", "round-robin", "gandiva"
 TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
+NO_MOVES = (("migration", 0.0), ("growth", 0.0))
+"""Section 6.3 has time slicing and packing alone."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
 """In which the paper averages the utilisation."""
@@ -84,7 +86,8 @@ def policies() -> list[str]:
 
 def cases(study: Study, part: Part, policy: str) -> list[Case]:
     """One for each seed. Feedback comes with a job's first turn, so slices are exact where that is measured."""
-    of = Policy(name=policy, label=TITLES[policy])
+    own = NO_MOVES if policy == GANDIVA and part == "experiment" else ()
+    of = Policy(name=policy, label=TITLES[policy], settings=own)
     if part == "slicing":
         six = GandivaSlicing()
         while_six = (six.at_min * MINUTE, (six.at_min + six.short_min) * MINUTE)

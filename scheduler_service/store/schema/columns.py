@@ -28,8 +28,8 @@ def string(name: str, comment: str | None = None, null: bool = False) -> Column[
     return column(name, Text(), comment, null)
 
 
-def flag(name: str, comment: str | None = None) -> Column[Any]:
-    return column(name, Boolean(), comment)
+def flag(name: str, comment: str | None = None, null: bool = False) -> Column[Any]:
+    return column(name, Boolean(), comment, null)
 
 
 def json(name: str, comment: str, null: bool = False) -> Column[Any]:

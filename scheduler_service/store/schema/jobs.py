@@ -107,6 +107,7 @@ run = table(
     json("parking", "core.model.parking.Parking: whether it is parked, and on what it resumes; null: never parked", null=True),
     json("phases", "Array of core.model.parking.PhaseTime: what phases of its operations took; null: none", null=True),
     big("part_ppm", "In a share group: the part of its device that it asked for, in millionths; null: all of it", null=True),
+    flag("awaits", "It waits for the end of the run before it, which is at another node; null: it does not", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
@@ -120,7 +121,13 @@ run = table(
     comment="Launches of jobs: a row for each task",
 )
 # On ended_us and not on phase, so that a change of phase leaves the index alone.
-Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
+Index(
+    "run_one_live",
+    run.c.job_id,
+    run.c.task,
+    unique=True,
+    postgresql_where=text("ended_us IS NULL AND awaits IS NULL"),
+)
 
 share_group = table(
     "share_group",

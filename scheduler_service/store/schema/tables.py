@@ -101,6 +101,7 @@ node = table(
     string("drain_user", "Who drained it; empty: Ebb itself"),
     integer("strikes", "Failures that were the node's fault, less what went well since"),
     json("labels", "As its agent reports them: an object of strings; null: it has none", null=True),
+    string("checkpoints_at", "Where other nodes fetch checkpoints, host:port; null: nowhere", null=True),
     PrimaryKeyConstraint("id", name="node_pkey"),
     UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
     rule("node_id_positive", "id > 0"),

@@ -69,12 +69,15 @@ def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     inserts: dict[str, list[Record]] = {}
     updates: dict[str, list[Record]] = {}
     deletes: dict[str, list[Record]] = {}
+    last: dict[str, list[Record]] = {}
     for table, _key, old, new in changes:
         writes = WRITES[table]
         if new is None:
             deletes.setdefault(table, []).append({name: getattr(old, name) for name in writes.key})
         elif old is None:
             inserts.setdefault(table, []).append(writes.new(new))
+        elif writes.takes_place(old, new):
+            last.setdefault(table, []).append(writes.changed(new))
         else:
             updates.setdefault(table, []).append(writes.changed(new))
     work = []
@@ -83,6 +86,8 @@ def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     for name, writes in WRITES.items():
         if name in updates:
             work.append(Work(name, "update", writes.update, updates[name]))
+        if name in last:
+            work.append(Work(name, "update", writes.update, last[name]))
         if name in inserts:
             work.append(Work(name, "insert", writes.insert, inserts[name]))
     if events:

@@ -31,6 +31,8 @@ class Writes(NamedTuple):
     changed: Callable[[Any], Record]
     """Makes that of a changed row: its key, and the columns that change in a row's life."""
     key: tuple[str, ...]
+    takes_place: Callable[[Any, Any], bool]
+    """Whether a changed row takes the place of another one, which has left it in the same commit: it is written after that."""
 
 
 BEGIN = Statement(b"BEGIN", b"BEGIN")
@@ -53,6 +55,7 @@ def _writes(
     key: tuple[str, ...],
     sources: Mapping[str, Source] = MappingProxyType({}),
     constant: str = "",
+    takes_place: Callable[[Any, Any], bool] = lambda _old, _new: False,
 ) -> Writes:
     """`sources` are those of columns that are no field of the row; `constant` ones are set when the row is made, and never
     again."""
@@ -72,6 +75,7 @@ def _writes(
         recorder((c.name for c in columns), sources),
         recorder((*key, *(c.name for c in changing)), sources),
         key,
+        takes_place,
     )
 
 
@@ -99,7 +103,7 @@ WRITES = {
         _writes(tables.exchange_surplus, ("vc",)),
         _writes(tables.idle_cells, ("vc", "pool", "level")),
         _writes(tables.job, ("id",), rows.JOB, _JOB_CONSTANT),
-        _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT),
+        _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT, lambda old, new: old.awaits and not new.awaits),
         _writes(tables.share_group, ("id",), {"plan": "rows"}, "vc"),
         _writes(tables.operation, ("id",), rows.OPERATION, "kind job_id source begun_us"),
         _writes(tables.memo, ("policy", "subject"), rows.MEMO),

@@ -72,6 +72,15 @@ def test_requeue_and_cancel(run: Run, client: Client) -> None:
     assert client.get(1).state is JobState.CANCELLED
 
 
+def test_migrate(run: Run, client: Client) -> None:
+    run("submit", "-q", "-g", "1", "sleep")
+    here = client.get(1).node
+    assert "only a running job" not in run("migrate", "1", here).output
+    assert client.get(1).run == 1
+    assert "there is no node n9" in refused(run, "migrate", "1", "n9")
+    assert "no list of device indices" in refused(run, "migrate", "1", here, "--devices", "a")
+
+
 def test_resize(run: Run, client: Client) -> None:
     assert run("submit", "-q", "--tasks", "2", "--max-tasks", "4", "sleep").output == "1\n"
     assert run("resize", "1", "3").output == "job 1 is STOPPING (resized): 2 tasks, 3 in its next run\n"

@@ -42,6 +42,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_RESIZED: _ClassVar[StopReason]
     STOP_REASON_SAMPLED: _ClassVar[StopReason]
     STOP_REASON_PARKED: _ClassVar[StopReason]
+    STOP_REASON_MIGRATED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
@@ -66,6 +67,7 @@ STOP_REASON_RECLAIMED: StopReason
 STOP_REASON_RESIZED: StopReason
 STOP_REASON_SAMPLED: StopReason
 STOP_REASON_PARKED: StopReason
+STOP_REASON_MIGRATED: StopReason
 
 class ConnectRequest(_message.Message):
     __slots__ = ("hello", "reports", "heartbeat", "observations")
@@ -112,7 +114,7 @@ class RunStatus(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance", "labels")
+    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance", "checkpoints_at", "labels")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +134,7 @@ class Hello(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_AT_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
@@ -145,8 +148,9 @@ class Hello(_message.Message):
     acknowledged: int
     seal: bytes
     instance: str
+    checkpoints_at: str
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., instance: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., instance: _Optional[str] = ..., checkpoints_at: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("reports",)
@@ -239,7 +243,7 @@ class RunStarted(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +254,7 @@ class RunExited(_message.Message):
     TOLD_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    NOT_FETCHED_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
@@ -260,7 +265,8 @@ class RunExited(_message.Message):
     told: bool
     done: bool
     checkpoint: str
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ...) -> None: ...
+    not_fetched: str
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -343,18 +349,20 @@ class RunGrace(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration")
+    __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration", "transfer_key")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_KEY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
     acknowledged: int
     seal: bytes
     configuration: NodeConfiguration
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ...) -> None: ...
+    transfer_key: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ..., transfer_key: _Optional[bytes] = ...) -> None: ...
 
 class NodeConfiguration(_message.Message):
     __slots__ = ("heartbeat_interval", "reconnect_within")
@@ -379,7 +387,7 @@ class DesiredRuns(_message.Message):
     def __init__(self, commit_no: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[DesiredRun, _Mapping]]] = ...) -> None: ...
 
 class DesiredRun(_message.Message):
-    __slots__ = ("job_id", "run", "task", "generation", "prepared", "running", "stopped", "parked")
+    __slots__ = ("job_id", "run", "task", "generation", "prepared", "running", "stopped", "parked", "warming")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -388,6 +396,7 @@ class DesiredRun(_message.Message):
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    WARMING_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     task: int
@@ -396,7 +405,8 @@ class DesiredRun(_message.Message):
     running: Launch
     stopped: Stop
     parked: Park
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ..., parked: _Optional[_Union[Park, _Mapping]] = ...) -> None: ...
+    warming: Launch
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ..., parked: _Optional[_Union[Park, _Mapping]] = ..., warming: _Optional[_Union[Launch, _Mapping]] = ...) -> None: ...
 
 class Park(_message.Message):
     __slots__ = ("launch", "time_limit")
@@ -407,7 +417,7 @@ class Park(_message.Message):
     def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share")
+    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share", "checkpoint")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -415,6 +425,7 @@ class Launch(_message.Message):
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     user: str
     devices: _containers.RepeatedScalarFieldContainer[int]
@@ -422,7 +433,16 @@ class Launch(_message.Message):
     array_index: int
     configuration: int
     share: SharePlan
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ..., share: _Optional[_Union[SharePlan, _Mapping]] = ...) -> None: ...
+    checkpoint: CheckpointSource
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ..., share: _Optional[_Union[SharePlan, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointSource, _Mapping]] = ...) -> None: ...
+
+class CheckpointSource(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class SharePlan(_message.Message):
     __slots__ = ("group", "generation", "rows", "period", "active", "device_memory_mib", "parked_mib")

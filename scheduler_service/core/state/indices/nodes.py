@@ -49,7 +49,8 @@ def _hear(state: Tables, node: int, row: Node | None) -> None:
         return
     (state.silent.add if silent else state.silent.discard)(node)
     for key in state.runs_on.get(node, ()):
-        count(state.unreachable, key.job_id, 1 if silent else -1)
+        if not state.runs.rows[key].phase.awaits_source:
+            count(state.unreachable, key.job_id, 1 if silent else -1)
 
 
 def _host_of(state: Tables, row: Node | None) -> Node | None:

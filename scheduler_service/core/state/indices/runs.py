@@ -28,17 +28,14 @@ def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
 def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
-    add_or_discard(state.active, run.job_id, key, there)
     if state.introspects:
         state.stirred.add(run.node)
         state.server_loads.stale.add(run.node)
-    by = 1 if there else -1
-    if run.phase.counts_for_gang:
-        count(state.ready, run.job_id, by)
-    if run.started_us is not None:
-        count(state.begun, run.job_id, by)
-    if run.node in state.silent:
-        count(state.unreachable, run.job_id, by)
+    if run.phase.awaits_source:
+        if not there:
+            state.news[key] = run  # its node is told that it is not needed, unless it begins
+    else:
+        _joins_launch(state, run, there)
     _hold(state, run, there)
     if state.keeps_order:
         charge(state, state.jobs.rows[run.job_id], run, there)
@@ -51,8 +48,29 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     state.unsettled = True
 
 
+def _joins_launch(state: Tables, run: Run, there: bool) -> None:
+    """It is one of the tasks of its job's launch, or is it no more."""
+    key, by = run.key, 1 if there else -1
+    add_or_discard(state.active, run.job_id, key, there)
+    if run.phase.counts_for_gang:
+        count(state.ready, run.job_id, by)
+    if run.started_us is not None:
+        count(state.begun, run.job_id, by)
+    if run.node in state.silent:
+        count(state.unreachable, run.job_id, by)
+
+
 def _changes(state: Tables, old: Run, new: Run) -> None:
     key = new.key
+    if old.phase.awaits_source is not new.phase.awaits_source:
+        _joins_launch(state, *((new, True) if old.phase.awaits_source else (old, False)))
+        if state.pools is not None:
+            _count(state, old, -1)
+            _count(state, new, 1)
+        state.unsettled = True
+        state.news[key] = None
+        refresh_candidate(state, key)
+        return
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
@@ -78,6 +96,9 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
     less, as it is parked."""
     _hold(state, old, False)
     _hold(state, new, True)
+    if state.keeps_order and old.used_devices_ppm != new.used_devices_ppm:
+        charge(state, state.jobs.rows[old.job_id], old, False)
+        charge(state, state.jobs.rows[new.job_id], new, True)
     for row in (old, new):
         if row.group:
             state.stale_open_groups[row.group] = None
@@ -140,7 +161,7 @@ def stand_devices(state: Tables, node: int, mask: Mask, guaranteed: bool) -> Non
 
 def _count(state: Tables, run: Run, sign: int) -> None:
     """A run (+1) as what it is, or one that is it no more (-1). Of a member of a share group, the group counts the devices."""
-    if run.is_parked:
+    if run.is_parked or run.phase.awaits_source:
         return  # it has nothing that others could reclaim
     vc, guaranteed = run.vc, run.guaranteed
     if not guaranteed and not run.group:

@@ -1,0 +1,325 @@
+"""Fetches the checkpoints of jobs that ran at another node last, before their runs begin here.
+
+A run that has to wait for its checkpoint stays STARTING or PREPARING in the spool, and is launched when all is here. What was
+fetched when the agent or the connection ended is used again: a part of a file goes on at its end.
+
+While a run is being warmed its source still works. What that saves is fetched as it comes (`follow`), so that little is left to
+fetch when the source has ended.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, is_safe, saved_files
+from node_agent.jobs.checkpoint_pieces import Changed, Damaged, Piece, Writer
+from node_agent.jobs.model import LaunchSpec, RunKey, clean
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PATIENCE = 30.0
+"""Seconds for which a source may not answer, without one byte that arrives, before the run is given up here."""
+_AGAIN = 0.25
+"""Seconds until what has failed is tried again."""
+_LOOK = 0.1
+"""Seconds between two looks at what a source has saved that still works."""
+_DAMAGED = 5
+"""How often a file may arrive damaged, or change while it is fetched, before the run is given up here."""
+_HOPELESS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+class SourceRefuses(Exception):
+    """The source answers, and does not give the checkpoint: another try would be answered alike."""
+
+
+class Source(Protocol):
+    """The agent of another node. Calls raise SourceRefuses, Changed, and whatever ends a connection."""
+
+    async def describe(self, job_id: int) -> Described: ...
+
+    def pieces(self, job_id: int, file: SavedFile, offset: int) -> AsyncIterator[Piece]: ...
+
+    async def close(self) -> None: ...
+
+
+class CheckpointFetches:
+    """Of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose checkpoint cannot be had,
+    and why. `reach` gives the agent of a node at an address."""
+
+    def __init__(
+        self,
+        folders: CheckpointFolders,
+        cluster: Callable[[], str],
+        reach: Callable[[str, str], Source],
+        ready: Callable[[RunKey], None],
+        refused: Callable[[RunKey, str], None],
+        patience: float = _PATIENCE,
+    ) -> None:
+        self._folders = folders
+        self._cluster = cluster
+        self._reach = reach
+        self._ready = ready
+        self._refused = refused
+        self._patience = patience
+        self._tasks: dict[RunKey, asyncio.Task[None]] = {}
+        self._complete_for: set[RunKey] = set()
+        """Runs whose folder needs nothing more, also where there was nothing to fetch."""
+        self._following: dict[RunKey, asyncio.Task[None]] = {}
+        self._heard: set[RunKey] = set()
+        """Runs that are being warmed, and whose source has answered."""
+        self._locks: dict[int, asyncio.Lock] = {}
+        """One for each job of which something is fetched: tasks of a gang share its folder."""
+        self.modules: dict[RunKey, tuple[str, ...]] = {}
+        """What the source's run has imported, of runs that are being warmed."""
+        self._syncing: set[asyncio.Future[None]] = set()
+
+    def waits(self, launch: LaunchSpec) -> bool:
+        """Whether a run has to wait for its checkpoint, which is fetched then."""
+        if launch.source is None or launch.key in self._complete_for or self._is_fetched(launch.key):
+            return False
+        if launch.key not in self._tasks:
+            self._unfollow(launch.key)
+            task = asyncio.ensure_future(self._fetch(launch))
+            self._tasks[launch.key] = task
+        return True
+
+    def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
+        """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
+
+        Returns whether the source has answered, or there is none. If not, `heard` is called once it has, or cannot be reached.
+        """
+        key = launch.key
+        if launch.source is None or key in self._heard:
+            return True
+        if key not in self._following:
+            self._following[key] = asyncio.ensure_future(self._follow(launch, heard))
+        return False
+
+    def has(self, key: RunKey) -> bool:
+        """Whether a run waits for its checkpoint."""
+        return key in self._tasks
+
+    def drop(self, key: RunKey) -> bool:
+        """The run is over, or is not to start any more; whether it was waiting."""
+        waited = key in self._following
+        self._unfollow(key)
+        self.modules.pop(key, None)
+        self._complete_for.discard(key)
+        followed = key in self._heard
+        self._heard.discard(key)
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+        return task is not None or followed or waited
+
+    def close(self) -> None:
+        for task in (*self._tasks.values(), *self._following.values()):
+            task.cancel()
+
+    def _unfollow(self, key: RunKey) -> None:
+        if (following := self._following.pop(key, None)) is not None:
+            following.cancel()
+
+    def _is_fetched(self, key: RunKey) -> bool:
+        return self._folders.is_fetched(self._cluster(), key.job_id, key.run)
+
+    async def _fetch(self, launch: LaunchSpec) -> None:
+        key, limit, failed, damaged = launch.key, time.monotonic() + self._patience, "", 0
+        assert launch.source is not None
+        source = self._reach(*launch.source)
+
+        def arrived() -> None:
+            nonlocal limit
+            limit = time.monotonic() + self._patience
+
+        began = time.monotonic()
+        try:
+            while True:
+                try:
+                    count = await self._complete(key, source, arrived)
+                except SourceRefuses as error:
+                    self._give_up(key, launch.source.node, str(error))
+                    return
+                except (Changed, Damaged) as error:  # the next look sees what is there now
+                    failed, damaged = str(error), damaged + 1
+                except OSError as error:
+                    if error.errno in _HOPELESS:
+                        self._give_up(key, launch.source.node, f"{error.strerror} on this node")
+                        return
+                    failed = str(error)
+                except Exception as error:  # of the connection, which comes back if the source does
+                    failed = str(error)
+                else:
+                    log.info("run %s: %s in %.2f s", key, count, time.monotonic() - began)
+                    break
+                if time.monotonic() > limit or damaged >= _DAMAGED:
+                    self._give_up(key, launch.source.node, failed)
+                    return
+                log.debug("run %s: its checkpoint cannot be fetched now: %s; trying again", key, failed)
+                await asyncio.sleep(_AGAIN)
+        finally:
+            await source.close()
+        if self._tasks.pop(key, None) is not None:
+            self._complete_for.add(key)
+            self._ready(key)
+
+    def _give_up(self, key: RunKey, node: str, why: str) -> None:
+        if self._tasks.pop(key, None) is not None:
+            self._refused(key, clean(f"its checkpoint cannot be fetched from node {node}: {why}", 1024))
+
+    async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None]) -> str:
+        """Makes the job's folder what it is at the source; what was done, in words."""
+        cluster, job = self._cluster(), key.job_id
+        async with self._locks.setdefault(job, asyncio.Lock()):
+            if self._is_fetched(key):
+                return "its checkpoint was fetched for another task"
+            described = await source.describe(job)
+            arrived()
+            if described.store == await asyncio.to_thread(self._folders.store):
+                return "the nodes share their storage, so no checkpoint had to be fetched"
+            if not described.exists:
+                return "the source has no checkpoint"
+            fetched = await self._mirror(job, source, described, arrived)
+            await asyncio.to_thread(self._folders.publish, cluster, job, key.run)
+            self._sync_soon(self._folders.folder(cluster, job))
+            return f"its checkpoint was fetched: {fetched} of {sum(file.size for file in described.files)} bytes now"
+
+    async def _mirror(self, job: int, source: Source, described: Described, arrived: Callable[[], None]) -> int:
+        """Brings what is described into the folder of what is being fetched; how many bytes had to be fetched."""
+        cluster = self._cluster()
+        folder, new = self._folders.folder(cluster, job), self._folders.incoming(cluster, job)
+        safe = tuple(filter(is_safe, described.files))
+        if len(safe) < len(described.files):
+            log.warning("job %d: %d links that lead out of its folder are not fetched", job, len(described.files) - len(safe))
+        missing = await asyncio.to_thread(_prepare, folder, new, safe)
+        fetched = 0
+        for file in missing:
+            fetched += await _fetch_file(job, source, file, new / file.path, arrived)
+        return fetched
+
+    async def _follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> None:
+        key = launch.key
+        assert launch.source is not None
+        source = self._reach(*launch.source)
+        try:
+            ours = await asyncio.to_thread(self._folders.store)
+            while True:
+                with suppress(Exception):  # whatever it is, the fetch that counts meets it again and says so
+                    async with self._locks.setdefault(key.job_id, asyncio.Lock()):
+                        described = await source.describe(key.job_id)
+                        self.modules[key] = described.modules
+                        self._hear(key, heard)
+                        if described.store != ours and described.exists:
+                            await self._mirror(key.job_id, source, described, lambda: None)
+                self._hear(key, heard)
+                await asyncio.sleep(_LOOK)
+        finally:
+            await source.close()
+
+    def _hear(self, key: RunKey, heard: Callable[[RunKey], None]) -> None:
+        if key not in self._heard and key in self._following:
+            self._heard.add(key)
+            heard(key)
+
+    def _sync_soon(self, folder: Path) -> None:
+        """The source keeps its copy, so the run need not wait for the disk."""
+        syncing = asyncio.ensure_future(asyncio.to_thread(_sync, folder))
+        self._syncing.add(syncing)
+        syncing.add_done_callback(self._syncing.discard)
+
+
+async def _fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
+    """One file, from where an earlier try ended; how many bytes came. Raises Changed and Damaged: nothing is kept then."""
+    part = path.with_name(f".{path.name}.part")
+    writer = await _whole(Writer, str(part))
+    first = writer.offset
+    try:
+        if writer.offset > file.size:
+            raise Damaged("more is here than the file has")
+        async with contextlib.aclosing(source.pieces(job, file, writer.offset)) as coming:  # type: ignore[type-var]
+            async for piece in coming:
+                if piece.sha256:
+                    writer.check(piece.sha256, file.size)
+                    break
+                await _whole(writer.write, piece)
+                arrived()
+            else:
+                raise ConnectionError("the source ended the file before its end")
+        os.utime(part, ns=(file.modified_ns, file.modified_ns))
+        part.chmod(file.mode & 0o777)
+        part.rename(path)
+    except (Damaged, Changed):
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        writer.close()
+    return writer.offset - first
+
+
+async def _whole(call: Callable[..., T], *arguments: object) -> T:
+    """Runs it in a thread, and leaves when that is through, also if it is cancelled: what the thread uses is closed then."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+def _prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:
+    """Takes what the job's folder has already as it is wanted, removes what is not wanted, and gives what is missing."""
+    new.mkdir(parents=True, exist_ok=True)
+    names = {file.path for file in wanted}
+    here = {file.path: file for file in saved_files(new)}
+    for gone in here.keys() - names:
+        (new / gone).unlink(missing_ok=True)
+    _remove_parts(new, names)
+    known = {file.path: file for file in saved_files(folder)}
+    missing = []
+    for file in wanted:
+        path = new / file.path
+        if here.get(file.path) == file:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if file.link:
+            path.symlink_to(file.link)
+        elif known.get(file.path) != file or not _linked(folder / file.path, path):
+            missing.append(file)
+    return missing
+
+
+def _linked(old: Path, new: Path) -> bool:
+    """The old folder goes when the new one takes its place, and no run writes into it before."""
+    try:
+        os.link(old, new)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_parts(new: Path, names: set[str]) -> None:
+    """Parts of files that the source does not have any more."""
+    for part in new.rglob(".*.part"):
+        if part.with_name(part.name.removeprefix(".").removesuffix(".part")).relative_to(new).as_posix() not in names:
+            part.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    for file in saved_files(folder):
+        if not file.link:
+            with suppress(OSError):
+                descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)

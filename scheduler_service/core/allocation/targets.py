@@ -1,0 +1,27 @@
+"""The runs that a migration goes to: which they are, and how they go if they are not needed."""
+
+from scheduler_service.core.allocation.bindings import left
+from scheduler_service.core.model import Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+
+
+def targets(state: State, operation: Operation) -> list[Run]:
+    """The runs that a job is to go on in, in the order of ranks."""
+    if operation.target is None:
+        return []
+    job_id, number, _ = operation.target
+    tasks = len(state.jobs.rows[job_id].launch_spec.tasks())
+    keys = (RunKey(job_id, number, task) for task in range(tasks))
+    return [state.runs.rows[key] for key in keys if key in state.runs.rows]
+
+
+def release_targets(state: State, now: Micros, operation: Operation) -> None:
+    """Runs that are warm are not needed any more. Their nodes are told, and what they held is free at once."""
+    for run in targets(state, operation):
+        if run.awaits:
+            over = changed(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.UNCLAIMED)
+            state.put(state.runs, run.key, over)
+            left(state, run)

@@ -1,0 +1,95 @@
+"""A user has a running job go on at another node."""
+
+from collections import Counter
+
+from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.targets import targets as targets_of
+from scheduler_service.core.errors import FailedPrecondition, PlanRefused
+from scheduler_service.core.handlers.jobs import leaves, live, refusal
+from scheduler_service.core.lifecycle.node_health import named
+from scheduler_service.core.messages import Accepted, MigrateRequested, Spot
+from scheduler_service.core.model import Job, Node
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.operations.migrating import migrate, migration_of
+from scheduler_service.core.state.queue_keys import ACTIVE
+from scheduler_service.core.state.state import State
+
+
+def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Accepted:
+    """Repeated, it changes nothing: the job is on its way there, or is there. Raises NotFound and FailedPrecondition."""
+    job = live(state, event.job_id)
+    nodes = [named(state, name) for name in event.nodes]
+    tasks = job.launch_spec.tasks()
+    if job.elements is not None:
+        raise refusal(job, "migrated", "it is an array, whose elements are jobs: migrate those")
+    if len(nodes) == 1:
+        nodes *= len(tasks)
+    if len(nodes) != len(tasks) or len(event.devices) not in (0, len(tasks)):
+        raise FailedPrecondition(
+            "WRONG_NUMBER_OF_PLACES",
+            f"job {job.id} has {len(tasks)} tasks; name one node for all, or one for each, with devices for all or none",
+            job_id=str(job.id),
+        )
+    wanted = [(node.id, devices) for node, devices in zip(nodes, event.devices or [()] * len(tasks), strict=True)]
+    if _is_there(state, job, wanted):
+        return Accepted(job.id)
+    if job.state not in ACTIVE or job.cancel_requested or leaves(state, job):
+        raise refusal(job, "migrated", "only a running job can")
+    guaranteed = any(run.guaranteed for run in state.runs_of(job.id))
+    taken: Counter[int] = Counter()
+    spots = []
+    for rank, (node, demand) in enumerate(zip(nodes, tasks, strict=True)):
+        devices = event.devices[rank] if event.devices else _idle(state, job, node, demand, guaranteed, taken)
+        spots.append(Spot(node.id, devices))
+    try:
+        migrate(state, now, job, tuple(spots), guaranteed, "")
+    except PlanRefused as refused:
+        raise FailedPrecondition(
+            "CANNOT_MIGRATE", f"job {job.id} cannot be migrated: {refused}", job_id=str(job.id)
+        ) from refused
+    return Accepted(job.id)
+
+
+def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]]) -> bool:
+    """Whether the job is on its way there, or runs there: the call may be the repetition of one that did it."""
+    operation = migration_of(state, job.id)
+    runs = targets_of(state, operation) if operation is not None else state.runs_of(job.id)
+    if len(runs) != len(wanted):
+        return False
+    return all(run.node == node and devices in ((), run.devices) for run, (node, devices) in zip(runs, wanted, strict=True))
+
+
+def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int]) -> tuple[int, ...]:
+    """Idle devices of the node for a task, from the first on. Raises FailedPrecondition if there are too few, or if the job
+    asks for devices that belong together, which its user has to name."""
+    if not demand.devices:
+        if state.pools is not None and state.cpus_of(node.id):
+            raise FailedPrecondition(
+                "CANNOT_MIGRATE", f"job {job.id} runs on CPUs of a virtual cluster, and cannot be migrated", job_id=str(job.id)
+            )
+        return ()
+    cells = job.launch_spec.cells
+    if cells.levels or cells.within:
+        raise FailedPrecondition(
+            "DEVICES_NEEDED",
+            f"job {job.id} asks for devices of one cell; name those that it is to have on node {node.name} with --devices",
+            job_id=str(job.id),
+        )
+    found: list[int] = []
+    index, idle = 0, state.idle_devices.get(node.id, 0) & ~state.kept_devices.get(node.id, 0) & ~taken[node.id]
+    while idle >> index and len(found) < demand.devices:
+        is_idle = bool(idle >> index & 1)
+        large = is_idle and state.devices.rows[node.id, index].memory_mib >= job.launch_spec.device_memory_mib
+        if large and (not guaranteed or entitled(state, job, node.id, 1 << index)):
+            found.append(index)
+            taken[node.id] |= 1 << index
+        index += 1
+    if len(found) < demand.devices:
+        kind = "idle devices in cells of its virtual cluster" if guaranteed else "idle devices that it can use"
+        raise FailedPrecondition(
+            "NO_ROOM_THERE",
+            f"job {job.id} needs {demand.devices} devices, and node {node.name} has {len(found)} {kind}",
+            job_id=str(job.id),
+            node=node.name,
+        )
+    return tuple(found)

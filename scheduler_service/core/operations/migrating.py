@@ -1,0 +1,232 @@
+"""Migrations: a running job goes on at another node, which is ready before the job stops (Gandiva, section 4.2).
+
+    phase      the runs of the job                           ends with                          and then
+    WARMING    run; those of the next launch hold their      the last report that one is warm   SAVING: the job is told to stop
+               devices, and make themselves ready            the deadline, or whatever else     the job runs on where it is
+    SAVING     were told to save and stop                    the end of the last of them        STARTING: the next launch begins
+                                                             anything but saved work, or a      what it means without the
+                                                             destination that is lost           migration: the job queues, say
+    STARTING   those of the next launch, which fetch the     the last report that one runs      the operation is over
+               checkpoint and begin                          one that ends before it runs       the job queues, first of all
+
+The source keeps its checkpoint. So a job that does not begin at its destination has lost nothing: it begins from the same
+checkpoint wherever it is placed next. Whatever else stops the job (a cancel, a preemption) ends the operation.
+"""
+
+from scheduler_service.core.allocation.operations import advance, begin, cut_short, end, note_phase, operation_of
+from scheduler_service.core.allocation.targets import targets
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.allocation.warming import warm
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.messages import Migrate, Spot
+from scheduler_service.core.model import (
+    EventKind,
+    Job,
+    JobState,
+    NodeState,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
+
+_TOOK = ("warm_us", "save_us")
+"""Noted of an operation: how long its phases took, for the last line of the story."""
+
+
+def migration_of(state: State, job_id: int) -> Operation | None:
+    operation = operation_of(state, job_id) if state.operation_of else None
+    return operation if operation is not None and operation.kind is OperationKind.MIGRATE else None
+
+
+# ---- to begin one ------------------------------------------------------------------------------------------------------
+
+
+def migrate(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guaranteed: bool, why: str) -> None:
+    """Has the next launch of a running job made ready at these places. Raises PlanRefused, with nothing changed."""
+    _check_can_migrate(state, job, guaranteed)
+    before = state.savepoint()
+    try:
+        number = warm(state, now, job, spots, guaranteed)
+    except PlanRefused:
+        state.undo(before)
+        raise
+    target = RunKey(job.id, number)
+    deadline = now + state.settings.warm_limit_us
+    begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
+    names = ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in spots))
+    text = f"to {names}, which makes itself ready" + (f": {why}" if why else "")
+    first = state.runs_of(job.id)[0]
+    log_event(state, now, job.id, EventKind.MIGRATING, run=job.run, node=first.node, reason=Reason.MIGRATED, text=text)
+
+
+def _check_can_migrate(state: State, job: Job, guaranteed: bool) -> None:
+    runs = state.runs_of(job.id)
+    require(bool(runs), f"job {job.id} does not run")
+    require(job.id not in state.operation_of, f"another operation on job {job.id} is under way")
+    require(job.sampling is None, f"job {job.id} is being sampled")
+    require(len(runs) == len(job.launch_spec.tasks()), f"a task of job {job.id} has ended")
+    for run in runs:
+        require(run.phase is RunPhase.RUNNING, f"run {run.key} is {run.phase.name}: only a running one can be migrated")
+        require(not run.group, f"run {run.key} shares its devices with others")
+        require(guaranteed or not run.guaranteed, f"job {job.id} is guaranteed, and would lose that")
+        node = state.nodes.rows[run.node]
+        require(node.state is NodeState.UP, f"node {node.name} is silent: nobody there can be told to save")
+
+
+def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
+    job = state.jobs.rows.get(action.job_id)
+    if job is None:
+        raise PlanRefused(f"there is no job {action.job_id}")
+    migrate(state, now, job, action.spots, action.guaranteed, action.why)
+
+
+# ---- reports -----------------------------------------------------------------------------------------------------------
+
+
+def warmed(state: State, now: Micros, run: Run, ready_at: str) -> None:
+    """A run is ready to begin at its destination. With the last one the job is told to save."""
+    operation = migration_of(state, run.job_id)
+    if operation is None or operation.phase is not OperationPhase.WARMING:
+        return
+    state.put(state.runs, run.key, changed(run, ready_at=ready_at))
+    if not all(target.ready_at for target in targets(state, operation)):
+        return
+    job = state.jobs.rows[run.job_id]
+    _note(state, now, operation, "warm_us")
+    stop_job(state, now, job, StopReason.MIGRATED, Reason.MIGRATED)
+
+
+def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
+    """The last task of a job that migrates has saved its work and stopped: the next launch begins at the destination. False,
+    and nothing has changed, if that cannot be."""
+    operation = migration_of(state, job.id)
+    if operation is None or operation.phase is not OperationPhase.SAVING or _hindrance(state, job, operation, last):
+        return False
+    runs = targets(state, operation)
+    of_gang = bool(job.launch_spec.gang)
+    following = changed(
+        job,
+        state=JobState.STARTING,
+        reason=Reason.MIGRATED,
+        detail="",
+        cause_job=0,
+        run=runs[0].run,
+        requeued=True,
+        verdict=Reason.NONE,
+        left=False,
+        eligible_us=None,
+        start_by_us=now + state.settings.gang_start_us if of_gang else None,
+        rendezvous=runs[0].ready_at if of_gang else "",
+        task_nodes=tuple(run.node for run in runs) if of_gang else (),
+    )
+    state.put(state.jobs, job.id, following)
+    for run in runs:
+        phase = RunPhase.READY if of_gang else RunPhase.STARTING
+        begun = changed(run, phase=phase, awaits=False, placed_us=now, generation=run.generation + 1)
+        state.put(state.runs, run.key, begun)
+    _note(state, now, operation, "save_us")
+    text = "it saved its work, and begins there"
+    log_event(state, now, job.id, EventKind.PLACED, run=following.run, node=runs[0].node, reason=Reason.MIGRATED, text=text)
+    return True
+
+
+def _hindrance(state: State, job: Job, operation: Operation, last: Run) -> str:
+    """Why the job cannot begin at its destination; empty: it can."""
+    runs = targets(state, operation)
+    if last.stop_reason is not StopReason.MIGRATED:
+        return "it was stopped for another reason"
+    if job.resize_to:
+        return "it is to have another number of tasks"
+    if len(runs) != len(job.launch_spec.tasks()) or not all(run.awaits and run.ready_at for run in runs):
+        return "the destination is not ready any more"
+    for run in runs:
+        node = state.nodes.rows[run.node]
+        if node.state is not NodeState.UP:
+            return f"node {node.name} is silent"
+        if state.holds_faulty(run):
+            return f"a device of node {node.name} is faulty"
+    return ""
+
+
+def started(state: State, now: Micros, job_id: int) -> None:
+    """A run of the job has started. With the last one the migration is over."""
+    operation = migration_of(state, job_id)
+    if operation is None or operation.phase is not OperationPhase.STARTING:
+        return
+    if state.begun.get(job_id, 0) < len(state.active[job_id]):
+        return
+    took = [int(operation.noted(name)) for name in _TOOK]
+    warm_s, save_s = (part / SECOND for part in took)
+    start_s = (now - operation.phase_us) / SECOND
+    text = f"ready in {warm_s:.2f} s while it ran; then saved in {save_s:.2f} s, and started in {start_s:.2f} s"
+    note_phase(state, now, operation, "")
+    end(state, operation)
+    first = state.runs_of(job_id)[0]
+    log_event(state, now, job_id, EventKind.MIGRATED, run=first.run, node=first.node, reason=Reason.MIGRATED, text=text)
+
+
+def _note(state: State, now: Micros, operation: Operation, name: str) -> None:
+    """The phase is over, and took so long."""
+    note_phase(state, now, operation, "")
+    noted = changed(operation, more=tuple(sorted({**dict(operation.more), name: now - operation.phase_us}.items())))
+    following = OperationPhase.SAVING if name == "warm_us" else OperationPhase.STARTING
+    advance(state, now, noted, following)
+
+
+# ---- how one fails -----------------------------------------------------------------------------------------------------
+
+
+def give_up(state: State, now: Micros, operation: Operation, why: str) -> None:
+    """The job does not go where it was to go. It runs on, or does what it would do without the migration."""
+    job = state.jobs.rows[operation.job_id]
+    cut_short(state, now, job.id, why)
+    log_event(state, now, job.id, EventKind.MIGRATION_FAILED, run=job.run, reason=Reason.MIGRATED, text=why)
+
+
+def overdue(state: State, now: Micros, operation: Operation) -> None:
+    names = ", ".join(sorted({state.nodes.rows[run.node].name for run in targets(state, operation) if not run.ready_at}))
+    give_up(state, now, operation, f"{names} was not ready within {state.settings.warm_limit_us / SECOND:g} s")
+
+
+def target_over(state: State, now: Micros, run: Run, why: str) -> None:
+    """A run that was being made ready, or was, is gone."""
+    operation = migration_of(state, run.job_id)
+    if operation is not None:
+        give_up(state, now, operation, f"the destination is lost: {why}")
+
+
+def node_lost(state: State, now: Micros, node_id: int, why: str) -> None:
+    """A node takes no part in migrations any more that have not come to their destination."""
+    for key in sorted(state.runs_on.get(node_id, ())):
+        operation = migration_of(state, key.job_id)
+        if operation is not None and operation.phase is not OperationPhase.STARTING:
+            give_up(state, now, operation, why)
+
+
+def concludes(state: State, now: Micros, job: Job, last: Run, saved: bool) -> None:
+    """The last task of a launch is over. `saved`: nothing but a stop has ended it. What is left of a migration that cannot go
+    on is given up, before the job goes where it goes then."""
+    operation = migration_of(state, job.id)
+    if operation is None:
+        return
+    if operation.phase is OperationPhase.STARTING:
+        cut_short(state, now, job.id, "the job did not start at its destination")
+    elif operation.phase is OperationPhase.WARMING or not saved:
+        give_up(state, now, operation, "the job ended before it could go on there")
+    elif why := _hindrance(state, job, operation, last):
+        give_up(state, now, operation, why)
+
+
+def did_not_start(state: State, run: Run) -> bool:
+    """Whether a run has ended that was to begin at the destination of its job, and did not."""
+    operation = migration_of(state, run.job_id)
+    return operation is not None and operation.phase is OperationPhase.STARTING and run.started_us is None

@@ -1,0 +1,30 @@
+"""Migrations on simulated nodes: what is made ready for a job that still works elsewhere."""
+
+from scheduler_service.core.model import RunKey
+from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.nodes import Node, Party, Task
+
+
+class WarmTasks:
+    """Those of all nodes that wait for the end of their job's runs elsewhere. They are none of the job's launches."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[RunKey, Task] = {}
+
+    def make(self, key: RunKey, node: Node, life: Life) -> Task:
+        """It is to be reported when it is ready."""
+        nothing = Party(life, Launch((), 0), 1, 1)
+        task = self._tasks[key] = Task(key, node, nothing)
+        return task
+
+    def take(self, key: RunKey) -> bool:
+        """Whether there was one, which begins, or is not needed any more: it is none from here on."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.due = 0
+        return task is not None
+
+    def lose(self, node: Node) -> None:
+        """The node has died."""
+        for key in [key for key, task in self._tasks.items() if task.node is node]:
+            self.take(key)
