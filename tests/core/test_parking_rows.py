@@ -212,3 +212,12 @@ def test_operations_that_do_not_go_with_jobs_are_told(spoil: Callable[[Rows], ob
     assert not list(contradictions((table, key, row) for (table, key), row in spoilt.items()))
     spoil(spoilt)
     assert list(contradictions((table, key, row) for (table, key), row in spoilt.items())) == [told_so]
+
+
+def test_a_parked_run_is_no_load_of_its_node() -> None:
+    d = Driver(order=order_of(stages("gandiva", FitGppSettings())))
+    d.join("n1", ROOMY)
+    job = parked(d, 2)
+    assert d.state.loads().requested[1] == 0
+    d.step(ResumeRequested(job))
+    assert d.state.loads().requested[1] == 2

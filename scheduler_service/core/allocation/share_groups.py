@@ -12,11 +12,11 @@ from scheduler_service.core.messages import BeginProbe, EndProbe, Share, Unshare
 from scheduler_service.core.model import EventKind, Run, RunKey, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, mask_of, times
+from scheduler_service.core.model.values import WHOLE, ZERO, Micros, Vector, add, fits, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
-from scheduler_service.core.state.holdings import group_of, members_on
+from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -40,8 +40,8 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
         name = state.nodes.rows[node].name
         require(alone, f"job {action.job_id} uses device {index} of node {name} with others: stop or move one of them")
     set_rows(state, group, without(group.rows, keys))
-    for key in sorted(keys):
-        _check_share_of_host(state, state.runs.rows[key].node)
+    if (left := state.share_groups.rows.get(group.id)) is not None:
+        _check_share_of_host(state, left)
 
 
 def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
@@ -82,9 +82,9 @@ def arrange(state: State, action: Share, number: int) -> None:
     after = state.share_groups.rows.get(number)
     if after is not None:
         _check_group(state, after)
+        _check_share_of_host(state, after)
     for node in sorted({run.node for run in runs}):
         _check_host(state, node)
-        _check_share_of_host(state, node)
 
 
 def leave(state: State, run: Run) -> None:
@@ -294,16 +294,25 @@ def _check_host(state: State, node: int) -> None:
     require(min(free) >= 0, f"{name} has too little, also for what would be parked there: {free} would be free")
 
 
-def _check_share_of_host(state: State, node: int) -> None:
+def _check_share_of_host(state: State, group: ShareGroup) -> None:
     """Where there are cells, the members of a share group have no more CPUs and memory than go with its devices: what goes with
-    other devices is for who gets those."""
-    pools = state.pools
-    position = None if pools is None else pools.positions.get(node)
-    if position is None:
+    other devices is for who gets those. This is so of each device, of which each user has an equal part of what it needs: so it
+    stays so when members leave, and their devices with them."""
+    if state.pools is None:
         return
-    for number in sorted(state.groups_on.get(node, ())):
-        group, total = state.share_groups.rows[number], ZERO
-        for run in members_on(state, group, node):
-            total = add(total, run.charged)
-        carried = times(position.share, len(group.devices_on(node)))._replace(devices=0)
-        require(fits(total, carried), f"share group {number} needs {total}, and its devices carry {carried}")
+    needed: dict[Device, Vector] = {}
+    for (node, index), users in users_of(_runs(state, group.members())).items():
+        for run in users:
+            needed[node, index] = add(needed.get((node, index), ZERO), _for_each_device(run))
+    for (node, index), total in needed.items():
+        position = state.pools.positions.get(node)
+        if position is not None:
+            carried = position.share._replace(devices=0)
+            where = f"device {index} of node {state.nodes.rows[node].name}"
+            require(fits(total, carried), f"members of share group {group.id} need {total} with {where}, which carries {carried}")
+
+
+def _for_each_device(run: Run) -> Vector:
+    """What goes with each of its devices of what it takes of its node."""
+    cpu, memory, _ = run.charged
+    return Vector(-(-cpu // len(run.devices)), -(-memory // len(run.devices)))
