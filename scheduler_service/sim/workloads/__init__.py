@@ -19,6 +19,7 @@ from scheduler_service.sim.workloads import (
     fitgpp,
     gandiva,
     gavel,
+    gavel_choices,
     gavel_kinds,
     generated,
     hived,
@@ -37,6 +38,7 @@ from scheduler_service.sim.workloads.gandiva import Gandiva as Gandiva
 from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
+from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
 from scheduler_service.sim.workloads.generated import Generated as Generated
 from scheduler_service.sim.workloads.hived import Hived as Hived
@@ -52,7 +54,7 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
-Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel
+Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
 OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
@@ -100,7 +102,7 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds,
+    workload: Philly | Openb | Sacct | Csv | Gavel | GavelChoices | GavelKinds,
     seed: int,
     folder: Path,
     nodes: Sequence[Inventory],
@@ -109,6 +111,8 @@ def _kept(
     """A trace's jobs, by their times."""
     if isinstance(workload, Gavel):
         jobs = gavel.read(workload, folder, seed, skipped)
+    elif isinstance(workload, GavelChoices):
+        jobs = gavel_choices.read(workload, folder, seed, skipped)
     elif isinstance(workload, GavelKinds):
         jobs = gavel_kinds.read(workload, folder / workload.file, folder, seed, skipped)
     else:
