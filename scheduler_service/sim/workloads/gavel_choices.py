@@ -5,15 +5,14 @@ As in `gavel_kinds`, the trace's duration is that on the reference device, and `
 is. As in `gavel`, the user estimates the time in each configuration.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from scheduler_service.core.model import Configuration, JobSpec
+from scheduler_service.core.model import Configuration, JobClass, JobSpec
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.sim.jobs import SimJob
@@ -87,15 +86,27 @@ def read(model: GavelChoices, folder: Path, seed: int, skipped: Skipped) -> Iter
             yield SimJob(spec, work_us, submit_us, vc, vc, kind=kind)
 
 
-def tenants(file: Path, model: GavelChoices) -> dict[str, float]:
-    """The virtual clusters that take part, those with the most jobs first, and the GPU-seconds that their jobs ask for: of the
-    trace's jobs from then on, as many as there are to be. Raises BadTrace."""
-    counts: Counter[str] = Counter()
-    asked: Counter[str] = Counter()
+class Tenant(NamedTuple):
+    """What the jobs of a virtual cluster are."""
+
+    jobs: int
+    trials: int
+    asked_s: float
+    """GPU-seconds."""
+
+
+def tenants(file: Path, model: GavelChoices) -> dict[str, Tenant]:
+    """The virtual clusters that take part, those with the most jobs first: of as many of the trace's jobs as there are to be.
+    Raises BadTrace."""
+    found: dict[str, Tenant] = {}
+    count, is_trial = 0, model.trials.rule(Random(0))
     for row in rows(file, COLUMNS):
-        if row.micros("submit_s") >= model.from_s * SECOND and (model.jobs is None or sum(counts.values()) < 2 * model.jobs):
-            vc = row.text("vc")
-            counts[vc] += 1
-            asked[vc] += row.amount("num_gpus") * min(row.micros("duration_s") / SECOND, model.longest_s)
-    largest = sorted(counts, key=lambda vc: (-counts[vc], vc))[: model.vcs]
-    return {vc: asked[vc] for vc in largest}
+        if row.micros("submit_s") < model.from_s * SECOND or count == model.jobs:
+            continue
+        count += 1
+        vc, work_us = row.text("vc"), min(row.micros("duration_s"), round(model.longest_s * SECOND))
+        old = found.get(vc, Tenant(0, 0, 0.0))
+        trial = is_trial(row, work_us) is JobClass.TRIAL
+        found[vc] = Tenant(old.jobs + 1, old.trials + trial, old.asked_s + row.amount("num_gpus") * work_us / SECOND)
+    largest = sorted(found, key=lambda vc: (-found[vc].jobs, vc))[: model.vcs]
+    return {vc: found[vc] for vc in largest}
