@@ -91,7 +91,6 @@ def test_steps_to_skip_go_with_the_next_launch(server: Server) -> None:
         (stop,) = agent.orders()
         assert stop.HasField("stopped")
         agent.exited(2, job, yielded=True)
-        agent.acknowledged()
         (order,) = agent.orders()
         assert (order.run, order.running.skip_steps) == (2, 5000)
         assert "skip_steps" in failure(lambda: update(server, job, skip_steps=-1)).text
