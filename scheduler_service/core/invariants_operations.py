@@ -75,5 +75,6 @@ def check_parking(state: State, run: Run) -> None:
         claim(not moves, f"run {run.key} is {run.phase.name} and was never told to park")
         return
     claim(parking.underway or not moves, f"run {run.key} is {run.phase.name}, and its park is over")
-    claim(parking.underway or not (run.is_parked or run.parked_mib), f"run {run.key} is not parked and is charged for it")
+    charged = run.is_parked or (run.parked_mib and not run.group)  # members of share groups are parked by their nodes
+    claim(parking.underway or not charged, f"run {run.key} is not parked and is charged for it")
     claim(run.is_parked == (parking.since_us is not None), f"run {run.key} is parked since {parking.since_us}")

@@ -309,7 +309,9 @@ def _check_share_of_host(state: State, group: ShareGroup) -> None:
         if position is not None:
             carried = position.share._replace(devices=0)
             where = f"device {index} of node {state.nodes.rows[node].name}"
-            require(fits(total, carried), f"members of share group {group.id} need {total} with {where}, which carries {carried}")
+            require(
+                fits(total, carried), f"members of share group {group.id} need {total} with {where}, which carries {carried}"
+            )
 
 
 def _for_each_device(run: Run) -> Vector:
