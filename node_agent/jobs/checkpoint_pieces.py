@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import zstandard
 
-PIECE = 2 << 20
+PIECE = 4 << 20
 """Bytes of a file in one message."""
 _SAMPLE = 1 << 16
 _WORTH_IT = 0.7

@@ -48,7 +48,7 @@ def _left_behind(state: State, group: ShareGroup) -> dict[Device, int]:
     found: dict[Device, int] = {}
     for node, _ in group.devices:
         for run in (state.runs.rows[key] for key in state.runs_on[node]):
-            if run.parking is not None:
-                for index in run.parking.devices:
-                    found[node, index] = found.get((node, index), 0) + run.parking.residue_mib
+            residue = run.parking.residue_mib if run.parking is not None and run.is_parked else 0
+            for index in run.placed_on if residue else ():
+                found[node, index] = found.get((node, index), 0) + residue
     return found

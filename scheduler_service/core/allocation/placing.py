@@ -221,6 +221,7 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
         grace_follows=array.grace_follows,
         grace_now_us=array.grace_now_us,
         submitted_grace_us=array.submitted_grace_us,
+        skip_steps=array.skip_steps,
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"

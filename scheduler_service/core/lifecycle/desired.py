@@ -1,5 +1,5 @@
-"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and of nothing else but,
-of a run that is warm, the nodes of its launch.
+"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and, while it is warm, of
+the nodes of its launch.
 
 The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 

@@ -251,6 +251,8 @@ class Job:
     """The node of its last launch, if other nodes can fetch its checkpoints there. 0: none, or unknown."""
     numbered: int = 0
     """The highest number that was given to a launch which did not begin: the next one has a higher one. 0: none was."""
+    skip_steps: int = 0
+    """How many steps, from its first one on, its next launches count without taking them. 0: none."""
 
     @property
     def next_run(self) -> int:

@@ -116,10 +116,10 @@ def _is_whole(state: State, binding: Binding) -> bool:
 
 
 def _with_work(state: State) -> list[int]:
-    """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids.
-    Those that run without a virtual cluster, from before there were any, wait for no cells."""
+    """Virtual clusters with jobs that wait for cells of theirs, would rather be guaranteed, or are parked; in order of their
+    ids. Those that run without a virtual cluster, from before there were any, wait for no cells."""
     names = {name for name, lane in state.queues if lane is not Lane.OPPORTUNISTIC}
-    names.update(state.overflowing, state.demoted)
+    names.update(state.overflowing, state.demoted, (state.jobs.rows[job_id].spec.vc for job_id in state.operation_of))
     return sorted([state.vc_ids[name] for name in names if name])
 
 
@@ -137,6 +137,8 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     else:
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
             yield from _serve(state, vc, lanes, held, rng, promotes)
+    if chosen.put_back is not None:
+        yield from chosen.put_back(state, vc.name)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
@@ -223,18 +225,18 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
             return _waits(plan, (yield plan))
-    for job in jobs:
-        plan = make_room(state, vc, job, rng)
-        if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
-            return wait
-        if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
-            return None
     overload = stages_within(vc.policy).overload
     if overload is not None:
         for job in jobs:
             plan = in_turns(state, vc, job, overload)
             if plan is not None and (yield plan) is None:
                 return None
+    for job in jobs:
+        plan = make_room(state, vc, job, rng)
+        if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
+            return wait
+        if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
+            return None
     return None
 
 
