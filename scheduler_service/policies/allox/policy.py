@@ -205,7 +205,7 @@ def allox(
 
     def at_once(state: State, scope: Scope, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
         """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
-        matched without it. Jobs that can never run leave the queue when they are told so; then others may be among the first."""
+        matched without it. Jobs that can never run leave the queue when they are told so; then others may be the first."""
         in_vain: set[int] = set()
         while any(True for _ in jobs(state)):
             seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
