@@ -117,7 +117,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         parks = parks._replace(on_devices=observing.memory_of)
     mps = MpsDaemons(state / "mps") if settings.mps == "packed" and devices.reading is not None else None
     of_runs = groups, Ladder(driver), parks, mps
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach)
+    copies = settings.checkpoint_copies == "auto"
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach, copies)
     server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)

@@ -144,6 +144,7 @@ class Update(Request[Job]):
     time_limit: timedelta | None
     dependencies: Sequence[Dependency] | None
     grace: timedelta | Literal["auto"] | None = None
+    skip_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +260,11 @@ def update(
     time_limit: Time | None,
     dependencies: Sequence[Dependency] | None,
     grace: Time | None,
+    skip_steps: int | None,
 ) -> Update:
     """Raises InvalidArgument for a limit that is no time."""
     limit = None if time_limit is None else units.parse_duration(time_limit)
-    if grace is None or grace == "auto":
-        return Update(job_id(job), priority, limit, dependencies, None if grace is None else "auto")
-    return Update(job_id(job), priority, limit, dependencies, units.parse_duration(grace))
+    period: timedelta | Literal["auto"] | None = None
+    if grace is not None:
+        period = "auto" if grace == "auto" else units.parse_duration(grace)
+    return Update(job_id(job), priority, limit, dependencies, period, skip_steps)

@@ -115,6 +115,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
+    "--checkpoint-copies",
+    metavar="POLICY",
+    help="Checkpoints of another agent on this machine: auto (copy their files) or network (fetch them). [default: auto]",
+)
+@click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
 )
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import short
+from node_agent.jobs.processes import boot_id
 
 _STORE = ".store"
 _FETCHED = ".fetched-"
@@ -49,6 +50,9 @@ class Described(NamedTuple):
     files: tuple[SavedFile, ...] = ()
     modules: tuple[str, ...] = ()
     """What the job's last run there has imported."""
+    machine: str = ""
+    """Where the node is, by the id of its boot, and the folder there."""
+    folder: str = ""
 
 
 class CheckpointFolders:
@@ -82,20 +86,21 @@ class CheckpointFolders:
     def describe(self, cluster_id: str, job_id: int, modules: tuple[str, ...] = ()) -> Described:
         """Raises OSError, and TooManyFiles."""
         folder = self.folder(cluster_id, job_id)
-        return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules)
+        return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules, boot_id(), str(folder))
+
+    def nearby(self, described: Described) -> Path | None:
+        """The folder of another agent that is on this machine, and whose storage can be read here; else None."""
+        folder = Path(described.folder)
+        if described.machine != boot_id() or not folder.is_absolute():
+            return None
+        with contextlib.suppress(OSError, IndexError):
+            if (folder.parents[1] / _STORE).read_text() == described.store:
+                return folder
+        return None
 
     def open(self, cluster_id: str, job_id: int, path: str) -> int:
         """Opens a file that was described. Raises OSError, also for a name that leads out of the folder."""
-        parts = _parts(path)
-        current = os.open(self.folder(cluster_id, job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for part in parts[:-1]:
-                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-                os.close(current)
-                current = inner
-            return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-        finally:
-            os.close(current)
+        return open_below(self.folder(cluster_id, job_id), path)
 
     def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
         """Whether the folder was made complete for this run already, which may have saved in it since."""
@@ -118,6 +123,26 @@ class CheckpointFolders:
         """Removes what was fetched and is not needed any more."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.incoming(cluster_id, job_id))
+
+
+def open_below(folder: Path, path: str) -> int:
+    """Opens a file inside of a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
+    parts = _parts(path)
+    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def is_as_described(descriptor: int, file: SavedFile) -> bool:
+    """Whether a file that is open is still the one that was described."""
+    seen = os.fstat(descriptor)
+    return stat.S_ISREG(seen.st_mode) and (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)
 
 
 def saved_files(folder: Path) -> Iterator[SavedFile]:

@@ -17,7 +17,7 @@ from node_agent.devices.base import Provider
 from node_agent.devices.mps import MpsDaemons
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
-from node_agent.jobs.checkpoint_fetches import Source
+from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -92,6 +92,7 @@ class Executor:
         parks: Node | None = None,
         mps: MpsDaemons | None = None,
         reach: Callable[[str, str], Source] | None = None,
+        copies: bool = True,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -100,7 +101,7 @@ class Executor:
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         told = reported, self._refuse, self._may_start, self._gave_up, self._packed, self._guarded
-        moves = self._begun, self._not_fetched, reach
+        moves = self._begun, self._not_fetched, reach, copies
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)

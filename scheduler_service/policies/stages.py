@@ -61,6 +61,8 @@ class Where(NamedTuple):
     guaranteed: bool = False
     nodes: Sequence[int] | None = None
     """The servers; None: any."""
+    room: Callable[[State, Job], bool] | None = None
+    """Whether there is room for a job there without others; None: nobody can tell."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]
@@ -100,6 +102,8 @@ class Stages(NamedTuple):
     """The policy goes by how long jobs run: past runs are kept for that."""
     overload: Overload | None = None
     """None: a job that has no room waits."""
+    put_back: Introspect | None = None
+    """Has jobs go on that were parked for others, once those who outrank them are served. None: no job is ever parked."""
     introspect: Introspect | None = None
     """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
     passed_by: Callable[[State], bool] = lambda _state: False

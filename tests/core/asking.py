@@ -130,7 +130,7 @@ class Asking(Base):
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: any(job.state is JobState.RUNNING for job in self.driver.state.jobs.rows.values()))
+    @precondition(lambda self: self.agents and any(j.state is JobState.RUNNING for j in self.driver.state.jobs.rows.values()))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:
         state = self.driver.state

@@ -58,7 +58,9 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> N
     log_event(state, now, job.id, EventKind.UPDATED, run=job.run, reason=Reason.RESIZED, text=text)
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
-        state.put(state.jobs, job.id, job.resized(tasks))
+        job = job.resized(tasks)
+        beside = job.reason is Reason.TOO_LARGE  # of its queue, where nobody would look at it again
+        state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
     job = changed(job, resize_to=0 if tasks == now_has else tasks)
     if leaves(state, job):

@@ -9,7 +9,7 @@ from scheduler_service.core.messages import Plan
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import suits
+from scheduler_service.policies.cells.guaranteed import plan_in_cells, suits
 from scheduler_service.policies.stages import Overload, Where, stages_within
 
 
@@ -22,7 +22,11 @@ def in_turns(state: State, vc: VirtualCluster, job: Job, overload: Overload) -> 
     nodes = {state.runs.rows[key].node for key in state.guaranteed_runs.get(vc.name, ())}
     positions = ((node, pools.positions.get(node)) for node in sorted(nodes))
     suitable = [node for node, position in positions if position is not None and suits(pools, job.spec, position.pool)]
-    return overload(state, job, Where(vc.name, True, suitable)) if suitable else None
+
+    def room(state: State, job: Job) -> bool:
+        return plan_in_cells(state, vc, job) is not None
+
+    return overload(state, job, Where(vc.name, True, suitable, room)) if suitable else None
 
 
 def introspect(state: State) -> Proposals:

@@ -199,5 +199,16 @@ def _to(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate
     return Migrate(job.id, tuple(spots), why, any(run.guaranteed for run in runs))
 
 
+def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:
+    """Idle devices of one other server for all tasks of a running job; None: there are none."""
+    runs = state.runs_of(job.id)
+    total = ZERO
+    for run in runs:
+        total = add(total, run.demand)
+    here = {run.node for run in runs}
+    moves = (_to(state, job, runs, node, "") for node in _with_room(state, job, total) if node not in here)
+    return next((move.spots for move in moves if move is not None), None)
+
+
 def _name(state: State, node: int) -> str:
     return state.nodes.rows[node].name

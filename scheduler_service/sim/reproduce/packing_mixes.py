@@ -161,7 +161,7 @@ def best_of(of: Pairs, kinds: Sequence[str]) -> float:
     is better than the last one."""
     does = 1.0
     while True:
-        graph = nx.Graph()
+        graph: nx.Graph[int] = nx.Graph()
         graph.add_nodes_from(range(len(kinds)))
         for one, other in combinations(range(len(kinds)), 2):
             work = of.work[kinds[one], kinds[other]]

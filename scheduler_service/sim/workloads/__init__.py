@@ -18,6 +18,7 @@ from scheduler_service.sim.workloads import (
     arriving,
     fitgpp,
     gandiva,
+    gandiva_search,
     gavel,
     gavel_choices,
     gavel_kinds,
@@ -37,6 +38,7 @@ from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
 from scheduler_service.sim.workloads.gandiva import Gandiva as Gandiva
 from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
+from scheduler_service.sim.workloads.gandiva_search import GandivaSearch as GandivaSearch
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
 from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
@@ -56,7 +58,7 @@ TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
 Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
-OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GavelKinds
+OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GandivaSearch | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
 Workload = Annotated[
     FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
@@ -85,6 +87,8 @@ def jobs_of(
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
     if isinstance(workload, Gandiva | GandivaTrace | GandivaSlicing):
         return _fitting(gandiva.jobs(workload, seed), nodes, counted)
+    if isinstance(workload, GandivaSearch):
+        return _fitting(gandiva_search.jobs(workload), nodes, counted)
     if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
