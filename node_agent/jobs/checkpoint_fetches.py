@@ -184,8 +184,9 @@ class CheckpointFetches:
             await source.close()
 
     async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None], must: bool) -> str:
-        """Makes the job's folder what it is at the source; what was done, in words. Raises SourceRefuses where the source `must`
-        have one, and does not."""
+        """Makes the job's folder what it is at the source; what was done, in words.
+
+        Raises SourceRefuses where the source `must` have a checkpoint, and has none."""
         cluster, job = self._cluster(), key.job_id
         async with self._locks.setdefault(job, asyncio.Lock()):
             if self._is_fetched(key):

@@ -143,7 +143,7 @@ def _digest(folder: Path, file: SavedFile) -> str:
 
 
 class StoreSource:
-    """The store in place of the agent of another node (`checkpoint_files.Source`). What runs before `least` saved is not taken."""
+    """The store in place of the agent of another node (`checkpoint_files.Source`). Nothing of runs before `least`."""
 
     def __init__(self, store: CheckpointStore, cluster: Callable[[], str], least: int) -> None:
         self._store = store

@@ -27,7 +27,7 @@ while :; do sleep 0.05; done
 
 
 class Bucket(MemoryFileSystem):
-    """A store in memory, of which an object can be full."""
+    """A store in memory, which can be full."""
 
     full_after = 1 << 60
     """Bytes of all objects; then there is no room."""
