@@ -18,6 +18,7 @@ from pathlib import Path
 from node_agent.jobs.checkpoint_files import Source, SourceRefuses, copy_file, fetch_file, prepare, sync, whole
 from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, is_safe
 from node_agent.jobs.checkpoint_pieces import Changed, Damaged
+from node_agent.jobs.checkpoint_store import CheckpointStore, StoreSource
 from node_agent.jobs.model import LaunchSpec, RunKey, clean
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,9 @@ _HOPELESS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 class CheckpointFetches:
     """Of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose checkpoint cannot be had,
-    and why. `reach` gives the agent of a node at an address. With `copies`, files of a source on this machine are copied."""
+    and why. `reach` gives the agent of a node at an address. With `copies`, files of a source on this machine are copied.
+    `store` is asked where there is no source, for what was saved after the last run here, and where the source cannot be
+    reached, for what the run right before this one saved."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class CheckpointFetches:
         refused: Callable[[RunKey, str], None],
         patience: float = _PATIENCE,
         copies: bool = True,
+        store: CheckpointStore | None = None,
     ) -> None:
         self._folders = folders
         self._cluster = cluster
@@ -54,6 +58,7 @@ class CheckpointFetches:
         self._refused = refused
         self._patience = patience
         self._copies = copies
+        self._store = store
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._complete_for: set[RunKey] = set()
         """Runs whose folder needs nothing more, also where there was nothing to fetch."""
@@ -68,13 +73,24 @@ class CheckpointFetches:
 
     def waits(self, launch: LaunchSpec) -> bool:
         """Whether a run has to wait for its checkpoint, which is fetched then."""
-        if launch.source is None or launch.key in self._complete_for or self._is_fetched(launch.key):
+        key = launch.key
+        if key in self._complete_for or self._is_fetched(key) or not (launch.source is not None or self._asks_store(key)):
+            self._note_run(key)
             return False
         if launch.key not in self._tasks:
             self._unfollow(launch.key)
             task = asyncio.ensure_future(self._fetch(launch))
             self._tasks[launch.key] = task
         return True
+
+    def _asks_store(self, key: RunKey) -> bool:
+        """Whether a run before this one, which was not here, may have left something in the store."""
+        return self._store is not None and self._folders.last_run(self._cluster(), key.job_id) < key.run - 1
+
+    def _note_run(self, key: RunKey) -> None:
+        if self._store is not None:
+            with suppress(OSError):  # a folder that cannot be written is for the program to find out
+                self._folders.note_run(self._cluster(), key.job_id, key.run)
 
     def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
         """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
@@ -117,51 +133,60 @@ class CheckpointFetches:
         return self._folders.is_fetched(self._cluster(), key.job_id, key.run)
 
     async def _fetch(self, launch: LaunchSpec) -> None:
-        key, limit, failed, damaged = launch.key, time.monotonic() + self._patience, "", 0
-        assert launch.source is not None
-        source = self._reach(*launch.source)
+        """From the agent of the source; where that is not there, from the store."""
+        key, why = launch.key, ""
+        if launch.source is not None:
+            why = await self._fetch_from(key, self._reach(*launch.source))
+            why = why and f"from node {launch.source.node}: {why}"
+        if self._store is not None and (why or launch.source is None):
+            least = max(self._folders.last_run(self._cluster(), key.job_id) + 1, key.run - 1 if why else 0)
+            lacks = await self._fetch_from(key, StoreSource(self._store, self._cluster, least), must=bool(why))
+            why = lacks and (f"{why}; nor from the store: {lacks}" if why else f"from the store: {lacks}")
+        if self._tasks.pop(key, None) is None:
+            return
+        if why:
+            self._refused(key, clean(f"its checkpoint cannot be fetched {why}", 1024))
+        else:
+            self._complete_for.add(key)
+            self._ready(key)
+
+    async def _fetch_from(self, key: RunKey, source: Source, must: bool = False) -> str:
+        """Why the source does not give the checkpoint; empty: the folder is complete. `must`: it has to have one."""
+        began = time.monotonic()
+        limit, failed, damaged = began + self._patience, "", 0
 
         def arrived() -> None:
             nonlocal limit
             limit = time.monotonic() + self._patience
 
-        began = time.monotonic()
         try:
             while True:
                 try:
-                    count = await self._complete(key, source, arrived)
+                    count = await self._complete(key, source, arrived, must)
                 except SourceRefuses as error:
-                    self._give_up(key, launch.source.node, str(error))
-                    return
+                    return str(error)
                 except (Changed, Damaged) as error:  # the next look sees what is there now
                     failed, damaged = str(error), damaged + 1
                 except OSError as error:
                     if error.errno in _HOPELESS:
-                        self._give_up(key, launch.source.node, f"{error.strerror} on this node")
-                        return
+                        return f"{error.strerror} on this node"
                     failed = str(error)
                 except Exception as error:  # of the connection, which comes back if the source does
                     failed = str(error)
                 else:
                     log.info("run %s: %s in %.2f s", key, count, time.monotonic() - began)
-                    break
+                    return ""
                 if time.monotonic() > limit or damaged >= _DAMAGED:
-                    self._give_up(key, launch.source.node, failed)
-                    return
+                    return failed
                 log.debug("run %s: its checkpoint cannot be fetched now: %s; trying again", key, failed)
                 await asyncio.sleep(_AGAIN)
         finally:
             await source.close()
-        if self._tasks.pop(key, None) is not None:
-            self._complete_for.add(key)
-            self._ready(key)
 
-    def _give_up(self, key: RunKey, node: str, why: str) -> None:
-        if self._tasks.pop(key, None) is not None:
-            self._refused(key, clean(f"its checkpoint cannot be fetched from node {node}: {why}", 1024))
+    async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None], must: bool) -> str:
+        """Makes the job's folder what it is at the source; what was done, in words.
 
-    async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None]) -> str:
-        """Makes the job's folder what it is at the source; what was done, in words."""
+        Raises SourceRefuses where the source `must` have a checkpoint, and has none."""
         cluster, job = self._cluster(), key.job_id
         async with self._locks.setdefault(job, asyncio.Lock()):
             if self._is_fetched(key):
@@ -172,6 +197,8 @@ class CheckpointFetches:
                 self._sync_soon(self._folders.folder(cluster, job))
                 return "the nodes share their storage, so no checkpoint had to be fetched"
             if not described.exists:
+                if must:
+                    raise SourceRefuses("it does not have what the run before this one saved")
                 return "the source has no checkpoint"
             fetched = await self._mirror(job, source, described, arrived)
             await asyncio.to_thread(self._folders.publish, cluster, job, key.run)

@@ -23,6 +23,10 @@ from node_agent.jobs.processes import boot_id
 
 _STORE = ".store"
 _FETCHED = ".fetched-"
+UPLOAD = ".upload-"
+"""And the number of a run: the store does not have yet what it saved."""
+_RUN = ".run-"
+"""And the number of a run that began with this folder, where there is a store."""
 MOST_FILES = 100_000
 """Of one folder. A job that saves more is not moved."""
 
@@ -105,6 +109,17 @@ class CheckpointFolders:
     def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
         """Whether the folder was made complete for this run already, which may have saved in it since."""
         return (self.folder(cluster_id, job_id) / f"{_FETCHED}{run}").exists()
+
+    def note_run(self, cluster_id: str, job_id: int, run: int) -> None:
+        """The run begins with the folder. Raises OSError."""
+        folder = self.folder(cluster_id, job_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{_RUN}{run}").touch()
+
+    def last_run(self, cluster_id: str, job_id: int) -> int:
+        """The last run that began with the folder; 0: none is known."""
+        names = (path.name.removeprefix(_RUN) for path in self.folder(cluster_id, job_id).glob(f"{_RUN}*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def publish(self, cluster_id: str, job_id: int, run: int) -> None:
         """Has what was fetched take the place of the folder. An agent that is killed inside does this again."""
@@ -191,4 +206,4 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _is_ours_or_unfinished(name: str) -> bool:
-    return name.startswith(_FETCHED) or (name.startswith(".") and name.endswith((".tmp", ".part")))
+    return name.startswith((_FETCHED, UPLOAD, _RUN)) or (name.startswith(".") and name.endswith((".tmp", ".part")))

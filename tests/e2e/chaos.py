@@ -167,10 +167,24 @@ class Chaos:
         self.site.heal_all()
         self.say("everything is healed")
         (self._folder / "end").touch()
-        wait_for(self._settled, 4 * LIMIT)
+        try:
+            wait_for(self._settled, 3 * LIMIT)
+        except AssertionError:
+            self._tell_of_rest()
+            raise
         ended = {kind: self.site.site.client.get(job) for kind, job in self.jobs.items()}
         bad = {kind: job for kind, job in ended.items() if job.state is not JobState.SUCCEEDED}
         assert not bad, [(job, self.site.site.client.story(job.id), self.site.site.output(job)[-3000:]) for job in bad.values()]
+
+    def _tell_of_rest(self) -> None:
+        client = self.site.site.client
+        for kind, job in self.jobs.items():
+            if not (now := client.get(job)).ended:
+                steps = [line["step"] for line in self.lines(kind, "step")]
+                self.say(f"{kind} has not ended; its last step is {steps[-1:]}\n{now!r}\n{client.runs(job)!r}")
+                self.say(self.site.site.output(now)[-2000:])
+                for event in client.story(job.id)[-12:]:
+                    self.say(repr(event))
 
     def _settled(self) -> bool:
         """Resumes what is suspended. Every job has ended."""
@@ -183,7 +197,7 @@ class Chaos:
                 try:
                     client.resume(job)
                 except EbbError as error:  # its state has changed since
-                    self.say(f"resume {job.name}: {error}")
+                    self.say(f"resume {job.id}: {error}")
         time.sleep(0.1)
         return all(job.ended for job in now)
 

@@ -1,8 +1,8 @@
 """A task of a training job whose nodes and scheduler fail: PyTorch on CPUs, and as few as one task.
 
-It appends a line of JSON to EVIDENCE for each step, with the samples of this task and the loss over all tasks. As long as it lives
-it holds the lock of its job and rank in LOCKS: no other process of that rank may be alive then. Until the file END is there, it
-pauses after each step. With ELASTIC it trains with any number of tasks.
+It appends a line of JSON to EVIDENCE for each step, with the samples of this task and the loss over all tasks. As long as it
+lives it holds the lock of its job and rank in LOCKS: no other process of that rank may be alive then. Until the file END is
+there, it pauses after each step. With ELASTIC it trains with any number of tasks.
 """
 
 import fcntl
@@ -21,7 +21,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from client_sdk.training import job
 
-EPOCHS, SAMPLES, BATCH, PAUSE = 30, 96, 2, 0.03
+EPOCHS, SAMPLES, BATCH = 20, 96, 2
+QUICK, PAUSE, LONG_PAUSE = 300, 0.03, 0.5
+"""Steps with a pause, and the pauses of these and of later steps, with which no job ends before it may."""
 RANK, RUN, JOB = (int(os.environ.get(name) or 0) for name in ("RANK", "EBB_RUN", "EBB_JOB_ID"))
 ELASTIC = bool(os.environ.get("ELASTIC"))
 
@@ -73,7 +75,7 @@ def main() -> None:
     for _ in job.epochs(EPOCHS):
         for numbers, inputs, wanted in job.steps(loader):
             samples += numbers.tolist()
-            with model.no_sync() if ELASTIC and not job.ends_step else nullcontext():  # type: ignore[operator]
+            with model.no_sync() if ELASTIC and not job.ends_step else nullcontext():
                 loss = torch.nn.functional.mse_loss(model(inputs), wanted) * job.loss_scale
                 torch.autograd.backward(loss)
             total += loss.detach() / job.world_size
@@ -84,7 +86,7 @@ def main() -> None:
                 optimizer.zero_grad()
                 tell("step", step=job.step + 1, world=job.world_size, samples=samples, loss=total.item())
                 samples, total = [], torch.zeros(1)
-                time.sleep(0 if end.exists() else PAUSE)
+                time.sleep(0 if end.exists() else PAUSE if job.step < QUICK else LONG_PAUSE)
     tell("end", step=job.step)
     if ELASTIC:
         dist.destroy_process_group()

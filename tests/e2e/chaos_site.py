@@ -27,7 +27,7 @@ class Disk:
         self._folder = folder
         self._ballast = folder / "ballast"
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "ebb-chaos", folder]
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "ebb-chaos", str(folder)]
         subprocess.run(command, check=True, capture_output=True)
 
     def fill(self) -> None:
@@ -45,7 +45,7 @@ class Disk:
 
 
 class ChaosSite:
-    """A scheduler and three agents, each with a link through a relay. Faults heal by `heal`, at the time that they were given."""
+    """A scheduler and three agents, each with a link through a relay. `heal` ends faults whose time is over."""
 
     def __init__(self, folder: Path, shared_storage: bool) -> None:
         settings = folder / "scheduler.yaml"

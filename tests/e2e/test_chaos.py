@@ -1,6 +1,7 @@
 """Real trainings while jobs are parked, migrated and resized, and while agents, schedulers, links and disks fail.
 
-No job is lost, no rank is at two places, and every loss is that of a training that nothing interrupts. The moves follow from a seed.
+No job is lost, no rank is at two places, and every loss is that of a training that nothing interrupts. The moves follow from a
+seed.
 """
 
 import time

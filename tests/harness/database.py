@@ -26,7 +26,8 @@ _BEGUN = "awaits IS NULL"
 """Of a run: it is no destination of a migration, whose source still executes."""
 _HELD = f"""
 SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 AND {_HOLDS} AND {_ALONE}
-UNION ALL SELECT (held->>0)::int, d::int FROM share_group, jsonb_array_elements(devices) held, jsonb_array_elements_text(held->1) d
+UNION ALL
+SELECT (held->>0)::int, d::int FROM share_group, jsonb_array_elements(devices) held, jsonb_array_elements_text(held->1) d
 """
 """The devices that runs hold alone, and those that share groups hold, of which each is held once."""
 

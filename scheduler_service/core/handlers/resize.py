@@ -27,10 +27,10 @@ def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accep
 
 
 def resize(state: State, action: Resize, now: Micros) -> None:
-    """The same, as a policy proposes it, of a job that runs."""
+    """The same, as a policy proposes it, of a job that runs or is queued."""
     job = state.jobs.rows.get(action.job_id)
-    if job is None or job.state is not JobState.RUNNING:
-        raise PlanRefused(f"job {action.job_id} does not run")
+    if job is None or job.state not in (JobState.RUNNING, JobState.QUEUED):
+        raise PlanRefused(f"job {action.job_id} neither runs nor is queued")
     require(job.resize_to != action.tasks != job.spec.gang[0].size, f"job {job.id} has or gets {action.tasks} tasks already")
     try:
         _resize(state, job, action.tasks, now, action.why)

@@ -230,7 +230,10 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
         for job in jobs:
             plan = in_turns(state, vc, job, overload)
             if plan is not None and (yield plan) is None:
-                return None
+                now = state.jobs.rows[job.id]
+                if now.spec.gang == job.spec.gang:
+                    return None
+                return (yield from _begin(state, vc, [now], rng))  # it has fewer tasks now
     for job in jobs:
         plan = make_room(state, vc, job, rng)
         if plan is not None and (wait := _waits(plan, (yield plan))) is not None:

@@ -50,7 +50,7 @@ def outranks(one: Job, other: Job) -> bool:
 def displace(state: State, job: Job, where: Where, settings: Settings) -> Plan | None:
     """Has jobs leave that this one outranks, the fewest that make room. Empty: such jobs are about to leave. None: none would
     make room."""
-    if job.spec.shares or where.room is None or not any(one.spec.demand.devices for one in job.in_each_configuration()):
+    if job.spec.shares or where.plan is None or not any(one.spec.demand.devices for one in job.in_each_configuration()):
         return None
     if any(_leaves_for(state, job_id, job) for job_id in state.operation_of):
         return ()
@@ -120,7 +120,7 @@ def _enough(state: State, job: Job, able: list[Job], where: Where) -> list[Job]:
 
 def _has_room(state: State, job: Job, parked: list[Job], where: Where) -> bool:
     """Whether there would be room for the job if these were parked."""
-    assert where.room is not None
+    assert where.plan is not None
     now = state.cluster.clock_us
     with state.supposing():
         for other in parked:
@@ -128,7 +128,7 @@ def _has_room(state: State, job: Job, parked: list[Job], where: Where) -> bool:
                 return False
             for run in state.runs_of(other.id):
                 leave_devices(state, now, run)
-        return where.room(state, job)
+        return where.plan(state, job) is not None
 
 
 def _leave(state: State, job: Job, other: Job, settings: Settings, moves: bool) -> Plan:

@@ -8,13 +8,13 @@ and then the others in the order of their queue. One that can do none of this ho
 from collections.abc import Iterable
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Place, Plan, Remember, Rng, Wait
+from scheduler_service.core.messages import Place, Plan, Remember, Resize, Rng, Wait
 from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.displacing import displace, leave_alone, put_back
-from scheduler_service.policies.introspection.growing import shrink_for
+from scheduler_service.policies.introspection.growing import as_before, shrink_for, shrink_in
 from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
@@ -31,7 +31,12 @@ from scheduler_service.policies.victims import fitgpp
 ORDER = QueueOrder(policy=NAME, introspects=True)
 
 
-_HERE = Where(room=lambda state, job: place_by_affinity(state, job) is not None)
+def _plan_here(state: State, job: Job) -> Plan | None:
+    place = place_by_affinity(state, job)
+    return None if place is None else (place,)
+
+
+HERE = Where(plan=_plan_here)
 """A whole site."""
 
 
@@ -64,9 +69,9 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
         if shrinking is not None:
             yield (*shrinking, wait)
             return
-        sliced = overload(state, job, _HERE)
+        sliced = overload(state, job, HERE)
         if sliced is not None and (yield sliced) is None:
-            if any(isinstance(action, Place) for action in sliced):
+            if any(isinstance(action, Place) or (isinstance(action, Resize) and action.job_id == job.id) for action in sliced):
                 continue
         elif choose is not None and job.spec.job_class is JobClass.TRIAL:
             preempted = choose(state, job, rng)
@@ -81,7 +86,11 @@ def overloaded(settings: Settings) -> Overload:
     turns = slicing(settings)
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
-        plan = displace(state, job, where, settings)
+        plan = as_before(state, job, where)
+        if plan is None and where.vc and settings.growth:
+            plan = shrink_in(state, job, where)
+        if plan is None:
+            plan = displace(state, job, where, settings)
         return turns(state, job, where) if plan is None else plan
 
     return overload
@@ -90,9 +99,9 @@ def overloaded(settings: Settings) -> Overload:
 def introspecting(settings: Settings) -> Introspect:
     """The stage."""
 
-    def introspect(state: State, vc: str) -> Proposals:
-        yield from rearrange(state, vc)
-        yield from look(state, vc, settings)
+    def introspect(state: State, where: Where) -> Proposals:
+        yield from rearrange(state, where.vc)
+        yield from look(state, where, settings)
 
     return introspect
 
@@ -116,7 +125,7 @@ def stages(options: Options) -> Stages:
         if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
             yield from serve(state, overload, choose, settings, rng)
         before = len(state.journal.entries)
-        yield from introspect(state, "")
+        yield from introspect(state, HERE)
         if len(state.journal.entries) != before:
             yield from serve(state, overload, choose, settings, rng)  # who waits may take turns with others now
             yield from rearrange(state, "")

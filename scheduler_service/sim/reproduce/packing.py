@@ -31,13 +31,13 @@ COLUMNS = ("work", "probes", "undone", "lost", "gain, % of the best on each GPU"
 
 class Study(NamedTuple):
     seeds: int = 5
-    mixes: int = 40
-    devices: int = 8
+    mixes: int = 30
+    devices: int = 4
     jobs: tuple[int, ...] = (4, 8)
     """On each device."""
     first: int = 5
     """The mixes of which the first figures are."""
-    last: int = 20
+    last: int = 15
 
 
 QUICK = Study(seeds=2, mixes=12, devices=4, jobs=(4,), first=3, last=4)
@@ -160,7 +160,7 @@ def drawn(results: Mapping[Setting, Results]) -> Figure:
         axes.set(title=setting.title, ylabel="% of the best gain")
         axes.set_ylim(0, 105)
     all_axes[-1].set_xlabel("mixes of jobs")
-    all_axes[0].legend(fontsize="small")
+    all_axes[-1].legend(fontsize="small", loc="lower left")
     return figure
 
 
