@@ -89,7 +89,17 @@ def _is_weights_only(torch: Any, state: Any) -> bool:
 def _write_torch(path: Path, state: Any) -> None:
     import torch
 
-    torch.save(state, path)
+    with path.open("wb") as file:
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:  # torch says of a full disk that a position is unexpected
+            raise _fault_of_file(error) or error from None
+
+
+def _fault_of_file(error: BaseException) -> OSError | None:
+    """What the file has raised, in the course of which the error was raised."""
+    before = error.__context__
+    return before if before is None or isinstance(before, OSError) else _fault_of_file(before)
 
 
 def _read_torch(path: Path, _extra: Any) -> Any:
