@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -162,44 +162,57 @@ class Chaos:
             case _:
                 raise AssertionError(move.what)
 
+    # ---- recovery ------------------------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Everything heals, and every job goes on."""
+        self.site.heal_all()
+        self.say("everything is healed")
+        before = {kind: len(self.lines(kind, "step")) for kind in KINDS}
+        self._wait(lambda: all(len(self.lines(kind, "step")) > before[kind] for kind in KINDS))
+        self.check_now()
+
     def end(self) -> None:
         """Everything heals, and every job ends as it should."""
         self.site.heal_all()
-        self.say("everything is healed")
+        self.say("everything is healed, and all is to end")
         (self._folder / "end").touch()
-        try:
-            wait_for(self._settled, 3 * LIMIT)
-        except AssertionError:
-            self._tell_of_rest()
-            raise
-        ended = {kind: self.site.site.client.get(job) for kind, job in self.jobs.items()}
-        bad = {kind: job for kind, job in ended.items() if job.state is not JobState.SUCCEEDED}
-        assert not bad, [(job, self.site.site.client.story(job.id), self.site.site.output(job)[-3000:]) for job in bad.values()]
-
-    def _tell_of_rest(self) -> None:
         client = self.site.site.client
-        for kind, job in self.jobs.items():
-            if not (now := client.get(job)).ended:
-                steps = [line["step"] for line in self.lines(kind, "step")]
-                self.say(f"{kind} has not ended; its last step is {steps[-1:]}\n{now!r}\n{client.runs(job)!r}")
-                self.say(self.site.site.output(now)[-2000:])
-                for event in client.story(job.id)[-12:]:
-                    self.say(repr(event))
+        self._wait(lambda: all(client.get(job).ended for job in self.jobs.values()))
+        ended = [client.get(job) for job in self.jobs.values()]
+        bad = [job for job in ended if job.state is not JobState.SUCCEEDED]
+        assert not bad, [(job, client.story(job.id), self.site.site.output(job)[-3000:]) for job in bad]
 
-    def _settled(self) -> bool:
-        """Resumes what is suspended. Every job has ended."""
+    def _wait(self, look: Callable[[], bool]) -> None:
+        """Suspended jobs are resumed meanwhile."""
+        try:
+            wait_for(lambda: self._resume_all() or look(), 3 * LIMIT)
+        except AssertionError:
+            self._tell_of_jobs()
+            raise
+
+    def _resume_all(self) -> None:
         self.site.heal()
         client = self.site.site.client
-        now = [client.get(job) for job in self.jobs.values()]
-        for job in now:
-            waits = job.operation is not None and job.operation.phase is OperationPhase.WAITING
-            if job.state is JobState.SUSPENDED and not waits:
+        for kind, job in self.jobs.items():
+            now = client.get(job)
+            waits = now.operation is not None and now.operation.phase is OperationPhase.WAITING
+            if now.state is JobState.SUSPENDED and not waits:
                 try:
                     client.resume(job)
                 except EbbError as error:  # its state has changed since
-                    self.say(f"resume {job.id}: {error}")
-        time.sleep(0.1)
-        return all(job.ended for job in now)
+                    self.say(f"resume {kind}: {error}")
+        time.sleep(0.05)
+
+    def _tell_of_jobs(self) -> None:
+        client = self.site.site.client
+        self.say(repr(client.nodes()))
+        for kind, job in self.jobs.items():
+            steps = [line["step"] for line in self.lines(kind, "step")]
+            self.say(f"{kind}, whose last step is {steps[-1:]}:\n{client.get(job)!r}\n{client.runs(job)!r}")
+            self.say(self.site.site.output(job)[-2000:])
+            for event in client.story(job.id)[-12:]:
+                self.say(repr(event))
 
     # ---- what must hold ------------------------------------------------------------------------------------------------
 

@@ -21,11 +21,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from client_sdk.training import job
 
-EPOCHS, SAMPLES, BATCH = 20, 96, 2
 QUICK, PAUSE, LONG_PAUSE = 300, 0.03, 0.5
 """Steps with a pause, and the pauses of these and of later steps, with which no job ends before it may."""
 RANK, RUN, JOB = (int(os.environ.get(name) or 0) for name in ("RANK", "EBB_RUN", "EBB_JOB_ID"))
 ELASTIC = bool(os.environ.get("ELASTIC"))
+SAMPLES, BATCH = 96, 2
+EPOCHS = 40 if ELASTIC else 20
+"""A step of the elastic job takes two batches."""
 
 
 def tell(event: str, **facts: object) -> None:

@@ -12,7 +12,8 @@ from client_sdk import Client
 from tests.harness import Relay, Site, leftovers
 
 NODES = ("n1", "n2", "n3")
-SETTINGS = "heartbeat: 0.5\nsilent_after: 2\nretry_pause: 0\npark_limit: 20\n"
+SETTINGS = "heartbeat: 0.5\nsilent_after: 2\nretry_pause: 0\npark_limit: 20\nblame_nodes: 0\nbad_node_strikes: 0\n"
+"""Nobody is blamed for the faults: neither are jobs given up that fail everywhere, nor are nodes drained."""
 DISK = "48m"
 """Enough for what an agent and its jobs write."""
 AGAIN = 0.3

@@ -16,7 +16,11 @@ from tests.torch_needed import require_torch
 pytestmark = pytest.mark.timeout(900)
 
 
-def play(folder: Path, seed: int, count: int) -> None:
+WAVE = 8
+"""Moves, after which everything heals and every job goes on."""
+
+
+def play(folder: Path, seed: int, waves: int) -> None:
     began = time.monotonic()
     with (
         Uninterrupted(folder / "alone", elastic=False) as alone,
@@ -24,10 +28,12 @@ def play(folder: Path, seed: int, count: int) -> None:
         ChaosSite(folder, shared_storage=bool(seed % 2)) as site,
     ):
         chaos = Chaos(site, began)
-        chaos.say(f"seed {seed}, {count} moves" + ("" if site.disks else "; this user may mount no disks, so none is filled"))
+        chaos.say(f"seed {seed}, {waves} waves" + ("" if site.disks else "; this user may mount no disks, so none is filled"))
         chaos.wait_steps()
-        for move in moves(seed, count):
+        for number, move in enumerate(moves(seed, waves * WAVE), 1):
             chaos.make(move)
+            if number % WAVE == 0 and number < waves * WAVE:
+                chaos.recover()
         chaos.end()
         chaos.check_ended({"alone": alone.result(), "elastic": elastic.result()})
         chaos.say("everything has ended")
@@ -35,11 +41,11 @@ def play(folder: Path, seed: int, count: int) -> None:
 
 def test_trainings_in_chaos(folder: Path) -> None:
     require_torch()
-    play(folder, seed=1, count=20)
+    play(folder, seed=1, waves=2)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_trainings_in_long_chaos(folder: Path, seed: int) -> None:
     require_torch()
-    play(folder, seed, count=60)
+    play(folder, seed, waves=7)

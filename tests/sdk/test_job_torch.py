@@ -14,6 +14,7 @@ from client_sdk.training._storing import folders, formats
 from client_sdk.training._storing.copies import Copies
 from client_sdk.training._storing.digested import DigestedFile, digest
 from client_sdk.training._storing.registered import access
+from tests.sdk.job_tools import full_disk
 from tests.torch_needed import require_torch
 
 
@@ -48,6 +49,15 @@ def test_the_format_follows_from_the_state(torch: Any, tmp_path: Path) -> None:
     assert written(tmp_path / "optimizer", optimizer.state_dict()) == ("torch", optimizer.state_dict())
     assert written(tmp_path / "strided", {"a": torch.ones(2, 3).t()})[0] == "torch"
     assert written(tmp_path / "other", {"a": torch.ones(1), "b": {1}})[0] == "pickle"
+
+
+@pytest.mark.parametrize("room", [0, 5_000, 70_000, 300_000])
+def test_a_full_disk_is_what_the_system_calls_it(torch: Any, tmp_path: Path, room: int) -> None:
+    states = ({"weight": torch.zeros(100_000), "step": 1}, {str(n): torch.zeros(100) for n in range(3000)} | {"step": 1})
+    for state in states:
+        assert formats.choose(state) == "torch"
+        with full_disk(room), pytest.raises(OSError, match="too large"):
+            formats.FORMATS["torch"].write(tmp_path / "part.pt", state)
 
 
 def test_a_copy_does_not_change_with_the_state_and_keeps_tied_weights_tied(torch: Any) -> None:

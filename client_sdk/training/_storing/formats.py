@@ -90,7 +90,16 @@ def _is_weights_only(torch: Any, state: Any) -> bool:
 def _write_torch(file: DigestedFile, state: Any) -> None:
     import torch
 
-    torch.save(state, file)
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:  # torch says of a full disk that a position is unexpected
+        raise _fault_of_file(error) or error from None
+
+
+def _fault_of_file(error: BaseException) -> OSError | None:
+    """What the file has raised, in the course of which the error was raised."""
+    before = error.__context__
+    return before if before is None or isinstance(before, OSError) else _fault_of_file(before)
 
 
 def _read_torch(path: Path, _extra: Any) -> Any:
