@@ -20,7 +20,7 @@ from scheduler_service.sim.workloads import BadTrace
 from scheduler_service.sim.workloads.gavel_choices import Tenant
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-JOBS, QUICK_JOBS = 300, 60
+JOBS, QUICK_JOBS = 250, 50
 HOUR_US = 3.6e9
 CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
 
