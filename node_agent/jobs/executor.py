@@ -38,7 +38,7 @@ from node_agent.jobs.launcher.client import (
 )
 from node_agent.jobs.launcher.spawn import LOG_FILE
 from node_agent.jobs.memory_watch import Limits
-from node_agent.jobs.model import Desired, Exited, LaunchSpec, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import Desired, LaunchSpec, RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.orphans import Orphans
 from node_agent.jobs.packing import Packing
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
@@ -61,6 +61,7 @@ from node_agent.jobs.reconcile import (
     reconcile,
 )
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.run_events import Exited, Started
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping

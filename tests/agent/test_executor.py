@@ -18,22 +18,10 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
 from node_agent.jobs.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import (
-    Exited,
-    Gang,
-    LaunchSpec,
-    Prepared,
-    Process,
-    Ready,
-    RunKey,
-    Running,
-    RunPhase,
-    Stopped,
-    StopReason,
-    clean,
-)
+from node_agent.jobs.model import Gang, LaunchSpec, Prepared, Process, RunKey, Running, RunPhase, Stopped, StopReason, clean
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.run_events import Exited, Ready
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.transport import convert
