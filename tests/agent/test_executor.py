@@ -14,8 +14,9 @@ import pytest
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import stopping as module
 from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.ending import LAUNCH_ERROR_LIMIT
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
+from node_agent.jobs.executor import Executor
 from node_agent.jobs.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.memory_watch import OomKills
 from node_agent.jobs.model import Gang, LaunchSpec, Prepared, Process, RunKey, Running, RunPhase, Stopped, StopReason, clean
