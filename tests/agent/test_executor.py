@@ -141,7 +141,7 @@ async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
         raise OSError("the second event fails")
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage.executor, "_started", full)
+        patched.setattr(stage.executor._beginning, "spawned", full)
         with pytest.raises(OSError, match="the second event fails"):
             stage.executor.hear([Ended(ONE, 3, 0), Spawned(TWO, 78, 780, child=True)])
     assert (dict(stage.spool.runs), stage.spool.pending()) == before
