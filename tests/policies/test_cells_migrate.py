@@ -112,3 +112,12 @@ def test_what_does_not_migrate_or_has_a_right_to_its_place_gives_no_way() -> Non
     assert enact(d.state, (GiveWay(job, 9),), 0) == f"nothing is made ready for job {job}"
     move(d, job, d.at(job)[0][:2], 3)
     assert enact(d.state, (GiveWay(job, 9),), 0) == f"job {job} has a right to its destination"
+
+
+def test_a_job_with_devices_does_not_go_to_a_node_that_has_cpus_in_their_place() -> None:
+    d = Tenants({"n1": "FOUR", "c1": "CPU4"})
+    d.vc("a", ("four-2x2", "node", 1))
+    job = d.ask("a", 2, guarantee=OPPORTUNISTIC)
+    refusal = move(d, job, "c1")
+    assert isinstance(refusal, FailedPrecondition)
+    assert str(refusal) == f"job {job} needs 2 devices, and node c1 has 0 idle devices that it can use"

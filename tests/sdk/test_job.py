@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
-from client_sdk.training._storing import formats
+from client_sdk.training._storing import files, formats
 from client_sdk.training._storing.digested import DigestedFile, digest
+from client_sdk.training._storing.folders import Reference
 from tests.sdk.job_tools import New, folders, run_to
 
 ROOT = Path(__file__).parents[2]
@@ -255,6 +257,27 @@ def test_formats_return_what_they_were_given(tmp_path: Path, state: Any, format_
     back = formats.FORMATS[found].read(path, extra)
     np.testing.assert_equal(back, state)
     assert type(back) is type(state)
+
+
+def test_a_checkpoint_that_names_a_module_by_its_older_name_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = types.ModuleType("client_sdk.training._folders")
+
+    def _resolve(folder: str, digest: str) -> None:
+        raise AssertionError("the older module is not there any more")
+
+    _resolve.__module__, _resolve.__qualname__ = older.__name__, "_resolve"
+    older._resolve = _resolve  # type: ignore[attr-defined]
+
+    class Older:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _resolve, ("checkpoint-step-00000120-run-000002", "digest")
+
+    monkeypatch.setitem(sys.modules, older.__name__, older)
+    path = files.write(tmp_path, "checkpoint", files.Key(2, 31), Older())
+    monkeypatch.delitem(sys.modules, older.__name__)
+    found = files.read(path)
+    assert isinstance(found, Reference)
+    assert (found.folder, found.digest) == ("checkpoint-step-00000120-run-000002", "digest")
 
 
 @pytest.mark.parametrize(("reason", "keep", "syncs"), [("migrated", 2, 1), ("migrated", 1, 6), ("preempted", 2, 6)])

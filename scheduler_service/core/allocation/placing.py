@@ -4,7 +4,8 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks
-from scheduler_service.core.allocation.share_groups import arrange, check_joining, number_for
+from scheduler_service.core.allocation.share_groups import arrange, number_for
+from scheduler_service.core.allocation.sharing_checks import check_joining
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Earmark, EventKind, Job, JobSpec, JobState, Reason, Run, RunKey, RunPhase

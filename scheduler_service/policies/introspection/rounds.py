@@ -11,6 +11,7 @@ from scheduler_service.policies.introspection.memos import Round, forget, memo_o
 from scheduler_service.policies.introspection.moving import move
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.stages import Where
 
 PART = 16
 """Servers that are looked at in one step."""
@@ -18,8 +19,9 @@ BEGUN = 4
 """Probes that begin in one step, at most."""
 
 
-def look(state: State, vc: str, settings: Settings) -> Proposals:
+def look(state: State, where: Where, settings: Settings) -> Proposals:
     """Looks at the next part of the servers, if it is time."""
+    vc = where.vc
     memo = memo_of(state, round_subject(vc))
     runs = vc in state.guaranteed_runs or vc in state.opportunistic_runs if vc else bool(state.runs.rows)
     if memo is None:
@@ -35,10 +37,10 @@ def look(state: State, vc: str, settings: Settings) -> Proposals:
     probes = yield from _judge(state, vc, nodes, now.probes, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)
-    if settings.growth and not vc:
-        yield from grow(state, vc, nodes, settings)
-    if settings.migration and not vc:
-        now = yield from move(state, vc, nodes, now, settings)
+    if settings.growth:
+        yield from grow(state, where, nodes, settings)
+    if settings.migration:
+        now = yield from move(state, where, nodes, now, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
         yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)
