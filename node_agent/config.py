@@ -178,8 +178,8 @@ class Settings(DeviceSettings):
     """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""
     checkpoint_copies: Literal["auto", "network"] = "auto"
     """Whether files of a source on the same machine are copied; else they are fetched over the network, too."""
-    checkpoint_store: Annotated[str, Field(max_length=1000)] = ""
-    """A URL of fsspec, where checkpoints of runs that have left are uploaded; empty: nowhere."""
+    checkpoint_store: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    """A URL of fsspec, where checkpoints of runs that have left are uploaded; None: nowhere."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"

@@ -260,7 +260,7 @@ def update(
     time_limit: Time | None,
     dependencies: Sequence[Dependency] | None,
     grace: Time | None,
-    skip_steps: int | None,
+    skip_steps: int | None = None,
 ) -> Update:
     """Raises InvalidArgument for a limit that is no time."""
     limit = None if time_limit is None else units.parse_duration(time_limit)

@@ -18,10 +18,11 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
+from node_agent.jobs.run_events import Ready
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.transfers import Transfers
