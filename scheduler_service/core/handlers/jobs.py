@@ -6,7 +6,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
-from scheduler_service.core.handlers import grace
+from scheduler_service.core.handlers import grace, share_mode
 from scheduler_service.core.handlers.submit import still_awaited
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
@@ -213,6 +213,8 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         job = _with_limit(state, job, event.time_limit_us)
     job, changed_grace = grace.changed_by_user(state, job, event.grace_us, event.grace_follows)
     said += [changed_grace] if changed_grace else []
+    job, changed_share = share_mode.changed_by_user(state, job, event.share)
+    said += [changed_share] if changed_share else []
     if event.dependencies is not None:
         if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
             raise refusal(job, "given other dependencies", "only a job that has never started can")
