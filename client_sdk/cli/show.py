@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output, steps_output
+from client_sdk.cli import configurations, output, profiles, steps_output
 from client_sdk.cli.listing import array, has_place, holds, nodes
 from client_sdk.cli.session import Session, an_id, output_option
-from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Profile, Retry
+from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
 
@@ -51,19 +51,6 @@ def _grace(job: Job) -> str:
         return "the site's"
     more = f"; its saves ask for {wanted.total_seconds():g} s" if wanted is not None and wanted > period else ""
     return f"{period.total_seconds():g} s{', by what its saves take' if job.grace_follows and wanted else ''}{more}"
-
-
-def profile(known: Profile) -> str:
-    """Such as "120 ms a mini-batch (100 ms at best) on 2 A100, 4 GiB, utilisation 35 %"."""
-    now, best = known.mini_batch_time.total_seconds() * 1000, known.best_mini_batch_time.total_seconds() * 1000
-    parts = [f"{now:.4g} ms a mini-batch" + (f" ({best:.4g} ms at best)" if best < now else "")]
-    if known.devices:
-        parts[0] += f" on {known.devices} {known.model or 'devices'}"
-    if known.memory_mib:
-        parts.append(f"{format_memory(known.memory_mib)} of a device")
-    if known.utilization_ppm is not None:
-        parts.append(f"utilisation {known.utilization_ppm / 10_000:.0f} %")
-    return ", ".join(parts)
 
 
 def _lines(job: Job) -> dict[str, str]:
@@ -127,7 +114,7 @@ def _lines(job: Job) -> dict[str, str]:
     if job.share_next is not None and not job.ended:
         lines["next run"] = f"holds its device {job.share_next.name.lower()}"
     if job.profile is not None:
-        lines["alone"] = profile(job.profile)
+        lines["alone"] = profiles.said(job.profile)
     if spec.project:
         lines["project"] = spec.project
     if spec.virtual_cluster:
