@@ -176,6 +176,10 @@ class Settings(DeviceSettings):
     address: Annotated[str, AfterValidator(_address)] | None = None
     checkpoint_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""
+    checkpoint_copies: Literal["auto", "network"] = "auto"
+    """Whether files of a source on the same machine are copied; else they are fetched over the network, too."""
+    checkpoint_store: Annotated[str, Field(max_length=1000)] = ""
+    """A URL of fsspec, where checkpoints of runs that have left are uploaded; empty: nowhere."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"

@@ -146,6 +146,7 @@ class Update(Request[Job]):
     time_limit: timedelta | None
     dependencies: Sequence[Dependency] | None
     grace: timedelta | Literal["auto"] | None = None
+    skip_steps: int | None = None
     share: ShareMode | None = None
 
 
@@ -262,11 +263,13 @@ def update(
     time_limit: Time | None,
     dependencies: Sequence[Dependency] | None,
     grace: Time | None,
+    skip_steps: int | None,
     share: Sharing,
 ) -> Update:
     """Raises InvalidArgument for a limit that is no time, and for a way to share that there is not."""
     mode = share_mode(share)
     limit = None if time_limit is None else units.parse_duration(time_limit)
-    if grace is None or grace == "auto":
-        return Update(job_id(job), priority, limit, dependencies, None if grace is None else "auto", mode)
-    return Update(job_id(job), priority, limit, dependencies, units.parse_duration(grace), mode)
+    period: timedelta | Literal["auto"] | None = None
+    if grace is not None:
+        period = "auto" if grace == "auto" else units.parse_duration(grace)
+    return Update(job_id(job), priority, limit, dependencies, period, skip_steps, mode)

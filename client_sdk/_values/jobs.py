@@ -115,6 +115,8 @@ class Job:
     """The current run is a sample: it is stopped when its configuration has been measured."""
     grace_follows: bool = False
     """The grace period follows from what the saves of the job take, up to the site's limit. `spec` has the present one."""
+    skip_steps: int = 0
+    """How many steps, from its first one on, its next launches count without taking them (see `Client.update`)."""
     grace_wanted: timedelta | None = None
     """The longest grace period that a run of the job has asked for; None: none has asked for more than the job had."""
     share_next: ShareMode | None = None

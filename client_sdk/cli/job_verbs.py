@@ -189,6 +189,12 @@ def _migrated(job: Job) -> str:
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
 @click.option("--grace", metavar="TIME", help="From the stop signal to the kill, such as 2m; auto: by what its saves take.")
 @click.option(
+    "--skip-steps",
+    type=click.IntRange(0),
+    metavar="N",
+    help="From its next start on, count the first N steps of the job without taking them; 0 takes it back.",
+)
+@click.option(
     "--share",
     type=click.Choice(["exclusive", "packed", "sliced"]),
     help="How a job that asks for a part of a device holds it, from its next run on; alone at once, if nobody shares it.",
@@ -208,6 +214,7 @@ def update(
     priority: int | None,
     time_limit: str | None,
     grace: str | None,
+    skip_steps: int | None,
     share: Literal["exclusive", "packed", "sliced"] | None,
     no_dependencies: bool,
     fmt: str | None,
@@ -225,6 +232,7 @@ def update(
       ebb update 7 --grace 2m
       ebb update 7 --share exclusive
       ebb update 9 --after-ok 7,8
+      ebb update 9 --skip-steps 5000
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     wanted: dict[str, Any] = {}
@@ -234,6 +242,8 @@ def update(
         wanted["time_limit"] = parse_duration(time_limit)
     if grace is not None:
         wanted["grace"] = grace if grace == "auto" else parse_duration(grace)
+    if skip_steps is not None:
+        wanted["skip_steps"] = skip_steps
     if share is not None:
         wanted["share"] = share
     if any(after.values()):
@@ -257,8 +267,9 @@ def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
 def _updated(job: Job) -> str:
     limit = "none" if job.time_limit is None else output.duration(job.time_limit)
     grace = "" if job.spec.grace_period is None else f", grace period {output.duration(job.spec.grace_period)}"
+    skips = f", skips the steps up to {job.skip_steps} from its next start on" if job.skip_steps else ""
     share = "" if job.share_next is None else f", {job.share_next.name.lower()} from its next run on"
-    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{share}"
+    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{skips}{share}"
 
 
 COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

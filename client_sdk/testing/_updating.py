@@ -37,6 +37,9 @@ def update(state: State, request: scheduler_pb2.UpdateRequest) -> job_pb2.Job:
     if request.WhichOneof("grace") is not None:
         _set_grace(state, job, request)
         said.append("grace period")
+    if request.HasField("skip_steps"):
+        job.skip_steps = request.skip_steps
+        said.append(f"its next launch skips the steps up to {job.skip_steps}" if job.skip_steps else "no step is skipped")
     if request.share and request.share != (job.share_next or job.spec.share or job_pb2.SHARE_MODE_EXCLUSIVE):
         said.append(_set_share(job, request.share))
     state.tell(job, JobEventKind.UPDATED, run=job.run, text="; ".join(said))

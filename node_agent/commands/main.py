@@ -115,6 +115,16 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
+    "--checkpoint-copies",
+    metavar="POLICY",
+    help="Checkpoints of another agent on this machine: auto (copy their files) or network (fetch them). [default: auto]",
+)
+@click.option(
+    "--checkpoint-store",
+    metavar="URL",
+    help="Where the checkpoints of runs that have left are uploaded, such as s3://BUCKET/PREFIX. [default: nowhere]",
+)
+@click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
 )
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")

@@ -17,7 +17,10 @@ from node_agent.devices.base import Provider
 from node_agent.devices.mps import MpsDaemons
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
-from node_agent.jobs.checkpoint_fetches import Source
+from node_agent.jobs.checkpoint_files import Source
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
+from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpoint_uploads import CheckpointUploads
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -92,6 +95,8 @@ class Executor:
         parks: Node | None = None,
         mps: MpsDaemons | None = None,
         reach: Callable[[str, str], Source] | None = None,
+        copies: bool = True,
+        store: CheckpointStore | None = None,
     ) -> None:
         groups = groups or Groups()
         self._spool = spool
@@ -100,7 +105,7 @@ class Executor:
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         told = reported, self._refuse, self._may_start, self._gave_up, self._packed, self._guarded
-        moves = self._begun, self._not_fetched, reach
+        moves = self._begun, self._not_fetched, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
@@ -116,6 +121,7 @@ class Executor:
         self._reported = reported
         self._failed = failed
         self._then: list[Callable[[], None]] = []
+        self._uploads = None if store is None else CheckpointUploads(store, CheckpointFolders(paths, node))
         self._orphans = Orphans(spool, self._holding, paths, self._finish, self._guarded)
 
     def connect(self, launcher: LauncherClient) -> None:
@@ -245,6 +251,8 @@ class Executor:
         self._evictions.close()
         self._holding.close()
         self._rendezvous.close()
+        if self._uploads is not None:
+            self._uploads.close()
 
     # Starting.
 
@@ -294,6 +302,8 @@ class Executor:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
         self._packing.tidy()
+        if self._uploads is not None:
+            self._uploads.recover(self._spool.cluster[0])
         self.starting.make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
@@ -350,6 +360,8 @@ class Executor:
                 event = replace(event, node_stopped=True)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
+        if self._uploads is not None and event.yielded and record.pid and not record.key.task:
+            self._then.append(partial(self._uploads.left, self._spool.cluster[0], record.key))
         # Runs that go as they should are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
         if log.isEnabledFor(level):

@@ -124,6 +124,8 @@ class LaunchSpec:
     """None: the run has its devices alone."""
     source: CheckpointAt | None = None
     """Where the job ran last, if that is another node and its checkpoints can be fetched."""
+    skip_steps: int = 0
+    """How many steps the program counts, from the first one of the job on, without taking them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,6 +352,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
         source=CheckpointAt(launch.checkpoint.node, launch.checkpoint.address) if launch.HasField("checkpoint") else None,
         share=_share(launch) if launch.HasField("share") else None,
+        skip_steps=launch.skip_steps,
     )
 
 

@@ -45,6 +45,8 @@ def check(state: State) -> None:
         check_share_group(state, group)
     for operation in state.operations.rows.values():
         check_operation(state, operation)
+    for key in state.measured.rows:
+        claim(key in state.runs.rows, f"there is a measurement of run {key}, which has ended")
     if state.pools is not None:
         check_cells(state, state.pools)
 

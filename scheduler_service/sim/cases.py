@@ -31,12 +31,25 @@ from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import POINTS, curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.runner_port import Tell
+from scheduler_service.sim.searching import Search
+from scheduler_service.sim.searching import curves as search_curves
+from scheduler_service.sim.searching import numbers as search_numbers
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.metrics import curves as shared_curves
 from scheduler_service.sim.sharing.metrics import numbers as shared_numbers
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
-from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
+from scheduler_service.sim.workloads import (
+    GandivaSearch,
+    Generated,
+    Hived,
+    Skipped,
+    Workload,
+    arrivals_of,
+    jobs_of,
+    times_from,
+    undrawn,
+)
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S, in_time
@@ -95,6 +108,8 @@ class Case(Model):
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if self.sharing is None:
             del content["sharing"]  # and this
+        elif not self.sharing.assume_use:
+            del content["sharing"]["assume_use"]  # and this
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
             del content["workload"]["durations"]  # so did this
         if content["workload"].get("rate") == 1:
@@ -171,11 +186,14 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
 def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
     nodes, skipped = case.inventories(), Skipped()
     change = at_submit(Guarantee[case.guarantee.upper()], case.policy.name) if case.virtual_clusters else None
-    arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped, change)
+    search = Search(case.workload, case.seed) if isinstance(case.workload, GandivaSearch) else None
+    arrivals = (
+        search if search is not None else arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped, change)
+    )
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
     tell(0, total)
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
-    world = World(site_of(case, nodes), arrivals, ended=lives.add)
+    world = World(site_of(case, nodes), arrivals, lives.add, search)
     world.run()
     if isinstance(arrivals, ClosedLoop) and (left := arrivals.left()):
         skipped[NEVER_CAME] += left
@@ -195,6 +213,9 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
         summary |= shared_numbers(usage, history, case.sharing.stable)
         drawn = {name: curve for name, curve in drawn.items() if not name.startswith(OF_HOLDERS)}
         drawn |= shared_curves(usage, history, POINTS)
+    if search is not None:
+        summary |= search_numbers(search)
+        drawn |= search_curves(search, POINTS)
     return Outcome(case, jobs, runs, exchanges, summary, drawn, skipped)
 
 

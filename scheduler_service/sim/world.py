@@ -4,10 +4,11 @@ Nothing decides here. What is submitted comes from `jobs`, what happens on nodes
 `step` that the service runs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from random import Random
+from typing import Protocol
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Accepted, Event, Order, PlanReady, Reply, Step, Stopped, Submitted, VcRequested
@@ -56,10 +57,22 @@ class Site:
     """How fast jobs run where they are; None: each run works at the rate 1, unless it shares its devices."""
 
 
+class User(Protocol):
+    """Somebody who does more than submit jobs."""
+
+    def looks_us(self) -> Micros | None:
+        """When the user looks next; None: never again."""
+
+    def acts(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[Event]:
+        """What the user asks for when it is time to look. `lives` has the jobs that are not over."""
+
+
 class World:
     """A simulation under way."""
 
-    def __init__(self, site: Site, arrivals: Arrivals, ended: Callable[[Life], None] | None = None) -> None:
+    def __init__(
+        self, site: Site, arrivals: Arrivals, ended: Callable[[Life], None] | None = None, user: User | None = None
+    ) -> None:
         """`ended` is given each job that is over, which is then forgotten. Without it all stay in `lives`."""
         self.site = site
         self.now: Micros = 0
@@ -74,6 +87,7 @@ class World:
         self.events = 0
         self._arrivals = arrivals
         self._ended = ended
+        self._user = user
         self._live = 0
         """How many jobs are not over."""
         self._decided: Micros = -site.decide_every_us
@@ -108,6 +122,8 @@ class World:
             soonest = self._plans[0][0] if soonest is None else min(soonest, self._plans[0][0])
         if deadlines := self.state.deadlines:
             soonest = deadlines[0][0] if soonest is None else min(soonest, deadlines[0][0])
+        if self._user is not None and (look := self._user.looks_us()) is not None:
+            soonest = look if soonest is None else min(soonest, look)
         if (tenants := self.site.tenants) is not None:
             if arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
                 return None  # the same cells would be offered and requested for ever
@@ -135,6 +151,8 @@ class World:
         if decides and (tenants := self.site.tenants) is not None and now >= tenants.next_us(self._looked):
             self._looked = now
             events += tenants.requests(self.state, now)
+        if decides and self._user is not None and (look := self._user.looks_us()) is not None and look <= now:
+            events += self._user.acts(self.state, self.lives, now)
         while decides and self._plans and self._plans[0][0] <= now:
             events.append(self._plans.pop(0)[1])
         deadlines = self.state.deadlines

@@ -34,6 +34,7 @@ OWN_DOING = {
     StopReason.TIME_LIMIT,
     StopReason.GANG,
     StopReason.DRAINED,
+    StopReason.MIGRATED,
 }
 """Why a guaranteed run may be told to leave."""
 

@@ -12,6 +12,7 @@ from client_sdk.training import ResumableLoader
 from client_sdk.training._data.position import Pass
 from client_sdk.training._storing import folders, formats
 from client_sdk.training._storing.copies import Copies
+from client_sdk.training._storing.digested import DigestedFile, digest
 from client_sdk.training._storing.registered import access
 from tests.torch_needed import require_torch
 
@@ -30,7 +31,9 @@ def torch() -> Iterator[Any]:
 def written(path: Path, state: Any) -> tuple[str, Any]:
     """The format of a state, and what is read again."""
     name = formats.choose(state)
-    extra = formats.FORMATS[name].write(path, state)
+    with DigestedFile(path) as file:
+        extra = formats.FORMATS[name].write(file, state)
+    assert file.blake2b == digest(path)
     return name, formats.FORMATS[name].read(path, json.loads(json.dumps(extra)))
 
 
@@ -127,3 +130,22 @@ def test_a_folder_that_a_framework_wrote_is_sealed(tmp_path: Path) -> None:
     (folder / "inner" / "weights").write_bytes(b"1235")
     with pytest.raises(folders.CheckpointError, match=r"part 'inner/weights' of a checkpoint, is damaged"):
         folders.check(tmp_path, reference)
+
+
+def test_the_files_of_tensors_are_those_of_safetensors(torch: Any, tmp_path: Path) -> None:
+    """Byte for byte, also for large tensors, which a thread digests while they are written."""
+    from safetensors.torch import save_file
+
+    state = {
+        "z": torch.arange(1_100_000, dtype=torch.float32),
+        "a": torch.ones((2, 3), dtype=torch.bfloat16),
+        "half": torch.ones((), dtype=torch.float16),
+        "nothing": torch.zeros((0, 4)),
+        "flags": torch.tensor([True, False]),
+        "b": torch.arange(3),
+        "d": torch.arange(5, dtype=torch.float64),
+    }
+    name, _ = written(tmp_path / "ours", state)
+    save_file(state, tmp_path / "theirs", metadata={"format": "pt"})
+    assert name == "safetensors"
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()

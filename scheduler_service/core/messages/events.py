@@ -89,6 +89,8 @@ class UpdateRequested:
     """It stays then, whatever the runs of the job ask for."""
     grace_follows: bool = False
     """The grace period follows again from what the job's saves take."""
+    skip_steps: int | None = None
+    """The next launches count so many steps, from the first one on, without taking them; 0 takes it back."""
     share: ShareMode | None = None
     """How it holds the device of which it asks for a part."""
 

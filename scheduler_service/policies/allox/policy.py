@@ -205,15 +205,18 @@ def allox(
 
     def at_once(state: State, scope: Scope, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
         """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
-        matched without it."""
+        matched without it. Jobs that can never run leave the queue when they are told so; then others may be the first."""
         in_vain: set[int] = set()
         while any(True for _ in jobs(state)):
             seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
             question = ask(state, scope, seen)
             starts = [] if question is None else decoded(answer(question)())
             if not starts:
+                before = _length(state, scope.vc)
                 yield from scope.tell([job for job in jobs(state) if _waits(state, job.id)] if in_vain else seen.jobs)
-                return
+                if _length(state, scope.vc) == before:
+                    return
+                continue
             if not (yield from start(state, scope, starts)):
                 in_vain.update(one.job for one in starts)
 

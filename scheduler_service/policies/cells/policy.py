@@ -57,12 +57,12 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
         """Where one of them gives cells away, such as those of a lazy run, or is content with broken ones, others that were
-        served before it may want what that leaves."""
+        served before it may want what that leaves; and where cells are missing for faults, they may miss more of theirs."""
         while vc_ids:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
                 yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
-            if not _leaves_more(state, since):
+            if not (_leaves_more(state, since) or _leaves_less(state, since)):
                 return
             vc_ids = _with_work(state)
 
@@ -98,6 +98,14 @@ def _leaves_more(state: State, since: int) -> bool:
         if table is state.bindings and (new is None or not _is_whole(state, new)):
             return True
     return False
+
+
+def _leaves_less(state: State, since: int) -> bool:
+    """Whether less can be had by others than so many changes ago, though nobody else asks: what they own is faulty in part, and
+    a cell was bound of what is left."""
+    assert state.pools is not None
+    bound = {new.pool for table, _, _, new in state.journal.entries[since:] if table is state.bindings and new is not None}
+    return not all(state.pools.pools[name].holds() for name in bound)
 
 
 def _is_whole(state: State, binding: Binding) -> bool:

@@ -48,6 +48,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         resize_to=job.resize_to,
         sampling=job.sampling is not None,
         grace_follows=job.grace_follows,
+        skip_steps=job.skip_steps,
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
     if job.share_next is not None:

@@ -6,8 +6,9 @@ import click
 from rich.console import Console
 
 from scheduler_service.sim.commands import say
-from scheduler_service.sim.reproduce import gandiva_tables
-from scheduler_service.sim.reproduce.gandiva_plan import ON_TRACES, PARTS, QUICK, Part, Study, Traces, cases, policies
+from scheduler_service.sim.figures import save
+from scheduler_service.sim.reproduce import gandiva_searches, gandiva_tables
+from scheduler_service.sim.reproduce.gandiva_plan import ALL_PARTS, ON_TRACES, PARTS, QUICK, Study, Traces, cases, policies
 from scheduler_service.sim.reproduce.studies import Table, as_markdown, fill_in, group, show, simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -15,7 +16,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("gandiva")
 @click.option("--quick", is_flag=True, help="Fewer jobs, and one set of them.")
-@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this part; may be given several times.")
+@click.option(
+    "--part", "parts", type=click.Choice(ALL_PARTS), multiple=True, help="Only this part; may be given several times."
+)
 @click.option(
     "--on-traces",
     metavar="PHILLY RATES PAIRS",
@@ -28,17 +31,17 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--document", metavar="FILE", type=FILE, help="Fill in the tables of this Markdown file.")
 def command(
     quick: bool,
-    parts: tuple[Part, ...],
+    parts: tuple[str, ...],
     on_traces: tuple[Path, Path, Path] | None,
     output: Path | None,
     on: str,
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 9 and 15 and table 5 of the Gandiva paper (OSDI 2018), beside what it prints.
+    """Figures 9, 14 and 15 and tables 3 to 5 of the Gandiva paper (OSDI 2018), beside what it prints.
 
-    The parts are six jobs on four GPUs, the experiment on 180 GPUs, the trace of 9 days on 100 GPUs, and, if files are given,
-    jobs of Philly's trace at rates that were measured on real GPUs.
+    The parts are six jobs on four GPUs, the experiment on 180 GPUs, the trace of 9 days on 100 GPUs, searches for the right
+    configuration among many, and, if files are given, jobs of Philly's trace at rates that were measured on real GPUs.
 
     \b
     Examples:
@@ -50,11 +53,14 @@ def command(
         raise click.UsageError(f"for the part {lacking[0]} say where the tables are: --on-traces PHILLY RATES PAIRS")
     traces = None if on_traces is None else Traces(*on_traces)
     study = (QUICK if quick else Study())._replace(traces=traces)
-    chosen = parts or tuple(part for part in PARTS if part not in ON_TRACES or traces is not None)
+    chosen = parts or tuple(part for part in ALL_PARTS if part not in ON_TRACES or traces is not None)
     folder = output or Path("results") / ("gandiva-quick" if quick else "gandiva")
-    wanted = {part: {policy: cases(study, part, policy) for policy in policies()} for part in chosen}
-    found = simulated([case for of in wanted.values() for some in of.values() for case in some], folder, on, fresh, keep="jobs")
+    wanted = {part: {policy: cases(study, part, policy) for policy in policies()} for part in PARTS if part in chosen}
+    searches = gandiva_searches.cases(study.search_seeds, quick) if "search" in chosen else {}
+    every = [case for of in (*wanted.values(), *searches.values()) for some in of.values() for case in some]
+    found = simulated(every, folder, on, fresh, keep="jobs")
     tables: list[Table] = []
+    drawn: dict[str, str] = {}
     for part, of in wanted.items():
         groups = {policy: group(found, some) for policy, some in of.items()}
         if part == "slicing":
@@ -68,6 +74,11 @@ def command(
         else:
             title = "Table 5: 9 days on 100 GPUs" if part == "trace" else "Philly's jobs at Gavel's rates, on 100 GPUs"
             tables.append(gandiva_tables.trace(groups, part, title, printed=part == "trace"))
+    if searches:
+        sought = gandiva_searches.groups(found, searches)
+        tables += gandiva_searches.tables(sought)
+        save(gandiva_searches.explored(sought), folder, "explored")
+        drawn["explored"] = "Explored configurations over time"
     show(tables, folder)
-    fill_in(document, {table.name: as_markdown(table) for table in tables}, {}, folder)
+    fill_in(document, {table.name: as_markdown(table) for table in tables}, drawn, folder)
     say(Console(stderr=True), f"{folder}: tables.md")

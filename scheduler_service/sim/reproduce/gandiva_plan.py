@@ -11,6 +11,8 @@ from scheduler_service.sim.workloads import Gandiva, GandivaSlicing, GandivaTrac
 
 Part = Literal["slicing", "experiment", "trace", "measured"]
 PARTS: tuple[Part, ...] = get_args(Part)
+"""In which all policies have the same jobs."""
+ALL_PARTS = (*PARTS, "search")
 ON_TRACES: tuple[Part, ...] = ("measured",)
 """Parts that take files."""
 
@@ -72,10 +74,11 @@ class Study(NamedTuple):
     trace_seeds: tuple[int, ...] = (1,)
     measured_jobs: int = 2000
     """Of Philly's, at Gavel's rates."""
+    search_seeds: tuple[int, ...] = (1, 2, 3)
     traces: Traces | None = None
 
 
-QUICK = Study(jobs=250, hours=0.5, seeds=(1,), trace_jobs=500, days=0.5, measured_jobs=300)
+QUICK = Study(jobs=250, hours=0.5, seeds=(1,), trace_jobs=500, days=0.5, measured_jobs=300, search_seeds=(1,))
 
 
 def policies() -> list[str]:

@@ -29,6 +29,20 @@ class Trace(NamedTuple):
     migrations: int = 0
 
 
+class Found(NamedTuple):
+    """Tables 3 and 4: minutes until the configuration is found that the search is for."""
+
+    position: int
+    fifo: float
+    gandiva: float
+
+
+SEARCHES = {
+    4: (Found(93, 691.5, 125.5), Found(187, 1373.0, 213.8), Found(280, 2067.2, 302.4), Found(365, 2726.4, 387.1)),
+    16: (Found(93, 253.0, 74.4), Found(187, 492.7, 103.7), Found(280, 731.7, 135.4), Found(365, 970.0, 162.6)),
+}
+"""By GPUs."""
+ACCURACIES = {"70 %": Found(15, 134.1, 134.1), "80 %": Found(58, 2849.1, 543.1), "90 %": Found(87, 5296.7, 935.4)}
 SLICING = Slicing()
 EXPERIMENT = {"fifo": Experiment(2203, 0.501), "gandiva": Experiment(498, 0.628)}
 TRACE = {"fifo": Trace(832, 13371), "gandiva": Trace(656, 11349, 470)}

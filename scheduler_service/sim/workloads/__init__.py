@@ -18,7 +18,9 @@ from scheduler_service.sim.workloads import (
     arriving,
     fitgpp,
     gandiva,
+    gandiva_search,
     gavel,
+    gavel_choices,
     gavel_kinds,
     generated,
     hived,
@@ -36,7 +38,9 @@ from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
 from scheduler_service.sim.workloads.gandiva import Gandiva as Gandiva
 from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
+from scheduler_service.sim.workloads.gandiva_search import GandivaSearch as GandivaSearch
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
+from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
 from scheduler_service.sim.workloads.generated import Generated as Generated
 from scheduler_service.sim.workloads.hived import Hived as Hived
@@ -52,9 +56,9 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
-Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel
+Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
-OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GavelKinds
+OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GandivaSearch | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
 Workload = Annotated[
     FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
@@ -83,6 +87,8 @@ def jobs_of(
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
     if isinstance(workload, Gandiva | GandivaTrace | GandivaSlicing):
         return _fitting(gandiva.jobs(workload, seed), nodes, counted)
+    if isinstance(workload, GandivaSearch):
+        return _fitting(gandiva_search.jobs(workload), nodes, counted)
     if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
@@ -100,7 +106,7 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds,
+    workload: Philly | Openb | Sacct | Csv | Gavel | GavelChoices | GavelKinds,
     seed: int,
     folder: Path,
     nodes: Sequence[Inventory],
@@ -109,6 +115,8 @@ def _kept(
     """A trace's jobs, by their times."""
     if isinstance(workload, Gavel):
         jobs = gavel.read(workload, folder, seed, skipped)
+    elif isinstance(workload, GavelChoices):
+        jobs = gavel_choices.read(workload, folder, seed, skipped)
     elif isinstance(workload, GavelKinds):
         jobs = gavel_kinds.read(workload, folder / workload.file, folder, seed, skipped)
     else:

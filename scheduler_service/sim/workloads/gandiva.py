@@ -56,9 +56,10 @@ class Gandivas(Model):
         """The times are part of what is drawn."""
         return Recorded()
 
-    def made(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user") -> SimJob:
+    def made(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user", name: str = "") -> SimJob:
+        """A job that is called as its kind unless it has a name."""
         demand = Vector(round(self.cpus_per_gpu * 1000 * gpus), round(self.memory_gib_per_gpu * 1024 * gpus), gpus)
-        spec = JobSpec(COMMAND, demand, grace_us=round(self.grace_s * SECOND), name=kind)
+        spec = JobSpec(COMMAND, demand, grace_us=round(self.grace_s * SECOND), name=name or kind)
         return SimJob(spec, max(work_us, 1), submit_us, user, kind=kind)
 
 

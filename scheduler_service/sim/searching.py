@@ -1,0 +1,158 @@
+"""A simulated user who searches for one configuration among many (Gandiva, section 6.2).
+
+The user looks at the jobs every few seconds, as a program that reads their output does, and uses the API alone: stops jobs
+without promise, suspends and resumes jobs, and raises the priority of the best ones. Jobs take turns only with their equals, so
+a job of a higher priority has its device to itself once those are gone that it shared the device with. These are suspended, and
+resumed as soon as they have left, which has them take turns elsewhere.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from scheduler_service.core.messages import CancelRequested, Event, ResumeRequested, SuspendRequested, UpdateRequested
+from scheduler_service.core.model import Job, JobState
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.sim.jobs import Load, SimJob
+from scheduler_service.sim.lives import Life
+from scheduler_service.sim.workloads.arriving import Timed
+from scheduler_service.sim.workloads.gandiva_search import (
+    NO_PROMISE,
+    GandivaSearch,
+    configurations,
+    jobs,
+    number_of,
+)
+
+LOOKS_US = 15 * SECOND
+RUNS = (JobState.STARTING, JobState.RUNNING)
+
+
+class _Member(NamedTuple):
+    """A configuration of which there is a job, now."""
+
+    number: int
+    job: Job
+    evaluations: int
+    predicted: float
+    """0 before the first evaluation."""
+
+
+class Search:
+    """The arrivals of one search, and what its user does."""
+
+    def __init__(self, model: GandivaSearch, seed: int) -> None:
+        self._model = model
+        self._configurations = configurations(model, seed)
+        self._arrivals = Timed(jobs(model))
+        self._looked: Micros = 0
+        self._cancelled: set[int] = set()
+        self.found_us: Micros | None = None
+        """When the right one was known."""
+        self.explored_us: dict[int, Micros] = {}
+        """By configuration: when its first evaluation was seen."""
+        self.promotions = 0
+
+    # ---- arrivals ----------------------------------------------------------------------------------------------------------
+
+    def next_us(self, now: Micros, load: Load) -> Micros | None:
+        return None if self.found_us is not None else self._arrivals.next_us(now, load)
+
+    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
+        return () if self.found_us is not None else self._arrivals.take(now, load)
+
+    # ---- the user ----------------------------------------------------------------------------------------------------------
+
+    def looks_us(self) -> Micros | None:
+        """When the user looks next; None: never again."""
+        return None if self.found_us is not None else self._looked + LOOKS_US
+
+    def acts(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[Event]:
+        """What the user asks for."""
+        self._looked = now
+        members = list(self._members(state, lives, now))
+        right = next((one for one in members if one.number == self._model.position), None)
+        if right is not None and self._is_known(lives[right.job.id], now):
+            self.found_us = now
+            yield from (CancelRequested(one.job.id) for one in members)
+            return
+        left = []
+        for one in members:
+            if one.evaluations and one.predicted < NO_PROMISE:
+                self._cancelled.add(one.number)
+                yield CancelRequested(one.job.id)
+            else:
+                left.append(one)
+        if self._model.exclusive:
+            yield from self._prioritised(state, left)
+
+    def _members(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[_Member]:
+        """Those that neither ended nor were cancelled."""
+        for job_id, life in lives.items():
+            if not (life.launches or self._model.exclusive):
+                continue  # of no interest before it has run
+            number = number_of(life.job.spec.name)
+            if life.end_us is not None or number in self._cancelled:
+                continue
+            evaluations = done_us(life, now) // self._model.evaluation_us
+            if evaluations:
+                self.explored_us.setdefault(number, now)
+            predicted = self._configurations[number].predicted(evaluations) if evaluations else 0.0
+            yield _Member(number, state.jobs.rows[job_id], evaluations, predicted)
+
+    def _is_known(self, life: Life, now: Micros) -> bool:
+        return done_us(life, now) >= self._model.found_after * life.job.work_us
+
+    def _prioritised(self, state: State, members: list[_Member]) -> Iterator[Event]:
+        new = [one for one in members if not one.evaluations]
+        judged = sorted((one for one in members if one.evaluations), key=lambda one: (-one.predicted, one.number))
+        best, others = judged[: self._model.exclusive], judged[self._model.exclusive :]
+        room = max(self._model.live - len(best) - len(new), 0) if self._model.live else len(others)
+        gone = {one.job.id for one in others[room:]}
+        apart: set[int] = set()
+        for one in best:
+            if one.job.id not in apart and one.job.state is JobState.RUNNING:
+                if not one.job.priority:
+                    self.promotions += 1
+                    yield UpdateRequested(one.job.id, priority=1)
+                apart |= {one.job.id, *(mates := _mates(state, one.job))}
+                gone |= mates
+        first = {one.job.id for one in best} - gone
+        for one in [*best, *others, *new]:
+            job = one.job
+            if job.priority and job.id not in first:
+                yield UpdateRequested(job.id, priority=0)
+            if job.id in gone and job.state in RUNS and not job.suspend_requested:
+                yield SuspendRequested(job.id)
+            elif job.id not in gone and job.state is JobState.SUSPENDED:
+                yield ResumeRequested(job.id)
+
+
+def _mates(state: State, job: Job) -> set[int]:
+    """The jobs that share the devices of a running one."""
+    groups = {run.group for run in state.runs_of(job.id) if run.group}
+    return {key.job_id for number in groups for key in state.share_groups.rows[number].members()} - {job.id}
+
+
+def done_us(life: Life, now: Micros) -> Micros:
+    """How much of its work a job that is not over has done."""
+    launch = life.launches[-1] if life.launches else None
+    current = launch is not None and launch.ended_us is None and launch.pace is not None
+    return life.done_us + (launch.pace.done_us(now) if current else 0)  # type: ignore[union-attr]
+
+
+def numbers(search: Search) -> Iterator[tuple[str, float]]:
+    """Figures of a search that is over."""
+    if search.found_us is not None:
+        yield "search.found_min", search.found_us / (60 * SECOND)
+    yield "search.explored", len(search.explored_us)
+    yield "search.promotions", search.promotions
+
+
+def curves(search: Search, points: int) -> dict[str, list[float]]:
+    """Over the time until the right configuration is known."""
+    end, at = search.found_us, sorted(search.explored_us.values())
+    if end is None:
+        return {}
+    return {"search.explored": [float(bisect_right(at, end * (i + 1) // points)) for i in range(points)]}
