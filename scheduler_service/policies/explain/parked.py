@@ -13,8 +13,8 @@ def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
     match operation.phase:
         case OperationPhase.PARKED if not operation.noted(BY_USER):
             why = "another job has its place; it goes on when its devices are idle and nobody who outranks it waits"
-            held = next(what_holds_up(state, state.runs_of(job.id)), None)
-            return Explanation((Blocker(Reason.PARKED, why, 0 if held is None else held.job_id),))
+            holder = next((one.job_id for one in what_holds_up(state, state.runs_of(job.id))), 0)
+            return Explanation((Blocker(Reason.PARKED, why, holder),))
         case OperationPhase.PARKED:
             return Explanation((Blocker(Reason.PARKED, "it is parked and does not go on by itself: resume it"),))
         case OperationPhase.WAITING:
