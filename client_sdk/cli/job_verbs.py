@@ -1,6 +1,6 @@
 """The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, resize, migrate, update."""
 
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -194,6 +194,11 @@ def _migrated(job: Job) -> str:
     metavar="N",
     help="From its next start on, count the first N steps of the job without taking them; 0 takes it back.",
 )
+@click.option(
+    "--share",
+    type=click.Choice(["exclusive", "packed", "sliced"]),
+    help="How a job that asks for a part of a device holds it, from its next run on; alone at once, if nobody shares it.",
+)
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
@@ -210,6 +215,7 @@ def update(
     time_limit: str | None,
     grace: str | None,
     skip_steps: int | None,
+    share: Literal["exclusive", "packed", "sliced"] | None,
     no_dependencies: bool,
     fmt: str | None,
     quiet: bool,
@@ -224,6 +230,7 @@ def update(
       ebb update 7 --priority 10
       ebb update 7 8 --time-limit 4h
       ebb update 7 --grace 2m
+      ebb update 7 --share exclusive
       ebb update 9 --after-ok 7,8
       ebb update 9 --skip-steps 5000
     """
@@ -237,6 +244,8 @@ def update(
         wanted["grace"] = grace if grace == "auto" else parse_duration(grace)
     if skip_steps is not None:
         wanted["skip_steps"] = skip_steps
+    if share is not None:
+        wanted["share"] = share
     if any(after.values()):
         if no_dependencies:
             raise click.UsageError("--no-dependencies takes away what the --after options say")
@@ -244,7 +253,7 @@ def update(
     elif no_dependencies:
         wanted["dependencies"] = ()
     if not wanted:
-        raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --after-ok, ...")
+        raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --share, --after-ok, ...")
     ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _updated, fmt, quiet)
 
 
@@ -259,7 +268,8 @@ def _updated(job: Job) -> str:
     limit = "none" if job.time_limit is None else output.duration(job.time_limit)
     grace = "" if job.spec.grace_period is None else f", grace period {output.duration(job.spec.grace_period)}"
     skips = f", skips the steps up to {job.skip_steps} from its next start on" if job.skip_steps else ""
-    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{skips}"
+    share = "" if job.share_next is None else f", {job.share_next.name.lower()} from its next run on"
+    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{skips}{share}"
 
 
 COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

@@ -1,5 +1,6 @@
 """In virtual clusters, jobs grow and move within what is theirs, and whoever has a right to devices has them as before."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import NodeSeen, RunReady, Submitted
+from scheduler_service.core.messages import NodeSeen, RunReady, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
 from scheduler_service.core.model.configurations import TaskGroup
 from scheduler_service.core.model.values import Vector
@@ -139,10 +140,13 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(ACTIONS)
 def test_whatever_grows_the_other_virtual_cluster_has_its_cells_at_once(actions: list[tuple[str, int]]) -> None:
-    d = Elastic()
+    try_history(Elastic(), actions)
+
+
+def try_history(d: Elastic, actions: Sequence[tuple[str, int]]) -> None:
     base: dict[int, int] = {}
     for what, n in actions:
         live = sorted(d.state.jobs.rows)
@@ -164,7 +168,8 @@ def test_whatever_grows_the_other_virtual_cluster_has_its_cells_at_once(actions:
                 assert d.size(job) >= tasks, "nobody is smaller than at first"
                 assert len({run.node for run in d.state.runs_of(job)}) <= tasks or d.size(job) == tasks
     for job in [job for job, row in d.state.jobs.rows.items() if row.spec.vc == "b"]:
-        d.end(job)
+        d.cancel(job)
+        d.settled()
     mine = d.ask("b", 4)
     d.settled()
     assert d.job(mine).state is RUN
@@ -173,7 +178,18 @@ def test_whatever_grows_the_other_virtual_cluster_has_its_cells_at_once(actions:
 
 def test_without_the_policy_nobody_grows() -> None:
     d = Elastic()
-    d.change("a", (POOL, "node", 1), policy=VcPolicy("fifo"))
+    d.step(VcRequested("a", False, policy=VcPolicy("fifo")))
     job = d.elastic("a")
     d.pass_minutes(10)
     assert d.size(job) == 1
+
+
+def test_such_a_history_has_jobs_that_grow_and_are_reclaimed() -> None:
+    """A fixed one, so that it is known what the random ones are about."""
+    d = Elastic()
+    d.ask("a", 4)
+    job = d.elastic("a", guarantee=OPPORTUNISTIC)
+    assert d.pass_minutes(9) == ["tasks 1 -> 4: it grows: devices of n2 were idle for 300 s"]
+    try_history(d, [("theirs", 1), ("time", 0), ("time", 0), ("mine", 0)])
+    assert (d.size(job), d.job(job).state) == (0, JobState.QUEUED), "all cells are in use by whoever has a right to them"
+    assert d.job(job).spec.gang[0].size == 1

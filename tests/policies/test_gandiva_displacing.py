@@ -1,6 +1,7 @@
 """Jobs take the place of jobs that they outrank, which are parked or moved; a trial does so before it has anybody preempted."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from scheduler_service.core.model import EventKind, JobState, OperationKind, Rea
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
@@ -209,6 +211,9 @@ def test_the_story_says_for_whom() -> None:
     low = d.begin(4)
     high = d.submit(replace(spec(4), priority=1))
     taken = parked(d, low)
+    (blocker,) = explain(d.state, d.job(low), d.now, Random(0), stages("gandiva", FitGppSettings())).blockers
+    assert blocker.detail.startswith("another job has its place; it goes on when")
+    assert blocker.cause_job == high
     kinds = [line.kind for line in taken.log if line.job_id == low]
     assert kinds == [EventKind.PARKED]
     assert d.job(high).state is JobState.STARTING

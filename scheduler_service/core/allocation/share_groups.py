@@ -18,7 +18,7 @@ from scheduler_service.core.allocation.sharing_checks import (
 )
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import BeginProbe, EndProbe, Share, Unshare
-from scheduler_service.core.model import EventKind, Run
+from scheduler_service.core.model import EventKind, Job, Run, RunPhase
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Micros
@@ -50,6 +50,21 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
     set_rows(state, group, without(group.rows, keys))
     if (left := state.share_groups.rows.get(group.id)) is not None:
         check_share_of_host(state, left)
+
+
+def have_alone(state: State, job: Job) -> bool:
+    """Has the runs of a job, which is not to share any more, hold their devices alone. False, and nothing has changed: others
+    are in their share group, or something is under way there."""
+    group = group_of(state, job.id)
+    runs = state.runs_of(job.id)
+    settled = all(run.phase is RunPhase.RUNNING and run.key not in state.promised_by for run in runs)
+    if group is None or not settled or any(key.job_id != job.id for key in group.members()):
+        return False
+    state.put(state.jobs, job.id, job)
+    for run in runs:
+        state.put(state.runs, run.key, changed(run, part_ppm=0))
+    set_rows(state, group, group.rows, stays_open=False)
+    return True
 
 
 def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:

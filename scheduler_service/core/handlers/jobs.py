@@ -7,7 +7,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
-from scheduler_service.core.handlers import grace
+from scheduler_service.core.handlers import grace, share_mode
 from scheduler_service.core.handlers.submit import still_awaited
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
@@ -217,6 +217,8 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
     if event.skip_steps is not None and event.skip_steps != job.skip_steps:
         said.append(f"its next launch skips the steps up to {event.skip_steps}" if event.skip_steps else "no step is skipped")
         job = changed(job, skip_steps=event.skip_steps)
+    job, changed_share = share_mode.changed_by_user(state, job, event.share)
+    said += [changed_share] if changed_share else []
     if event.dependencies is not None:
         if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
             raise refusal(job, "given other dependencies", "only a job that has never started can")

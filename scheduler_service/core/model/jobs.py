@@ -245,6 +245,12 @@ class Job:
     """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
     submitted_grace_us: Micros = 0
     """Of a job whose grace period was changed: that of its submission."""
+    share_now: ShareMode | None = None
+    """How it holds its devices, if that was changed. None: as its submission says."""
+    share_next: ShareMode | None = None
+    """Of a job that has active tasks: how its next launch holds its devices. None: as now."""
+    submitted_share: ShareMode = ShareMode.EXCLUSIVE
+    """Of a job for which this was changed: what its submission said."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
     saved_on: int = 0
@@ -279,9 +285,18 @@ class Job:
         submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
         return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
 
+    def with_share(self) -> "Job":
+        """The job as it holds devices from its next launch on."""
+        if self.share_next is None:
+            return self
+        submitted = self.spec.share if self.share_now is None else self.submitted_share
+        spec = changed(self.spec, share=self.share_next)
+        return changed(self, spec=spec, share_now=self.share_next, share_next=None, submitted_share=submitted)
+
     def as_submitted(self) -> JobSpec:
         """What the user asked for at first."""
         spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = spec if self.share_now is None else changed(spec, share=self.submitted_share)
         return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":
