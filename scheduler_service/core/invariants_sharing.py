@@ -26,7 +26,7 @@ def check_share_group(state: State, group: ShareGroup) -> None:
         claim(run.group == group.id and run.shared, f"run {run.key} is in {what} and says that it is in {run.group}")
         claim(run.vc == group.vc, f"{what} is of {group.vc!r}, and run {run.key} of {run.vc!r}")
         claim(run.guaranteed == group.guaranteed, f"{what} is guaranteed in part")
-        for task in state.runs_of(run.job_id):
+        for task in state.mates_of(run):
             together = [(task.key in row.runs) == (run.key in row.runs) for row in group.rows]
             claim(all(together), f"a gang is in {what} in part: {run.key} and {task.key} are in other rows")
     devices = tuple((node, tuple(sorted(held[node]))) for node in sorted(held))

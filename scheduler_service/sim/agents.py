@@ -142,10 +142,10 @@ class Agents:
             case Prepared(job, run, share=plan):
                 self.come(job, run, life, now, plan)
             case Warming(run=run):
-                if (node := self._nodes[run.node - 1]).up:
+                if (node := self._nodes[run.node - 1]).up and not self._warm.has(run.key):
                     self._then(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
-            case Running(job, run) if self._warm.take(run.key):
-                self.come(job, run, life, now, migrated=True)
+            case Running(job, run, share=plan) if self._warm.take(run.key):
+                self.come(job, run, life, now, plan, migrated=True)
             case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
                 if (task := self._tasks.get(run.key)) is not None:  # else its node has died
                     if run.shared:

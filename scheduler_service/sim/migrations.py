@@ -17,6 +17,9 @@ class WarmTasks:
         task = self._tasks[key] = Task(key, node, nothing)
         return task
 
+    def has(self, key: RunKey) -> bool:
+        return key in self._tasks
+
     def take(self, key: RunKey) -> bool:
         """Whether there was one, which begins, or is not needed any more: it is none from here on."""
         task = self._tasks.pop(key, None)

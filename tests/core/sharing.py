@@ -185,8 +185,9 @@ class PlansTold:
                 self.last[order.key] = order.desired.share
 
     def check(self, state: State) -> None:
-        """Each run that is not to exit was told of its plan as it is now, or that it has none."""
+        """Each run that is not to exit was told of its plan as it is now, or that it has none. One that waits for the run
+        before it is told when it begins."""
         for key, run in state.runs.rows.items():
-            if not run.phase.exits_soon:
+            if not (run.phase.exits_soon or run.awaits):
                 wanted = share_plan(run, state.share_groups.rows.get(run.group))
                 assert self.last.get(key) == wanted, f"run {key} was told of {self.last.get(key)}, and goes by {wanted}"

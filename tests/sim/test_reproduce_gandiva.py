@@ -7,7 +7,18 @@ from click.testing import CliRunner
 
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.reproduce import gandiva_published as published
-from scheduler_service.sim.reproduce.gandiva_plan import BASELINE, PARTS, QUICK, TURNS, Part, Study, Traces, cases, policies
+from scheduler_service.sim.reproduce.gandiva_plan import (
+    BASELINE,
+    GANDIVA,
+    PARTS,
+    QUICK,
+    TURNS,
+    Part,
+    Study,
+    Traces,
+    cases,
+    policies,
+)
 from scheduler_service.sim.reproduce.gandiva_tables import Shares, shares
 
 DATA = Path(__file__).parent / "data"
@@ -45,6 +56,8 @@ def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
     assert "| round robin | 66." in text
     (found,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, TURNS)]
     assert found == Shares(pytest.approx((0.5, 0.5, 1, 1), abs=0.01), pytest.approx((0.5, 0.5), abs=0.01))
+    (fair,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, GANDIVA)]
+    assert (*fair.long, *fair.short) == pytest.approx((4 / 6,) * 6, abs=0.02), "jobs change places"
 
 
 def _is_of(folder: Path, policy: str) -> bool:

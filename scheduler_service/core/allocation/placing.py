@@ -61,7 +61,7 @@ def place(state: State, action: Place, now: Micros) -> None:
     )
     state.put(state.jobs, job.id, placed)
     if (how := action.share or _alone(placed, spec)) is not None:
-        _start_sharing(state, now, placed, action, how)
+        start_sharing(state, now, placed, action.spots, action.guaranteed, how)
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
             start_task(state, now, placed, rank, spot, demand, action.guaranteed)
@@ -134,12 +134,21 @@ def start_task(
     _put_run(state, now, job, rank, spot, demand, guaranteed, awaits=awaits)
 
 
-def _start_sharing(state: State, now: Micros, job: Job, action: Place, share: Share) -> None:
-    """The tasks become members of a share group, with all runs that hold their devices now."""
-    tasks = [RunKey(job.id, job.run, rank) for rank in range(len(action.spots))]
+def start_sharing(
+    state: State,
+    now: Micros,
+    job: Job,
+    spots: tuple[Spot, ...],
+    guaranteed: bool,
+    share: Share,
+    awaits: bool = False,
+) -> None:
+    """The tasks become members of a share group, with all runs that hold their devices now. `awaits`: they begin when the run
+    of the job that is elsewhere has ended. Raises PlanRefused."""
+    tasks = [RunKey(job.id, job.run, rank) for rank in range(len(spots))]
     others = check_joining(state, share, tasks)
     number = number_for(state, share)
-    for rank, (spot, demand) in enumerate(zip(action.spots, job.launch_spec.tasks(), strict=True)):
+    for rank, (spot, demand) in enumerate(zip(spots, job.launch_spec.tasks(), strict=True)):
         node, devices = spot
         mask, name = mask_of(devices), state.nodes.rows[node].name
         right = mask.bit_count() == len(devices) and suffices(state, node, demand, devices)
@@ -149,9 +158,9 @@ def _start_sharing(state: State, now: Micros, job: Job, action: Place, share: Sh
         for run in others:
             theirs |= mask_of(run.devices) if run.node == node else 0
         require(not mask & ~theirs, f"{name}: a device is neither idle nor held by a run of the share group")
-        has_right = not action.guaranteed or entitled(state, job, node, mask)
+        has_right = not guaranteed or entitled(state, job, node, mask)
         require(has_right, f"{name}: job {job.id} has no right to a device")
-        _put_run(state, now, job, rank, spot, demand, action.guaranteed, number)
+        _put_run(state, now, job, rank, spot, demand, guaranteed, number, awaits)
     arrange(state, share, number)
 
 

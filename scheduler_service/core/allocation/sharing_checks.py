@@ -70,7 +70,7 @@ def check_group(state: State, group: ShareGroup) -> None:
             wants = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
             require(wants and entitled(state, job, run.node, mask_of(run.devices)), f"run {run.key} has no right to a device")
         rows = [run.key in row.runs for row in group.rows]
-        for task in state.runs_of(run.job_id):
+        for task in state.mates_of(run):
             together = [task.key in row.runs for row in group.rows] == rows
             require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
     _check_parts(state, group, members)

@@ -1,10 +1,12 @@
 """The runs that a migration goes to: which they are, and how they go if they are not needed."""
 
-from scheduler_service.core.allocation.bindings import left
+from scheduler_service.core.allocation.bindings import give_back, left
+from scheduler_service.core.allocation.share_groups import leave
 from scheduler_service.core.model import Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 
 
@@ -30,5 +32,12 @@ def release_targets(state: State, now: Micros, operation: Operation) -> None:
     for run in targets(state, operation):
         if run.awaits:
             over = changed(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.UNCLAIMED)
-            state.put(state.runs, run.key, over)
-            left(state, run)
+            if run.group:
+                mask = devices_released(state, [run])[run.node]
+                state.put(state.runs, run.key, changed(over, group=0, parked_mib=0))
+                leave(state, run)
+                if run.guaranteed and mask:
+                    give_back(state, run.node, mask)
+            else:
+                state.put(state.runs, run.key, over)
+                left(state, run)

@@ -4,16 +4,16 @@ They hold their devices, CPUs and memory from the start, and are no part of the 
 them, nothing waits for them, and no task of the launch has their number.
 """
 
-from scheduler_service.core.allocation.placing import start_task
+from scheduler_service.core.allocation.placing import start_sharing, start_task
 from scheduler_service.core.errors import require
-from scheduler_service.core.messages import Spot
+from scheduler_service.core.messages import Share, Spot
 from scheduler_service.core.model import Job, NodeState
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 
-def warm(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guaranteed: bool) -> int:
+def warm(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guaranteed: bool, share: Share | None = None) -> int:
     """Gives the next launch of a running job its place, and a number that no other launch gets. Raises PlanRefused."""
     spec = job.launch_spec
     tasks = spec.tasks()
@@ -31,6 +31,9 @@ def warm(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guarantee
     number = job.next_run
     following = changed(job, run=number)
     state.put(state.jobs, job.id, changed(job, numbered=number))
+    if share is not None:
+        start_sharing(state, now, following, spots, guaranteed, share, awaits=True)
+        return number
     for rank, (spot, demand) in enumerate(zip(spots, tasks, strict=True)):
         start_task(state, now, following, rank, spot, demand, guaranteed, awaits=True)
     return number

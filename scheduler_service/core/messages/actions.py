@@ -95,6 +95,9 @@ class Migrate:
     spots: tuple[Spot, ...]
     why: str
     guaranteed: bool = False
+    share: Share | None = None
+    """The share group that the next launch is in from the beginning of the migration: all others that hold its devices are in
+    it, too. None: it has its devices alone."""
 
 
 @dataclass(frozen=True, slots=True)

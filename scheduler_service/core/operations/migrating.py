@@ -18,7 +18,7 @@ from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.allocation.warming import warm
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.messages import GiveWay, Migrate, Spot
+from scheduler_service.core.messages import GiveWay, Migrate, Share, Spot
 from scheduler_service.core.model import (
     EventKind,
     Job,
@@ -50,12 +50,21 @@ def migration_of(state: State, job_id: int) -> Operation | None:
 # ---- to begin one ------------------------------------------------------------------------------------------------------
 
 
-def migrate(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guaranteed: bool, why: str) -> None:
-    """Has the next launch of a running job made ready at these places. Raises PlanRefused, with nothing changed."""
+def migrate(
+    state: State,
+    now: Micros,
+    job: Job,
+    spots: tuple[Spot, ...],
+    guaranteed: bool,
+    why: str,
+    share: Share | None = None,
+) -> None:
+    """Has the next launch of a running job made ready at these places. `share`: the launch shares them with others, from now
+    on. Raises PlanRefused, with nothing changed."""
     _check_can_migrate(state, job, guaranteed)
     before = state.savepoint()
     try:
-        number = warm(state, now, job, spots, guaranteed)
+        number = warm(state, now, job, spots, guaranteed, share)
     except PlanRefused:
         state.undo(before)
         raise
@@ -76,7 +85,6 @@ def _check_can_migrate(state: State, job: Job, guaranteed: bool) -> None:
     require(len(runs) == len(job.launch_spec.tasks()), f"a task of job {job.id} has ended")
     for run in runs:
         require(run.phase is RunPhase.RUNNING, f"run {run.key} is {run.phase.name}: only a running one can be migrated")
-        require(not run.group, f"run {run.key} shares its devices with others")
         require(guaranteed or not run.guaranteed, f"job {job.id} is guaranteed, and would lose that")
         node = state.nodes.rows[run.node]
         require(node.state is NodeState.UP, f"node {node.name} is silent: nobody there can be told to save")
@@ -86,7 +94,7 @@ def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None:
         raise PlanRefused(f"there is no job {action.job_id}")
-    migrate(state, now, job, action.spots, action.guaranteed, action.why)
+    migrate(state, now, job, action.spots, action.guaranteed, action.why, action.share)
 
 
 def give_way(state: State, action: GiveWay, now: Micros) -> None:

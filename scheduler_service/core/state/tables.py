@@ -266,6 +266,15 @@ class Tables:
         keys = self.active.get(job_id, ())
         return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
 
+    def mates_of(self, run: Run) -> list[Run]:
+        """The tasks of the run's launch that have not ended, and the run itself. The launch may be one that waits for the end
+        of the one before it."""
+        if not run.awaits:
+            return self.runs_of(run.job_id)
+        tasks = range(len(self.jobs.rows[run.job_id].launch_spec.tasks()))
+        keys = (RunKey(run.job_id, run.run, task) for task in tasks)
+        return [self.runs.rows[key] for key in keys if key in self.runs.rows]
+
     def among(self, spec: JobSpec) -> Suitable | None:
         """The nodes on which the job may run, by what it asks of them beside resources; None: all. Where there are virtual
         clusters, cells say that."""

@@ -140,7 +140,7 @@ def _out_of_turns(state: State, vc: str, node: int, settings: Settings) -> Migra
                 runs = state.runs_of(job_id)
                 if len(runs) == 1 and runs[0].demand.devices <= idle and may_move(state, vc, job, settings):
                     why = f"it takes turns on {_name(state, source)}, and has devices of {_name(state, node)} to itself"
-                    if (action := _to(state, job, runs, node, why)) is not None:
+                    if (action := onto(state, job, runs, node, why)) is not None:
                         return action
     return None
 
@@ -157,7 +157,9 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
     for run in runs:
         total = add(total, run.demand)
     for target in _with_room(state, job, total):
-        action = _to(state, job, runs, target, f"its tasks are on several servers, and {_name(state, target)} has room for all")
+        action = onto(
+            state, job, runs, target, f"its tasks are on several servers, and {_name(state, target)} has room for all"
+        )
         if action is not None:
             return action
     return None
@@ -181,7 +183,7 @@ def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | N
         if _alike(state, node, target):
             now, best = profile.mini_batch_us / 1000, profile.best_us / 1000
             times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
-            return _to(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
+            return onto(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
     return None
 
 
@@ -205,7 +207,7 @@ def _emptied(state: State, vc: str, node: int, settings: Settings) -> Iterator[M
             if target == node or not in_use or not fuller or not _alike(state, node, target):
                 continue
             why = f"{free} of {whole} devices of {_name(state, node)} are idle, and {_name(state, target)} has room"
-            if (action := _to(state, job, runs, target, why)) is not None:
+            if (action := onto(state, job, runs, target, why)) is not None:
                 yield action
                 return
 
@@ -227,7 +229,7 @@ def _with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | 
     return [int(node) for node in ids[np.argsort(offered[2][ids], kind="stable")[:_LOOKED_AT]]]
 
 
-def _to(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate | None:
+def onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate | None:
     """All tasks of the job at this node, on idle devices. None: the node has not so much free."""
     total, taken, spots = ZERO, 0, list[Spot]()
     for run in runs:
@@ -249,7 +251,7 @@ def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:
     for run in runs:
         total = add(total, run.demand)
     here = {run.node for run in runs}
-    moves = (_to(state, job, runs, node, "") for node in _with_room(state, job, total) if node not in here)
+    moves = (onto(state, job, runs, node, "") for node in _with_room(state, job, total) if node not in here)
     return next((move.spots for move in moves if move is not None), None)
 
 

@@ -10,6 +10,7 @@ from scheduler_service.policies.introspection.growing import grow
 from scheduler_service.policies.introspection.memos import Round, forget, memo_of, remember_round, round_of, round_subject
 from scheduler_service.policies.introspection.moving import move
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
+from scheduler_service.policies.introspection.rotating import rotate
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.stages import Where
 
@@ -41,6 +42,8 @@ def look(state: State, where: Where, settings: Settings) -> Proposals:
         yield from grow(state, where, nodes, settings)
     if settings.migration:
         now = yield from move(state, where, nodes, now, settings)
+    if settings.migration and settings.rotate and not vc:
+        yield from rotate(state, vc, nodes, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
         yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)

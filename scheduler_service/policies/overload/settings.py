@@ -36,6 +36,9 @@ class Settings(NamedTuple):
     """Percent of a server's devices: a server in use on which so many are free is emptied, if other servers have room."""
     slowed: float = 30
     """Percent: a job whose mini-batches take so much longer than at best is moved to a server without neighbours."""
+    rotate: float = 300
+    """How long the jobs of a server stay at least before one of them changes its place, so that all get the same part of the
+    devices in the long run."""
     growth: int = 1
     """Whether elastic jobs grow into idle devices of their server."""
     grow_after: float = 300

@@ -176,7 +176,19 @@ def _holder(users: Sequence[Run]) -> tuple[int, RunKey]:
 
 def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> Plan | None:
     """The job in a row of its own beside all that share devices with these. None: they cannot share."""
-    own, others = _starting(state, job, spots), _holders(state, spots)
+    others = _holders(state, spots)
+    for share in shares_with(state, job, spots, others, settings):
+        why = _why(state, spots, others, len(share.rows))
+        plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
+        if would_do(state, plan):
+            return plan
+    return None
+
+
+def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run], settings: Settings) -> Iterator[Share]:
+    """What the next launch of the job would share with these runs, which hold the devices of the spots: with generous limits of
+    memory first, then with tight ones."""
+    own = _starting(state, job, spots)
     runs = {run.key: run for run in [*own, *others]}
     groups = {run.group for run in others if run.group}
     rows_now = [row for number in sorted(groups) for row in state.share_groups.rows[number].rows]
@@ -188,23 +200,18 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
     units += [unit_of(state.runs_of(job_id)) for job_id in alone]
     rows = fair_rows([*units, unit_of(own)])
     if len(rows) > settings.rows:
-        return None
+        return
     jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
-    why = _why(state, spots, others, len(rows))
     for thrifty in (False, True):
         limits = allowances(state, rows, runs, jobs, thrifty)
         if limits is None:
-            return None
-        share = Share(rows, limits, settings.period_us)
-        plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
-        if would_do(state, plan):
-            return plan
-    return None
+            return
+        yield Share(rows, limits, settings.period_us)
 
 
 def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
     """The runs that the launch will have."""
-    job_id, number = (state.cluster.next_job, 1) if job.elements is not None else (job.id, job.run + 1)
+    job_id, number = (state.cluster.next_job, 1) if job.elements is not None else (job.id, job.next_run)
     at = {"job_id": job_id, "run": number, "phase": RunPhase.STARTING, "placed_us": 0}
     tasks = job.spec.tasks()
     return [

@@ -62,7 +62,7 @@ def joining(state: State, job: Job, settings: Settings) -> Place | None:
     if not found:
         return None
     _, at, devices = min(found)
-    run = RunKey(job.id, job.run + 1)
+    run = RunKey(job.id, job.next_run)
     others = {
         one.key: one for device in devices for other in users.get((at, device), ()) for one in runs_together(state, other)
     }

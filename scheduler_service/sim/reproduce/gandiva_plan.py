@@ -1,5 +1,6 @@
 """Which simulations Gandiva's evaluation takes, as data: the clusters, the policies, and the cases of each part."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -18,8 +19,11 @@ ON_TRACES: tuple[Part, ...] = ("measured",)
 
 BASELINE, TURNS, GANDIVA = "fifo", "round-robin", "gandiva"
 TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
-NO_MOVES = (("migration", 0.0), ("growth", 0.0))
-"""Section 6.3 has time slicing and packing alone."""
+_OWN: Mapping[Part, tuple[tuple[str, float], ...]] = {
+    "slicing": (("packing", 0.0),),
+    "experiment": (("migration", 0.0), ("growth", 0.0)),
+}
+"""Settings: Figure 9 has no packing, and section 6.3 has time slicing and packing alone."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
 """In which the paper averages the utilisation."""
@@ -50,6 +54,10 @@ TRACE = cluster(13, 12)
 """100 GPUs."""
 MEASURED = (servers(13, "p100", 16), servers(12, "v100", 16))
 """100 GPUs of models that Gavel's authors measured."""
+
+
+SIX = GandivaSlicing(long_min=120, short_min=40)
+"""With 4/6 of a GPU, the short jobs stay for an hour."""
 
 
 class Traces(NamedTuple):
@@ -89,13 +97,12 @@ def policies() -> list[str]:
 
 def cases(study: Study, part: Part, policy: str) -> list[Case]:
     """One for each seed. Feedback comes with a job's first turn, so slices are exact where that is measured."""
-    own = NO_MOVES if policy == GANDIVA and part == "experiment" else ()
+    own = _OWN.get(part, ()) if policy == GANDIVA else ()
     of = Policy(name=policy, label=TITLES[policy], settings=own)
     if part == "slicing":
-        six = GandivaSlicing()
-        while_six = (six.at_min * MINUTE, (six.at_min + six.short_min) * MINUTE)
+        while_six = (SIX.at_min * MINUTE, (SIX.at_min + SIX.short_min) * MINUTE)
         sharing = Sharing(interference=False, stable=while_six)
-        return [Case(cluster=FOUR, workload=six, policy=of, sharing=sharing)]
+        return [Case(cluster=FOUR, workload=SIX, policy=of, sharing=sharing)]
     if part == "experiment":
         sharing = Sharing(slices="exact", interference=False, stable=STABLE)
         jobs = Gandiva(jobs=study.jobs, hours=study.hours)

@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 
 from scheduler_service.sim.estimates import Estimate, Group
 from scheduler_service.sim.reproduce import gandiva_published as published
-from scheduler_service.sim.reproduce.gandiva_plan import BASELINE, GANDIVA, TITLES
+from scheduler_service.sim.reproduce.gandiva_plan import BASELINE, GANDIVA, SIX, TITLES
 from scheduler_service.sim.reproduce.studies import Table, estimated, number
-from scheduler_service.sim.workloads import GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
 Groups = Mapping[str, Group]
@@ -26,12 +25,11 @@ class Shares(NamedTuple):
 
 def shares(folder: Path) -> Shares:
     """From the table of jobs: what a job lost follows from when it ended."""
-    of = GandivaSlicing()
     jobs = pq.read_table(folder / "jobs.parquet", columns=["submit_us", "work_us", "end_us"]).to_pylist()
     took = [(row["submit_us"], row["work_us"], row["end_us"] - row["submit_us"]) for row in jobs]
     short = [(work, lasted) for submit, work, lasted in took if submit]
     span = max(lasted for _, lasted in short)
-    assert all(work == of.long_min * MINUTE for submit, work, _ in took if not submit)
+    assert all(work == SIX.long_min * MINUTE for submit, work, _ in took if not submit)
     return Shares(
         tuple(1 - (lasted - work) / span for submit, work, lasted in took if not submit),
         tuple(work / lasted for work, lasted in short),
@@ -52,7 +50,6 @@ def slicing(groups: Groups, found: Mapping[str, Shares]) -> Table:
         "Figure 9: six jobs on four GPUs, in % of the time alone",
         ("mean share", "least and most", "lost of the rate in all"),
         tuple(rows),
-        "A run stays on its GPU, so without a move within the node two of the six jobs have a GPU to themselves.",
     )
 
 

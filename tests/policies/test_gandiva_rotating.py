@@ -1,0 +1,102 @@
+"""Jobs of a server change places, so that all get the same part of its devices."""
+
+from collections import Counter
+
+import pytest
+
+from scheduler_service.core.messages import RunExited
+from scheduler_service.core.model import RunPhase
+from scheduler_service.policies.introspection.memos import memo_of
+from scheduler_service.policies.introspection.rotating import rotation_subject
+from tests.core.test_migrate import of, target, warm
+from tests.policies.introspected import Introspected
+
+
+def six(**own: float) -> tuple[Introspected, list[int]]:
+    """Six jobs on four devices."""
+    d = Introspected("n1", packing=0, **own)
+    return d, [d.begin() for _ in range(6)]
+
+
+def passes(d: Introspected, minutes: int) -> None:
+    """Whoever is told to move does so at once."""
+    for _ in range(minutes):
+        d.step(after=60)
+        for job in sorted(d.state.operation_of):
+            arrives(d, job)
+
+
+def arrives(d: Introspected, job: int) -> None:
+    warm(d, job)
+    d.exit(job, yielded=True, told=True)
+    d.step(d.started(job))
+
+
+def users(d: Introspected) -> list[int]:
+    """Of each device."""
+    return sorted(Counter(run.devices for run in d.state.runs.rows.values()).values())
+
+
+def test_the_one_that_has_got_the_least_has_a_device_alone() -> None:
+    d, jobs = six(rotate=300)
+    assert users(d) == [1, 1, 2, 2]
+    alone = {job for job in jobs if not d.run(job).group}
+    passes(d, 4)
+    assert {job for job in jobs if not d.run(job).group} == alone, "it is too soon"
+    taken = d.step(after=120)
+    (moves,) = d.state.operation_of
+    stays = next(job for job in jobs if job != moves and d.run(job).group == d.run(moves).group)
+    goes_to = target(d, moves)
+    assert goes_to.phase is RunPhase.WARMING
+    arrives(d, moves)
+    assert users(d) == [1, 1, 2, 2]
+    assert not d.run(stays).group
+    (host,) = [job for job in alone if d.run(job).devices == goes_to.devices]
+    assert d.run(host).group == d.run(moves).group != 0
+    assert f"takes turns with job {host}" in " ".join(line.text for line in taken.log if line.job_id == moves)
+
+
+def test_each_job_has_a_device_alone_for_as_long_as_the_others() -> None:
+    d, jobs = six(rotate=300)
+    alone: Counter[int] = Counter()
+    for _ in range(120):
+        passes(d, 1)
+        alone.update(job for job in jobs if not d.run(job).group)
+        assert users(d) == [1, 1, 2, 2]
+    assert sum(alone.values()) == 240
+    assert all(abs(alone[job] - 40) <= 10 for job in jobs), alone
+
+
+def test_a_job_that_takes_turns_has_an_idle_device_of_its_server() -> None:
+    d, jobs = six(rotate=300)
+    first = next(job for job in jobs if not d.run(job).group)
+    d.leaves(first)
+    passes(d, 3)
+    assert users(d) == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("own", [{"rotate": 0}, {"migration": 0}])
+def test_nobody_changes_places_if_that_is_turned_off(own: dict[str, float]) -> None:
+    d, jobs = six(**own)
+    before = {job: d.run(job) for job in jobs}
+    passes(d, 15)
+    assert {job: d.run(job) for job in jobs} == before
+
+
+def test_jobs_that_get_the_same_stay_and_nothing_is_remembered() -> None:
+    d = Introspected("n1", packing=0, rotate=300)
+    jobs = [d.begin() for _ in range(8)]
+    passes(d, 15)
+    assert {d.run(job).run for job in jobs} == {1}
+    assert memo_of(d.state, rotation_subject(1)) is None
+
+
+def test_a_destination_that_fails_leaves_all_as_they_were() -> None:
+    d, _ = six(rotate=300)
+    before = users(d)
+    while not d.state.operation_of:
+        d.step(after=60)
+    (moves,) = d.state.operation_of
+    d.step(of(d, target(d, moves), RunExited, exit_signal=9))
+    assert users(d) == before
+    assert moves not in d.state.operation_of
