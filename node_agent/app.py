@@ -111,7 +111,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         return CheckpointSource(other, address, cluster, key, settings.security)
 
     watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
-    observing = Observing(provider, spool, state, node.reported.set, watch.look)
+    simulated = devices.reading is None
+    observing = Observing(provider, spool, state, node.reported.set, watch.look, simulated)
     driver = None if devices.reading is None else DriverCheckpoint()
     parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
     if devices.reading is not None:
@@ -127,7 +128,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     executor.connect(launcher)
     node.executor = executor
     node.observing = observing
-    node.step_watch = StepWatch(spool, paths)
+    node.step_watch = StepWatch(spool, paths, settings.step_window)
     log.info(
         "node %s: %d devices (%s), state in %s",
         settings.node,

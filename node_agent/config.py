@@ -173,6 +173,8 @@ class Settings(DeviceSettings):
     keep_runs: Annotated[float, Field(ge=1, le=36500)] | None = None
     """Days; None: for ever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    step_window: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Seconds over which the step rate and the mini-batch time of a run are averaged, at least."""
     address: Annotated[str, AfterValidator(_address)] | None = None
     checkpoint_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""

@@ -132,7 +132,7 @@ def stages(options: Options) -> Stages:
 
     return Stages(
         noting(policy, Notes(remember=leave_alone, account=account)),
-        ORDER,
+        ORDER._replace(measured_us=min(settings.period_us, ORDER.measured_us)),
         victims=victims,
         trials_first=True,
         remember=leave_alone,
