@@ -12,6 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo   a trial preempts training jobs, and they resume (about a minute)"
 	@echo "make demo SHOW=allox   jobs matched to two kinds of device, under three policies (two minutes)"
+	@echo "make demo SHOW=gandiva   jobs take turns, are packed by what is measured, move, grow and shrink (two minutes)"
 	@echo "make test   lint, types, import rules, proto, migrations, tests (some minutes)"
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"

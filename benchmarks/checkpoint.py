@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import rank_copies
 from benchmarks.figures import Figure, figure
 from client_sdk.training import Job
 
@@ -52,6 +53,8 @@ def run() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="ebb-bench-") as folder:
         first, stalls, copies, behind = _background(Path(folder) / "background", state, lambda: _timed(copy_all))
         foreground = _foreground(Path(folder) / "foreground", state)
+    with tempfile.TemporaryDirectory(prefix="ebb-bench-") as folder:
+        of_ranks = rank_copies.run(Path(folder))
     ratio = statistics.median(stall / copied for stall, copied in zip(stalls, copies, strict=True))
     return [
         figure("checkpoint", "one copy of 500 MB in memory", statistics.median(copies), "s"),
@@ -61,6 +64,7 @@ def run() -> list[Figure]:
         figure("checkpoint", "stall of the first background save", first, "s"),
         figure("checkpoint", "background save until it is on the disk", behind, "s"),
         figure("checkpoint", "foreground save", foreground, "s"),
+        *of_ranks,
     ]
 
 

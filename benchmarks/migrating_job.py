@@ -1,4 +1,7 @@
-"""The job that `migrate` moves: PyTorch with 500 MB of parameters, which writes down when each of its steps ended."""
+"""The job that `migrate` moves: PyTorch with 500 MB of parameters.
+
+It writes down when each of its steps ended, and how much processor time the process had used until then.
+"""
 
 import atexit
 import os
@@ -21,7 +24,7 @@ PAUSE = 0.02
 
 def tell(what: str, at: float | None = None) -> None:
     with Path(os.environ["TIMES"]).open("a") as file:
-        file.write(f"{os.environ['EBB_RUN']} {what} {time.monotonic() if at is None else at}\n")
+        file.write(f"{os.environ['EBB_RUN']} {what} {time.monotonic() if at is None else at} {time.process_time()}\n")
 
 
 class Model(nn.Module):

@@ -6,6 +6,7 @@ from client_sdk._base import Asking, AskingAsync
 from client_sdk._requests import jobs
 from client_sdk._values.job_options import Time
 from client_sdk._values.options import job_id
+from client_sdk._values.parts import Sharing
 from client_sdk.models import Dependency, Job
 
 
@@ -73,16 +74,24 @@ class JobChanges(Asking):
         time_limit: Time | None = None,
         dependencies: Sequence[Dependency] | None = None,
         grace: Time | None = None,
+        skip_steps: int | None = None,
+        share: Sharing = None,
     ) -> Job:
         """Changes a live job; what is left out stays. A time limit of 0 takes it away.
 
         `grace` counts for every stop from then on; "auto" has the grace period follow from what the job's saves take.
 
+        `skip_steps` has the next launches count so many steps, from the first one of the job on, without taking them; 0 takes
+        it back. What is skipped is not trained: it is for a job that is replayed.
+
+        `share` is how a job that asks for a part of a device holds it: "exclusive", "packed" or "sliced". It counts from the
+        next run on; a job that shares its device with nobody has it alone at once.
+
         `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
         what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
         state forbids it, or where the dependencies could never hold or wait for each other.
         """
-        return self._ask(jobs.update(job, priority, time_limit, dependencies, grace))
+        return self._ask(jobs.update(job, priority, time_limit, dependencies, grace, skip_steps, share))
 
 
 class AsyncJobChanges(AskingAsync):
@@ -126,6 +135,8 @@ class AsyncJobChanges(AskingAsync):
         time_limit: Time | None = None,
         dependencies: Sequence[Dependency] | None = None,
         grace: Time | None = None,
+        skip_steps: int | None = None,
+        share: Sharing = None,
     ) -> Job:
         """As `Client.update`."""
-        return await self._ask(jobs.update(job, priority, time_limit, dependencies, grace))
+        return await self._ask(jobs.update(job, priority, time_limit, dependencies, grace, skip_steps, share))

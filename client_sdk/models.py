@@ -10,6 +10,7 @@ from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Post
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
+from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, OperationKind, OperationPhase, OperationPhaseTime, Run, RunPage, RunPhase
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
@@ -127,6 +128,7 @@ __all__ = [
     "PostingState",
     "PreemptionCost",
     "Preview",
+    "Profile",
     "Resources",
     "Retry",
     "Run",

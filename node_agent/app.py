@@ -23,6 +23,7 @@ from node_agent.errors import (
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
+from node_agent.jobs.checkpoint_store import CheckpointStore
 from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
@@ -110,21 +111,24 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         return CheckpointSource(other, address, cluster, key, settings.security)
 
     watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
-    observing = Observing(provider, spool, state, node.reported.set, watch.look)
+    simulated = devices.reading is None
+    observing = Observing(provider, spool, state, node.reported.set, watch.look, simulated)
     driver = None if devices.reading is None else DriverCheckpoint()
     parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
     if devices.reading is not None:
         parks = parks._replace(on_devices=observing.memory_of)
     mps = MpsDaemons(state / "mps") if settings.mps == "packed" and devices.reading is not None else None
     of_runs = groups, Ladder(driver), parks, mps
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach)
+    copies = settings.checkpoint_copies == "auto"
+    store = CheckpointStore(settings.checkpoint_store) if settings.checkpoint_store else None
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach, copies, store)
     server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
     node.observing = observing
-    node.step_watch = StepWatch(spool, paths)
+    node.step_watch = StepWatch(spool, paths, settings.step_window)
     log.info(
         "node %s: %d devices (%s), state in %s",
         settings.node,

@@ -173,9 +173,15 @@ class Settings(DeviceSettings):
     keep_runs: Annotated[float, Field(ge=1, le=36500)] | None = None
     """Days; None: for ever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    step_window: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Seconds over which the step rate and the mini-batch time of a run are averaged, at least."""
     address: Annotated[str, AfterValidator(_address)] | None = None
     checkpoint_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""
+    checkpoint_copies: Literal["auto", "network"] = "auto"
+    """Whether files of a source on the same machine are copied; else they are fetched over the network, too."""
+    checkpoint_store: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    """A URL of fsspec, where checkpoints of runs that have left are uploaded; None: nowhere."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"

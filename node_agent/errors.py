@@ -126,3 +126,7 @@ class StandsBy(AgentError):
 
 class Disconnected(AgentError):
     """The scheduler at {target} {why}."""
+
+
+class StoreUnusable(AgentError):
+    """checkpoint_store {url} cannot be used: {why}"""

@@ -11,8 +11,9 @@ from node_agent.devices.base import Inventory
 from node_agent.errors import Forgetful
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.logs import Logs
-from node_agent.jobs.model import Desired, Report
+from node_agent.jobs.model import Desired
 from node_agent.jobs.observations import Observations, Observing
+from node_agent.jobs.run_events import Report
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_watch import StepWatch
 from node_agent.jobs.transfers import Calls

@@ -199,6 +199,10 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
             message.grace_follows = True
         elif request.grace is not None:
             message.grace_period.CopyFrom(convert.duration_message(request.grace))
+        if request.skip_steps is not None:
+            message.skip_steps = request.skip_steps
+        if request.share is not None:
+            message.MergeFrom(scheduler_pb2.UpdateRequest(share=f"SHARE_MODE_{request.share.name}"))
         if request.dependencies is not None:
             wanted = map(convert.dependency_message, request.dependencies)
             message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))

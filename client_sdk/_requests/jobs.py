@@ -11,6 +11,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 from client_sdk import units
 from client_sdk._values.job_options import Time
 from client_sdk._values.options import job_id
+from client_sdk._values.parts import Sharing, share_mode
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import (
     CellQuota,
@@ -26,6 +27,7 @@ from client_sdk.models import (
     Pool,
     Preview,
     RunPage,
+    ShareMode,
     Shares,
     VirtualCluster,
     VirtualClusterPolicy,
@@ -144,6 +146,8 @@ class Update(Request[Job]):
     time_limit: timedelta | None
     dependencies: Sequence[Dependency] | None
     grace: timedelta | Literal["auto"] | None = None
+    skip_steps: int | None = None
+    share: ShareMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +263,13 @@ def update(
     time_limit: Time | None,
     dependencies: Sequence[Dependency] | None,
     grace: Time | None,
+    skip_steps: int | None,
+    share: Sharing,
 ) -> Update:
-    """Raises InvalidArgument for a limit that is no time."""
+    """Raises InvalidArgument for a limit that is no time, and for a way to share that there is not."""
+    mode = share_mode(share)
     limit = None if time_limit is None else units.parse_duration(time_limit)
-    if grace is None or grace == "auto":
-        return Update(job_id(job), priority, limit, dependencies, None if grace is None else "auto")
-    return Update(job_id(job), priority, limit, dependencies, units.parse_duration(grace))
+    period: timedelta | Literal["auto"] | None = None
+    if grace is not None:
+        period = "auto" if grace == "auto" else units.parse_duration(grace)
+    return Update(job_id(job), priority, limit, dependencies, period, skip_steps, mode)

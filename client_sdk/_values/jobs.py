@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from client_sdk._values.estimates import ConfigurationEstimate
+from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation
 from client_sdk._values.specs import JobSpec, Resources
-from client_sdk._values.states import JobEventKind, JobReason, JobState
+from client_sdk._values.states import JobEventKind, JobReason, JobState, ShareMode
 from client_sdk._values.steps import MiniBatch, RunSteps
 
 
@@ -114,8 +115,14 @@ class Job:
     """The current run is a sample: it is stopped when its configuration has been measured."""
     grace_follows: bool = False
     """The grace period follows from what the saves of the job take, up to the site's limit. `spec` has the present one."""
+    skip_steps: int = 0
+    """How many steps, from its first one on, its next launches count without taking them (see `Client.update`)."""
     grace_wanted: timedelta | None = None
     """The longest grace period that a run of the job has asked for; None: none has asked for more than the job had."""
+    share_next: ShareMode | None = None
+    """How its next run holds its device, if that is otherwise than now."""
+    profile: Profile | None = None
+    """How it runs while nobody else executes on its devices; None: that was not measured, or the policy does not go by it."""
     operation: Operation | None = None
     """What is being done to its run."""
     parked: bool = False

@@ -27,9 +27,7 @@ Sharing = ShareMode | Literal["exclusive", "packed", "sliced"] | None
 
 def part(devices: float | None, gpu_memory: str | int, share: Sharing) -> Part:
     """`devices`: whole devices, or a fraction of one. Raises InvalidArgument for what no job can have."""
-    if isinstance(share, str) and share not in SHARES:
-        raise InvalidArgument(f"share={share!r} is unknown; it is {', '.join(SHARES)}")
-    mode = SHARES[share] if isinstance(share, str) else share
+    mode = share_mode(share)
     memory = units.parse_memory(gpu_memory)
     whole, fraction = (1 if memory else 0, 0) if devices is None else _split(devices)
     if mode is ShareMode.EXCLUSIVE and (fraction or memory):
@@ -38,6 +36,13 @@ def part(devices: float | None, gpu_memory: str | int, share: Sharing) -> Part:
     if mode is None:
         mode = ShareMode.SLICED if fraction else ShareMode.PACKED if memory else ShareMode.EXCLUSIVE
     return Part(whole, fraction, memory, mode)
+
+
+def share_mode(share: Sharing) -> ShareMode | None:
+    """Raises InvalidArgument for a word that is none."""
+    if isinstance(share, str) and share not in SHARES:
+        raise InvalidArgument(f"share={share!r} is unknown; it is {', '.join(SHARES)}")
+    return SHARES[share] if isinstance(share, str) else share
 
 
 def _split(devices: float) -> tuple[int, int]:

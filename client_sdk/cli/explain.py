@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output
+from client_sdk.cli import configurations, output, profiles
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, PreemptionCost, Preview, StartEstimate, Victim
 
@@ -40,6 +40,8 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         click.echo(f"{said}; where that lasts, the log of the agent there says why")
     if found.configuration_reason:
         output.say(f"why configuration {found.job.configuration}: {found.configuration_reason}")
+    if found.job.profile is not None:
+        output.say(f"measured alone: {profiles.said(found.job.profile)}")
     if found.preempted is not None:
         click.echo(_lost(found.preempted))
 

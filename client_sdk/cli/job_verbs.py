@@ -1,6 +1,6 @@
 """The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, resize, migrate, update."""
 
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -188,6 +188,17 @@ def _migrated(job: Job) -> str:
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
 @click.option("--grace", metavar="TIME", help="From the stop signal to the kill, such as 2m; auto: by what its saves take.")
+@click.option(
+    "--skip-steps",
+    type=click.IntRange(0),
+    metavar="N",
+    help="From its next start on, count the first N steps of the job without taking them; 0 takes it back.",
+)
+@click.option(
+    "--share",
+    type=click.Choice(["exclusive", "packed", "sliced"]),
+    help="How a job that asks for a part of a device holds it, from its next run on; alone at once, if nobody shares it.",
+)
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
@@ -203,6 +214,8 @@ def update(
     priority: int | None,
     time_limit: str | None,
     grace: str | None,
+    skip_steps: int | None,
+    share: Literal["exclusive", "packed", "sliced"] | None,
     no_dependencies: bool,
     fmt: str | None,
     quiet: bool,
@@ -217,7 +230,9 @@ def update(
       ebb update 7 --priority 10
       ebb update 7 8 --time-limit 4h
       ebb update 7 --grace 2m
+      ebb update 7 --share exclusive
       ebb update 9 --after-ok 7,8
+      ebb update 9 --skip-steps 5000
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     wanted: dict[str, Any] = {}
@@ -227,6 +242,10 @@ def update(
         wanted["time_limit"] = parse_duration(time_limit)
     if grace is not None:
         wanted["grace"] = grace if grace == "auto" else parse_duration(grace)
+    if skip_steps is not None:
+        wanted["skip_steps"] = skip_steps
+    if share is not None:
+        wanted["share"] = share
     if any(after.values()):
         if no_dependencies:
             raise click.UsageError("--no-dependencies takes away what the --after options say")
@@ -234,7 +253,7 @@ def update(
     elif no_dependencies:
         wanted["dependencies"] = ()
     if not wanted:
-        raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --after-ok, ...")
+        raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --share, --after-ok, ...")
     ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _updated, fmt, quiet)
 
 
@@ -248,7 +267,9 @@ def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
 def _updated(job: Job) -> str:
     limit = "none" if job.time_limit is None else output.duration(job.time_limit)
     grace = "" if job.spec.grace_period is None else f", grace period {output.duration(job.spec.grace_period)}"
-    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}"
+    skips = f", skips the steps up to {job.skip_steps} from its next start on" if job.skip_steps else ""
+    share = "" if job.share_next is None else f", {job.share_next.name.lower()} from its next run on"
+    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{skips}{share}"
 
 
 COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output, steps_output
+from client_sdk.cli import configurations, output, profiles, steps_output
 from client_sdk.cli.listing import array, has_place, holds, nodes
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
@@ -111,6 +111,10 @@ def _lines(job: Job) -> dict[str, str]:
     if spec.max_tasks:
         more = f"; {job.resize_to} in the next run" if job.resize_to and not job.ended else ""
         lines["elastic"] = f"{spec.min_tasks} to {spec.max_tasks} tasks{more}"
+    if job.share_next is not None and not job.ended:
+        lines["next run"] = f"holds its device {job.share_next.name.lower()}"
+    if job.profile is not None:
+        lines["alone"] = profiles.said(job.profile)
     if spec.project:
         lines["project"] = spec.project
     if spec.virtual_cluster:

@@ -12,9 +12,10 @@ from typing import Any, Literal, Protocol, Self, Unpack
 
 from client_sdk import units
 from client_sdk._values.job_options import JobOptions, Time
+from client_sdk._values.parts import part
 from client_sdk.client import Client
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
-from client_sdk.models import Job, JobState
+from client_sdk.models import Job, JobState, ShareMode
 from client_sdk.sweep._members import Member, Reader, Report
 from client_sdk.training.sweep import VARIABLE
 
@@ -43,7 +44,8 @@ class Sweep:
     At most `slots` members execute at the same time. If more are live, they take turns: a member whose turn is over is
     suspended, and a new configuration, or one that waits, has its place. So all of them give early feedback. The first turn of
     a member is over when it has reported something, and each further one when it has also run for `turn`.
-    The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher.
+    The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher. If
+    members ask for a part of a device, a promoted one has a device alone, from its next run on.
 
     `live` is how many members may be live, by default as many as there are slots, so that nobody takes turns. `budget` is the
     time for which the members may run in all: when it is spent, all are killed. It is counted while the sweep looks on.
@@ -94,6 +96,9 @@ class Sweep:
         self._turn = units.parse_duration(turn).total_seconds()
         self._sign = 1.0 if direction == "minimize" else -1.0
         self._options = options
+        mode = part(options.get("devices"), options.get("gpu_memory", 0), options.get("share")).share
+        self._shares = None if mode is ShareMode.EXCLUSIVE else mode
+        """How members share devices; None: each has devices alone."""
         self._reader = Reader(client)
         self._looked = time.monotonic()
         self._promoted: set[int] = set()
@@ -148,6 +153,9 @@ class Sweep:
             member = self.members[number]
             if member.live:
                 self._try(member, partial(self._client.update, priority=usual + _PROMOTED * (number in chosen)))
+            if member.live and self._shares:
+                share = ShareMode.EXCLUSIVE if number in chosen else self._shares
+                self._try(member, partial(self._client.update, share=share))
         self._promoted = chosen
         return best
 

@@ -181,6 +181,8 @@ def _is_retried(job: job_pb2.Job) -> bool:
 
 def _left(state: State, job: job_pb2.Job, told: JobReason) -> None:
     facts = {"run": job.run, "node": job.node}
+    if job.share_next:
+        job.spec.share, job.share_next = job.share_next, job_pb2.SHARE_MODE_UNSPECIFIED
     if job.resize_to:
         set_tasks(job.spec, job.resize_to)
         job.resize_to = 0

@@ -37,10 +37,33 @@ def update(state: State, request: scheduler_pb2.UpdateRequest) -> job_pb2.Job:
     if request.WhichOneof("grace") is not None:
         _set_grace(state, job, request)
         said.append("grace period")
+    if request.HasField("skip_steps"):
+        job.skip_steps = request.skip_steps
+        said.append(f"its next launch skips the steps up to {job.skip_steps}" if job.skip_steps else "no step is skipped")
+    if request.share and request.share != (job.share_next or job.spec.share or job_pb2.SHARE_MODE_EXCLUSIVE):
+        said.append(_set_share(job, request.share))
     state.tell(job, JobEventKind.UPDATED, run=job.run, text="; ".join(said))
     told = state.find(job.id)
     go_on(state)
     return told
+
+
+def _set_share(job: job_pb2.Job, share: job_pb2.ShareMode) -> str:
+    """Raises FailedPrecondition for a job that cannot hold its device so."""
+    mode, why = job_pb2.ShareMode.Name(share).removeprefix("SHARE_MODE_").lower(), ""
+    if not (job.spec.gpu_fraction_ppm or job.spec.gpu_memory_mib):
+        why = "it asks for whole devices, and has them alone; submit it with a part of one (--gpus 0.5)"
+    elif share == job_pb2.SHARE_MODE_SLICED and not job.spec.gpu_fraction_ppm:
+        why = "it asks for memory of a device, and not for a part of the time; submit it with a fraction (--gpus 0.5)"
+    if why:
+        said = f"job {job.id} cannot be made {mode}: {why}"
+        raise FailedPrecondition(said, reason="CANNOT_SHARE", metadata={"job_id": str(job.id), "share": mode.upper()})
+    job.share_next = job_pb2.SHARE_MODE_UNSPECIFIED
+    if state_of(job) in (JobState.QUEUED, JobState.SUSPENDED):
+        job.spec.share = share
+    elif share != job.spec.share:
+        job.share_next = share
+    return f"share {mode}"
 
 
 def _set_grace(state: State, job: job_pb2.Job, request: scheduler_pb2.UpdateRequest) -> None:

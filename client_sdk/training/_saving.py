@@ -7,8 +7,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from client_sdk.training._gang.notices import read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._run.grace import Grace
+from client_sdk.training._run.run_files import RunFiles
 from client_sdk.training._storing import folders, sharded
 from client_sdk.training._storing.background import Background
 from client_sdk.training._storing.copies import Copies
@@ -78,6 +80,7 @@ class Saving:
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
+        self._stop_file = RunFiles.of(environment).stop
         self.folder: Path | None = None
         """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
@@ -149,7 +152,17 @@ class Saving:
     def _save_for_stop(self, parts: Callable[[], Parts]) -> object:
         """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
         self.wait()
-        return self._write(parts(), time.monotonic()) if self._takes_part else None
+        return self._write(parts(), time.monotonic(), durable=not self._migrates) if self._takes_part else None
+
+    @property
+    def _migrates(self) -> bool:
+        """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.
+
+        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the digests
+        show that this checkpoint is not whole, and the one before is used: it has to be kept.
+        """
+        stop = None if self._stop_file is None else read_stop_file(self._stop_file)
+        return stop is not None and stop.reason == "migrated" and self._options.keep > 1
 
     def _save(self, parts: Callable[[], Parts]) -> None:
         if not self._takes_part:
@@ -171,7 +184,7 @@ class Saving:
             folders.clear(self._directory, self._name, self._options.keep_every)
         self._grace.measured(time.monotonic() - began, self._longest_step)
 
-    def _write(self, parts: Parts, began: float) -> object:
+    def _write(self, parts: Parts, began: float, durable: bool = True) -> object:
         own = parts[OWN]
 
         def about() -> dict[str, Any]:
@@ -179,7 +192,7 @@ class Saving:
 
         name = folders.folder_name(self._name, own["step"], self._run)
         if not self.sharded:
-            return folders.write(self._directory, name, parts, about)
+            return folders.write(self._directory, name, parts, about, durable)
         things = {part: state for part, state in parts.items() if sharded.is_sharded(state)}
         others = {part: state for part, state in parts.items() if part not in things}
         return sharded.write(self._directory, name, things, others, about())

@@ -3,7 +3,8 @@
 Exit status: 0 if every check held, 1 if not (then the folder with all logs is kept), 1 also if nobody
 reads the output any more, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a closed terminal).
 The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py. `--show allox` shows something else:
-the same jobs on two kinds of device under three policies (allox/play.py).
+the same jobs on two kinds of device under three policies (allox/play.py). `--show gandiva` shows how jobs share devices and
+change places (gandiva/play.py).
 """
 
 import argparse
@@ -17,6 +18,7 @@ from examples.demo.stopping import Stopped, Stopping, nobody_reads
 SHOWS = {
     "preemption": "a trial displaces training jobs (the default)",
     "allox": "NumPy jobs on two kinds of device: AlloX, shortest first, and first come, first served",
+    "gandiva": "jobs take turns on devices, are packed if that is measured to pay, move, grow and shrink",
 }
 
 
@@ -31,6 +33,10 @@ def main() -> int:
         from examples.demo.allox.play import play as play_allox
 
         show = partial(play_allox, seed=options.seed or 0)
+    if options.show == "gandiva":
+        from examples.demo.gandiva.play import play as play_gandiva
+
+        show = play_gandiva
     try:
         held = perform(show, stopping)
         stopping.over()

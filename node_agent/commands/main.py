@@ -44,7 +44,7 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     metavar="HOST:PORT[,...]",
     help="Where the scheduler listens, or each of several; not on this machine: with --tls-ca.",
 )
-@click.option("--devices", metavar="KIND", help="nvml: this machine's GPUs. Or dgx-a100, pcie-8, cpu-20c: simulated.")
+@click.option("--devices", metavar="KIND", help="nvml: this machine's GPUs. Or dgx-a100, pcie-8, pcie-2, cpu-20c: simulated.")
 @click.option("--device-tree", metavar="FILE", help="A YAML file with the tree of the GPUs, where the driver's levels mislead.")
 @click.option("--reserve-cpus", metavar="N", help="CPUs of this machine that jobs do not get, with nvml. [default: 0]")
 @click.option("--reserve-memory", metavar="GIB", help="Memory of this machine that jobs do not get, with nvml. [default: 2]")
@@ -115,7 +115,20 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
+    "--checkpoint-copies",
+    metavar="POLICY",
+    help="Checkpoints of another agent on this machine: auto (copy their files) or network (fetch them). [default: auto]",
+)
+@click.option(
+    "--checkpoint-store",
+    metavar="URL",
+    help="Where the checkpoints of runs that have left are uploaded, such as s3://BUCKET/PREFIX. [default: nowhere]",
+)
+@click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
+)
+@click.option(
+    "--step-window", metavar="SECONDS", help="Average the step rates and mini-batch times of runs over so long. [default: 60]"
 )
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:

@@ -2,9 +2,10 @@
 
 A simulated device is a set of the host's CPUs. A run is confined to the CPUs of its devices, so two runs on one device
 share real hardware and slow each other down as they would on a GPU. Capacity is the profile's, whatever the host has:
-a laptop can stand for a node with 128 cores.
+a laptop can stand for a node with 128 cores. If the sets were chosen (`cpus`), how busy they are is observed, as with GPUs.
 """
 
+import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -12,9 +13,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from node_agent.devices.base import Device, Inventory, Observed
+from node_agent.devices.base import Device, Inventory, Observation, Observed
+from node_agent.devices.busy_cpus import BusyCpus
 from node_agent.errors import UnknownDevice, UnknownProfile
 
+EVERY = 1.0
+"""Seconds between two looks."""
 _NAMESPACE = uuid.UUID("6b1f4c0e-58ad-5d0c-9c1b-1c0a6f1d7e52")
 
 
@@ -34,6 +38,7 @@ class Profile:
 PROFILES: Mapping[str, Profile] = {
     "dgx-a100": Profile(128, 1024, (("socket", 2), ("switch", 2)), 2, "Simulated A100-SXM4-80GB", 80),
     "pcie-8": Profile(64, 512, (("socket", 2),), 4, "Simulated V100-PCIE-32GB", 32),
+    "pcie-2": Profile(16, 128, (("socket", 2),), 1, "Simulated V100-PCIE-32GB", 32),
     "cpu-20c": Profile(20, 160),
 }
 
@@ -44,6 +49,8 @@ class Simulated:
 
     inventory: Inventory
     cpu_sets: tuple[frozenset[int], ...]
+    observed: bool = False
+    """Whether the use of the CPUs is observed: somebody chose them as devices."""
 
     def cpus(self, indices: Sequence[int]) -> frozenset[int] | None:
         self._check(indices)
@@ -55,9 +62,11 @@ class Simulated:
         return {"CUDA_VISIBLE_DEVICES": ""}
 
     async def observe(self) -> AsyncIterator[Observed]:
-        nothing: tuple[Observed, ...] = ()
-        for seen in nothing:
-            yield seen
+        busy = BusyCpus()
+        while self.observed:
+            await asyncio.sleep(EVERY)
+            used = busy.percent(self.cpu_sets)
+            yield Observed(tuple(Observation(index, None, percent) for index, percent in enumerate(used)))
 
     def _check(self, indices: Sequence[int]) -> None:
         for index in indices:
@@ -86,7 +95,7 @@ def simulated(
     )
     inventory = Inventory(shape.cores * 1000, shape.memory_gib * 1024, tuple(name for name, _ in shape.levels), devices)
     cpus = sorted(os.sched_getaffinity(0) if host_cpus is None else host_cpus)
-    return Simulated(inventory, tuple(cpu_sets) or _spread(cpus, len(devices)))
+    return Simulated(inventory, tuple(cpu_sets) or _spread(cpus, len(devices)), bool(cpu_sets))
 
 
 def _spread(cpus: Sequence[int], devices: int) -> tuple[frozenset[int], ...]:

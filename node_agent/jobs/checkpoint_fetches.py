@@ -8,23 +8,20 @@ fetch when the source has ended.
 """
 
 import asyncio
-import contextlib
 import errno
 import logging
-import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
 
-from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, is_safe, saved_files
-from node_agent.jobs.checkpoint_pieces import Changed, Damaged, Piece, Writer
+from node_agent.jobs.checkpoint_files import Source, SourceRefuses, copy_file, fetch_file, prepare, sync, whole
+from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, is_safe
+from node_agent.jobs.checkpoint_pieces import Changed, Damaged
+from node_agent.jobs.checkpoint_store import CheckpointStore, StoreSource
 from node_agent.jobs.model import LaunchSpec, RunKey, clean
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _PATIENCE = 30.0
 """Seconds for which a source may not answer, without one byte that arrives, before the run is given up here."""
@@ -37,23 +34,11 @@ _DAMAGED = 5
 _HOPELESS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-class SourceRefuses(Exception):
-    """The source answers, and does not give the checkpoint: another try would be answered alike."""
-
-
-class Source(Protocol):
-    """The agent of another node. Calls raise SourceRefuses, Changed, and whatever ends a connection."""
-
-    async def describe(self, job_id: int) -> Described: ...
-
-    def pieces(self, job_id: int, file: SavedFile, offset: int) -> AsyncIterator[Piece]: ...
-
-    async def close(self) -> None: ...
-
-
 class CheckpointFetches:
     """Of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose checkpoint cannot be had,
-    and why. `reach` gives the agent of a node at an address."""
+    and why. `reach` gives the agent of a node at an address. With `copies`, files of a source on this machine are copied.
+    `store` is asked where there is no source, for what was saved after the last run here, and where the source cannot be
+    reached, for what the run right before this one saved."""
 
     def __init__(
         self,
@@ -63,6 +48,8 @@ class CheckpointFetches:
         ready: Callable[[RunKey], None],
         refused: Callable[[RunKey, str], None],
         patience: float = _PATIENCE,
+        copies: bool = True,
+        store: CheckpointStore | None = None,
     ) -> None:
         self._folders = folders
         self._cluster = cluster
@@ -70,6 +57,8 @@ class CheckpointFetches:
         self._ready = ready
         self._refused = refused
         self._patience = patience
+        self._copies = copies
+        self._store = store
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._complete_for: set[RunKey] = set()
         """Runs whose folder needs nothing more, also where there was nothing to fetch."""
@@ -84,13 +73,24 @@ class CheckpointFetches:
 
     def waits(self, launch: LaunchSpec) -> bool:
         """Whether a run has to wait for its checkpoint, which is fetched then."""
-        if launch.source is None or launch.key in self._complete_for or self._is_fetched(launch.key):
+        key = launch.key
+        if key in self._complete_for or self._is_fetched(key) or not (launch.source is not None or self._asks_store(key)):
+            self._note_run(key)
             return False
         if launch.key not in self._tasks:
             self._unfollow(launch.key)
             task = asyncio.ensure_future(self._fetch(launch))
             self._tasks[launch.key] = task
         return True
+
+    def _asks_store(self, key: RunKey) -> bool:
+        """Whether a run before this one, which was not here, may have left something in the store."""
+        return self._store is not None and self._folders.last_run(self._cluster(), key.job_id) < key.run - 1
+
+    def _note_run(self, key: RunKey) -> None:
+        if self._store is not None:
+            with suppress(OSError):  # a folder that cannot be written is for the program to find out
+                self._folders.note_run(self._cluster(), key.job_id, key.run)
 
     def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
         """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
@@ -133,51 +133,60 @@ class CheckpointFetches:
         return self._folders.is_fetched(self._cluster(), key.job_id, key.run)
 
     async def _fetch(self, launch: LaunchSpec) -> None:
-        key, limit, failed, damaged = launch.key, time.monotonic() + self._patience, "", 0
-        assert launch.source is not None
-        source = self._reach(*launch.source)
+        """From the agent of the source; where that is not there, from the store."""
+        key, why = launch.key, ""
+        if launch.source is not None:
+            why = await self._fetch_from(key, self._reach(*launch.source))
+            why = why and f"from node {launch.source.node}: {why}"
+        if self._store is not None and (why or launch.source is None):
+            least = max(self._folders.last_run(self._cluster(), key.job_id) + 1, key.run - 1 if why else 0)
+            lacks = await self._fetch_from(key, StoreSource(self._store, self._cluster, least), must=bool(why))
+            why = lacks and (f"{why}; nor from the store: {lacks}" if why else f"from the store: {lacks}")
+        if self._tasks.pop(key, None) is None:
+            return
+        if why:
+            self._refused(key, clean(f"its checkpoint cannot be fetched {why}", 1024))
+        else:
+            self._complete_for.add(key)
+            self._ready(key)
+
+    async def _fetch_from(self, key: RunKey, source: Source, must: bool = False) -> str:
+        """Why the source does not give the checkpoint; empty: the folder is complete. `must`: it has to have one."""
+        began = time.monotonic()
+        limit, failed, damaged = began + self._patience, "", 0
 
         def arrived() -> None:
             nonlocal limit
             limit = time.monotonic() + self._patience
 
-        began = time.monotonic()
         try:
             while True:
                 try:
-                    count = await self._complete(key, source, arrived)
+                    count = await self._complete(key, source, arrived, must)
                 except SourceRefuses as error:
-                    self._give_up(key, launch.source.node, str(error))
-                    return
+                    return str(error)
                 except (Changed, Damaged) as error:  # the next look sees what is there now
                     failed, damaged = str(error), damaged + 1
                 except OSError as error:
                     if error.errno in _HOPELESS:
-                        self._give_up(key, launch.source.node, f"{error.strerror} on this node")
-                        return
+                        return f"{error.strerror} on this node"
                     failed = str(error)
                 except Exception as error:  # of the connection, which comes back if the source does
                     failed = str(error)
                 else:
                     log.info("run %s: %s in %.2f s", key, count, time.monotonic() - began)
-                    break
+                    return ""
                 if time.monotonic() > limit or damaged >= _DAMAGED:
-                    self._give_up(key, launch.source.node, failed)
-                    return
+                    return failed
                 log.debug("run %s: its checkpoint cannot be fetched now: %s; trying again", key, failed)
                 await asyncio.sleep(_AGAIN)
         finally:
             await source.close()
-        if self._tasks.pop(key, None) is not None:
-            self._complete_for.add(key)
-            self._ready(key)
 
-    def _give_up(self, key: RunKey, node: str, why: str) -> None:
-        if self._tasks.pop(key, None) is not None:
-            self._refused(key, clean(f"its checkpoint cannot be fetched from node {node}: {why}", 1024))
+    async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None], must: bool) -> str:
+        """Makes the job's folder what it is at the source; what was done, in words.
 
-    async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None]) -> str:
-        """Makes the job's folder what it is at the source; what was done, in words."""
+        Raises SourceRefuses where the source `must` have a checkpoint, and has none."""
         cluster, job = self._cluster(), key.job_id
         async with self._locks.setdefault(job, asyncio.Lock()):
             if self._is_fetched(key):
@@ -185,8 +194,11 @@ class CheckpointFetches:
             described = await source.describe(job)
             arrived()
             if described.store == await asyncio.to_thread(self._folders.store):
+                self._sync_soon(self._folders.folder(cluster, job))
                 return "the nodes share their storage, so no checkpoint had to be fetched"
             if not described.exists:
+                if must:
+                    raise SourceRefuses("it does not have what the run before this one saved")
                 return "the source has no checkpoint"
             fetched = await self._mirror(job, source, described, arrived)
             await asyncio.to_thread(self._folders.publish, cluster, job, key.run)
@@ -200,16 +212,22 @@ class CheckpointFetches:
         safe = tuple(filter(is_safe, described.files))
         if len(safe) < len(described.files):
             log.warning("job %d: %d links that lead out of its folder are not fetched", job, len(described.files) - len(safe))
-        missing = await asyncio.to_thread(_prepare, folder, new, safe)
+        missing = await asyncio.to_thread(prepare, folder, new, safe)
+        near = await asyncio.to_thread(self._folders.nearby, described) if self._copies else None
         fetched = 0
         for file in missing:
-            fetched += await _fetch_file(job, source, file, new / file.path, arrived)
+            if near is not None and await whole(copy_file, near, file, new / file.path):
+                fetched += file.size
+                arrived()
+            else:
+                fetched += await fetch_file(job, source, file, new / file.path, arrived)
         return fetched
 
     async def _follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> None:
         key = launch.key
         assert launch.source is not None
         source = self._reach(*launch.source)
+        before: set[SavedFile] = set()
         try:
             ours = await asyncio.to_thread(self._folders.store)
             while True:
@@ -218,8 +236,11 @@ class CheckpointFetches:
                         described = await source.describe(key.job_id)
                         self.modules[key] = described.modules
                         self._hear(key, heard)
+                        # A file that still grows would be fetched in vain, and take its time from whoever writes it.
+                        quiet = tuple(file for file in described.files if file in before)
+                        before = set(described.files)
                         if described.store != ours and described.exists:
-                            await self._mirror(key.job_id, source, described, lambda: None)
+                            await self._mirror(key.job_id, source, described._replace(files=quiet), lambda: None)
                 self._hear(key, heard)
                 await asyncio.sleep(_LOOK)
         finally:
@@ -232,94 +253,6 @@ class CheckpointFetches:
 
     def _sync_soon(self, folder: Path) -> None:
         """The source keeps its copy, so the run need not wait for the disk."""
-        syncing = asyncio.ensure_future(asyncio.to_thread(_sync, folder))
+        syncing = asyncio.ensure_future(asyncio.to_thread(sync, folder))
         self._syncing.add(syncing)
         syncing.add_done_callback(self._syncing.discard)
-
-
-async def _fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
-    """One file, from where an earlier try ended; how many bytes came. Raises Changed and Damaged: nothing is kept then."""
-    part = path.with_name(f".{path.name}.part")
-    writer = await _whole(Writer, str(part))
-    first = writer.offset
-    try:
-        if writer.offset > file.size:
-            raise Damaged("more is here than the file has")
-        async with contextlib.aclosing(source.pieces(job, file, writer.offset)) as coming:  # type: ignore[type-var]
-            async for piece in coming:
-                if piece.sha256:
-                    writer.check(piece.sha256, file.size)
-                    break
-                await _whole(writer.write, piece)
-                arrived()
-            else:
-                raise ConnectionError("the source ended the file before its end")
-        os.utime(part, ns=(file.modified_ns, file.modified_ns))
-        part.chmod(file.mode & 0o777)
-        part.rename(path)
-    except (Damaged, Changed):
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        writer.close()
-    return writer.offset - first
-
-
-async def _whole(call: Callable[..., T], *arguments: object) -> T:
-    """Runs it in a thread, and leaves when that is through, also if it is cancelled: what the thread uses is closed then."""
-    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.gather(running, return_exceptions=True)
-        raise
-
-
-def _prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:
-    """Takes what the job's folder has already as it is wanted, removes what is not wanted, and gives what is missing."""
-    new.mkdir(parents=True, exist_ok=True)
-    names = {file.path for file in wanted}
-    here = {file.path: file for file in saved_files(new)}
-    for gone in here.keys() - names:
-        (new / gone).unlink(missing_ok=True)
-    _remove_parts(new, names)
-    known = {file.path: file for file in saved_files(folder)}
-    missing = []
-    for file in wanted:
-        path = new / file.path
-        if here.get(file.path) == file:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        if file.link:
-            path.symlink_to(file.link)
-        elif known.get(file.path) != file or not _linked(folder / file.path, path):
-            missing.append(file)
-    return missing
-
-
-def _linked(old: Path, new: Path) -> bool:
-    """The old folder goes when the new one takes its place, and no run writes into it before."""
-    try:
-        os.link(old, new)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_parts(new: Path, names: set[str]) -> None:
-    """Parts of files that the source does not have any more."""
-    for part in new.rglob(".*.part"):
-        if part.with_name(part.name.removeprefix(".").removesuffix(".part")).relative_to(new).as_posix() not in names:
-            part.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    for file in saved_files(folder):
-        if not file.link:
-            with suppress(OSError):
-                descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)

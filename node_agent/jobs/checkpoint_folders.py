@@ -19,9 +19,14 @@ from typing import NamedTuple
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import short
+from node_agent.jobs.processes import boot_id
 
 _STORE = ".store"
 _FETCHED = ".fetched-"
+UPLOAD = ".upload-"
+"""And the number of a run: the store does not have yet what it saved."""
+_RUN = ".run-"
+"""And the number of a run that began with this folder, where there is a store."""
 MOST_FILES = 100_000
 """Of one folder. A job that saves more is not moved."""
 
@@ -49,6 +54,9 @@ class Described(NamedTuple):
     files: tuple[SavedFile, ...] = ()
     modules: tuple[str, ...] = ()
     """What the job's last run there has imported."""
+    machine: str = ""
+    """Where the node is, by the id of its boot, and the folder there."""
+    folder: str = ""
 
 
 class CheckpointFolders:
@@ -82,24 +90,36 @@ class CheckpointFolders:
     def describe(self, cluster_id: str, job_id: int, modules: tuple[str, ...] = ()) -> Described:
         """Raises OSError, and TooManyFiles."""
         folder = self.folder(cluster_id, job_id)
-        return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules)
+        return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules, boot_id(), str(folder))
+
+    def nearby(self, described: Described) -> Path | None:
+        """The folder of another agent that is on this machine, and whose storage can be read here; else None."""
+        folder = Path(described.folder)
+        if described.machine != boot_id() or not folder.is_absolute():
+            return None
+        with contextlib.suppress(OSError, IndexError):
+            if (folder.parents[1] / _STORE).read_text() == described.store:
+                return folder
+        return None
 
     def open(self, cluster_id: str, job_id: int, path: str) -> int:
         """Opens a file that was described. Raises OSError, also for a name that leads out of the folder."""
-        parts = _parts(path)
-        current = os.open(self.folder(cluster_id, job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for part in parts[:-1]:
-                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-                os.close(current)
-                current = inner
-            return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-        finally:
-            os.close(current)
+        return open_below(self.folder(cluster_id, job_id), path)
 
     def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
         """Whether the folder was made complete for this run already, which may have saved in it since."""
         return (self.folder(cluster_id, job_id) / f"{_FETCHED}{run}").exists()
+
+    def note_run(self, cluster_id: str, job_id: int, run: int) -> None:
+        """The run begins with the folder. Raises OSError."""
+        folder = self.folder(cluster_id, job_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{_RUN}{run}").touch()
+
+    def last_run(self, cluster_id: str, job_id: int) -> int:
+        """The last run that began with the folder; 0: none is known."""
+        names = (path.name.removeprefix(_RUN) for path in self.folder(cluster_id, job_id).glob(f"{_RUN}*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def publish(self, cluster_id: str, job_id: int, run: int) -> None:
         """Has what was fetched take the place of the folder. An agent that is killed inside does this again."""
@@ -118,6 +138,26 @@ class CheckpointFolders:
         """Removes what was fetched and is not needed any more."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.incoming(cluster_id, job_id))
+
+
+def open_below(folder: Path, path: str) -> int:
+    """Opens a file inside of a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
+    parts = _parts(path)
+    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def is_as_described(descriptor: int, file: SavedFile) -> bool:
+    """Whether a file that is open is still the one that was described."""
+    seen = os.fstat(descriptor)
+    return stat.S_ISREG(seen.st_mode) and (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)
 
 
 def saved_files(folder: Path) -> Iterator[SavedFile]:
@@ -166,4 +206,4 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _is_ours_or_unfinished(name: str) -> bool:
-    return name.startswith(_FETCHED) or (name.startswith(".") and name.endswith((".tmp", ".part")))
+    return name.startswith((_FETCHED, UPLOAD, _RUN)) or (name.startswith(".") and name.endswith((".tmp", ".part")))

@@ -20,9 +20,10 @@ from node_agent.jobs import exit_status
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.client import Absent, Ended, Lost, NotSpawned, Outcome, Spawned, Unable
-from node_agent.jobs.model import SAVES, Exited, LaunchSpec, Process, RunKey, RunPhase, RunRecord, clean
+from node_agent.jobs.model import SAVES, LaunchSpec, Process, RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.processes import kill_group, led_by, rest_of, signal_handlers
+from node_agent.jobs.run_events import Exited
 from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)

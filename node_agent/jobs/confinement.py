@@ -7,7 +7,8 @@ from contextlib import suppress
 from node_agent.jobs import exit_status
 from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import Exited, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.run_events import Exited
 from node_agent.jobs.spool.spool import Spool
 
 _AGAIN = 30.0

@@ -141,6 +141,8 @@ def environment(
         own["EBB_SNAPSHOT_DIR"] = paths.code(launch.key)
     if launch.grace is not None:
         own["EBB_GRACE_SECONDS"] = f"{launch.grace:g}"
+    if launch.skip_steps:
+        own["EBB_SKIP_STEPS"] = str(launch.skip_steps)
     if launch.max_tasks:
         own |= {"EBB_MIN_TASKS": str(launch.min_tasks), "EBB_MAX_TASKS": str(launch.max_tasks)}
     if launch.array_index is not None:

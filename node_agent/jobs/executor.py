@@ -15,10 +15,14 @@ from typing import assert_never
 
 from node_agent.devices.base import Provider
 from node_agent.devices.mps import MpsDaemons
-from node_agent.jobs import exit_status
+from node_agent.jobs.beginning import Beginning
 from node_agent.jobs.cgroups import Groups
-from node_agent.jobs.checkpoint_fetches import Source
+from node_agent.jobs.checkpoint_files import Source
+from node_agent.jobs.checkpoint_folders import CheckpointFolders
+from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpoint_uploads import CheckpointUploads
 from node_agent.jobs.confinement import Holding
+from node_agent.jobs.ending import Ending
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
 from node_agent.jobs.launcher.client import (
@@ -35,7 +39,7 @@ from node_agent.jobs.launcher.client import (
 )
 from node_agent.jobs.launcher.spawn import LOG_FILE
 from node_agent.jobs.memory_watch import Limits
-from node_agent.jobs.model import Desired, Exited, LaunchSpec, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import Desired, LaunchSpec, RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.orphans import Orphans
 from node_agent.jobs.packing import Packing
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage
@@ -58,18 +62,13 @@ from node_agent.jobs.reconcile import (
     reconcile,
 )
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.run_events import Exited
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
 from node_agent.jobs.suspending import Suspending
-from node_agent.jobs.warming import program_of
 
 log = logging.getLogger(__name__)
-
-LAUNCH_ERROR_LIMIT = 2048
-"""Bytes. What is reported must fit wherever the scheduler keeps it."""
-PROGRAM_LIMIT = 4096
-"""Bytes of a path, as of the kernel's."""
 
 
 class Executor:
@@ -92,15 +91,20 @@ class Executor:
         parks: Node | None = None,
         mps: MpsDaemons | None = None,
         reach: Callable[[str, str], Source] | None = None,
+        copies: bool = True,
+        store: CheckpointStore | None = None,
     ) -> None:
         groups = groups or Groups()
+        self._killing = False
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
+        ends = self._over, self._gone, lambda: self._killing
+        self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
-        told = reported, self._refuse, self._may_start, self._gave_up, self._packed, self._guarded
-        moves = self._begun, self._not_fetched, reach
+        told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packed, self._guarded
+        moves = self._begun, self._ending.not_fetched, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
         self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
@@ -110,13 +114,13 @@ class Executor:
         acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
-        self._node = node
         self._rendezvous = rendezvous
-        self._killing = False
-        self._reported = reported
         self._failed = failed
         self._then: list[Callable[[], None]] = []
-        self._orphans = Orphans(spool, self._holding, paths, self._finish, self._guarded)
+        self._uploads = None if store is None else CheckpointUploads(store, CheckpointFolders(paths, node))
+        self._orphans = Orphans(spool, self._holding, paths, self._ending.finish, self._guarded)
+        follows = self._then_do, self.suspending.started, self._press, self._orphans.watch
+        self._beginning = Beginning(spool, self._holding, self.starting, reported, *follows)
 
     def connect(self, launcher: LauncherClient) -> None:
         self.starting.connect(launcher)
@@ -148,6 +152,9 @@ class Executor:
             raise
         for act in acts:
             act()
+
+    def _then_do(self, act: Callable[[], None]) -> None:
+        self._then.append(act)
 
     def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
         """For what the event loop calls."""
@@ -189,10 +196,10 @@ class Executor:
                 self._spool.remember([record])
                 self._then.append(partial(self._press, key))
             case Release():
-                self._finish(record, Exited(yielded=True))
+                self._ending.finish(record, Exited(yielded=True))
             case Refuse():
                 log.info("run %s: it is to be stopped, and is not here; it will not start", key)
-                self._finish(record, Exited(signal=signal.SIGTERM))
+                self._ending.finish(record, Exited(signal=signal.SIGTERM))
             case Note():
                 self._spool.remember([record])
             case _:
@@ -212,20 +219,20 @@ class Executor:
             case Ended(_, code, signum):
                 # Without a pid, the answer to spawn or find is still to come, and says the same: start goes before end.
                 if record.pid:
-                    self._finish(record, Exited(code, signum))
+                    self._ending.finish(record, Exited(code, signum))
             case Spawned():
                 if not record.pid:
-                    self._started(record, event)
+                    self._beginning.spawned(record, event)
             case NotSpawned(_, error):
-                self._refuse(record, error)
+                self._ending.refuse(record, error)
             case Unable(_, error):
                 if not record.pid:
                     self.starting.retries.later(record.key, error)
             case Absent():
                 of_gang = record.launch is not None and record.launch.gang is not None
-                self._finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
+                self._ending.finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
             case Lost():
-                self._finish(record, Exited(unknown=True))
+                self._ending.finish(record, Exited(unknown=True))
 
     def kill_all(self) -> None:
         """Ends every run at once, without grace, and launches none from here on."""
@@ -245,48 +252,15 @@ class Executor:
         self._evictions.close()
         self._holding.close()
         self._rendezvous.close()
+        if self._uploads is not None:
+            self._uploads.close()
 
     # Starting.
-
-    def _refuse(self, record: RunRecord, error: str) -> None:
-        self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
-
-    def _not_fetched(self, record: RunRecord, why: str) -> None:
-        self._finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
-
-    def _started(self, record: RunRecord, event: Spawned) -> None:
-        if record.phase in (RunPhase.WARMING, RunPhase.STARTING) and self.starting.is_warm(record.key):
-            record = replace(record, pid=event.pid, start_ticks=event.start_ticks)
-            self._spool.remember([record])
-            self._holding.hold(record)
-            self._then.append(partial(self.starting.launch, record.key))
-            if not event.child:
-                self._then.append(partial(self._orphans.watch, record.key))
-            return
-        self._executes(record, event)
 
     def _begun(self, record: RunRecord) -> None:
         """A process that was warm runs the program of its job."""
         with self._together():
-            self._executes(record, Spawned(record.key, record.pid, record.start_ticks, True, program_of(record.pid)))
-
-    def _executes(self, record: RunRecord, event: Spawned) -> None:
-        phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
-        phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else phase
-        launch = record.launch
-        if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
-            launch = None
-        record = replace(record, phase=phase, launch=launch, pid=event.pid, start_ticks=event.start_ticks)
-        self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT)))
-        self._reported()
-        self.starting.retries.over(record.key)
-        self._holding.hold(record)
-        log.debug("run %s: started, pid %d", record.key, record.pid)
-        self._then.append(partial(self.suspending.started, record))
-        if phase is RunPhase.STOPPING:
-            self._then.append(partial(self._press, record.key))
-        if not event.child:
-            self._then.append(partial(self._orphans.watch, record.key))
+            self._beginning.begun(record)
 
     # Beginning, and beginning again.
 
@@ -294,6 +268,8 @@ class Executor:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
         self._packing.tidy()
+        if self._uploads is not None:
+            self._uploads.recover(self._spool.cluster[0])
         self.starting.make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
@@ -334,26 +310,18 @@ class Executor:
 
     # Ending.
 
-    def _finish(self, record: RunRecord, event: Exited) -> None:
-        self.stopping.over(record.key)
-        self.starting.retries.over(record.key)
-        self._orphans.over(record.key)
-        self._rendezvous.release(record.key)
-        self.starting.transfers.over(record.key)
-        self.starting.drop(record.key)
-        if not (event.launch_error or event.not_fetched):
-            ours = record.stop_received is not None or self._killing
-            event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
-            if record.stop_received is not None:
-                event = replace(event, told=True, checkpoint=record.checkpoint)
-            elif self._killing and exit_status.killed(event):
-                event = replace(event, node_stopped=True)
-        self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
-        self._reported()
-        # Runs that go as they should are not worth a line each: the scheduler has their story.
-        level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
-        if log.isEnabledFor(level):
-            log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
-        self._holding.release(record.key)
+    def _over(self, key: RunKey) -> None:
+        """Nothing is awaited any more of a run that has ended."""
+        self.stopping.over(key)
+        self.starting.retries.over(key)
+        self._orphans.over(key)
+        self._rendezvous.release(key)
+        self.starting.transfers.over(key)
+        self.starting.drop(key)
+
+    def _gone(self, record: RunRecord, event: Exited) -> None:
+        """The end of a run is kept: what it has held is free."""
+        if self._uploads is not None and event.yielded and record.pid and not record.key.task:
+            self._then.append(partial(self._uploads.left, self._spool.cluster[0], record.key))
         self.suspending.over(record)
         self._packing.over(record.key)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import EXIT_FILE
-from node_agent.jobs.model import Exited, RunRecord
+from node_agent.jobs.model import RunRecord
+from node_agent.jobs.run_events import Exited
 
 
 def exit_file(folder: str) -> Exited | None:

@@ -124,6 +124,8 @@ class LaunchSpec:
     """None: the run has its devices alone."""
     source: CheckpointAt | None = None
     """Where the job ran last, if that is another node and its checkpoints can be fetched."""
+    skip_steps: int = 0
+    """How many steps the program counts, from the first one of the job on, without taking them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,93 +193,6 @@ class Parked:
 
 Desired = Prepared | Warming | Running | Stopped | Parked
 """What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A task of a gang is prepared, and can be reached at `address`; rank 0 keeps `port` for the gang to meet at."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The run's process was executed."""
-
-    pid: int
-    log_path: str
-    program: str = ""
-    """The file that was executed; empty where the launcher did not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exited:
-    """The run is over and nothing of its process group is left."""
-
-    code: int = 0
-    """0 when a signal ended it."""
-    signal: int = 0
-    yielded: bool = False
-    """It said that it saved its work and left because it was told to."""
-    launch_error: str = ""
-    unknown: bool = False
-    """Nobody collected its exit status."""
-    out_of_memory: bool = False
-    """It was killed for want of host memory: its own limit's or the node's."""
-    node_stopped: bool = False
-    """It was killed because the agent was told to stop, and its runs with it."""
-    told: bool = False
-    """It was to be stopped, so that this may be the answer to the signal."""
-    done: bool = False
-    """With code 0: it had said that its work is done."""
-    checkpoint: str = ""
-    """What came of its checkpoint signal or command, for people."""
-    not_fetched: str = ""
-    """Why its checkpoint could not be had from another node. The run did not begin."""
-
-
-Phases = tuple[tuple[str, float], ...]
-"""Durations in seconds, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunParked:
-    """The run is suspended, as was desired."""
-
-    rung: str
-    bytes: int = 0
-    residue_bytes: int = 0
-    phases: Phases = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RunResumed:
-    """The run executes again."""
-
-    rung: str
-    phases: Phases = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RunParkRefused:
-    """The run could not be parked, and goes on."""
-
-    reason: str
-    lost: bool = False
-    """It cannot go on: it was killed."""
-
-
-RunEvent = Ready | Started | Exited | RunParked | RunResumed | RunParkRefused
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the scheduler is told, again and again until it says that it is committed."""
-
-    sequence: int
-    key: RunKey
-    event: RunEvent
 
 
 @dataclass(frozen=True, slots=True)

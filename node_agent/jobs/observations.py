@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
@@ -23,7 +23,7 @@ from node_agent.jobs.model import RunKey
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
-from node_agent.jobs.step_measurements import RunMeasurement
+from node_agent.jobs.step_measurements import RunMeasurement, memory_peak
 from node_agent.jobs.step_rates import RunSteps
 from node_agent.jobs.stray_processes import run_of
 
@@ -113,9 +113,12 @@ class Observing:
         state: Path,
         urgent: Callable[[], None],
         looked: Callable[[Used], None] = lambda _: None,
+        simulated: bool = False,
     ) -> None:
-        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices."""
+        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices.
+        `simulated`: the memory of runs that share devices is that of the host."""
         self._tell = looked
+        self._simulated = simulated
         self.latest: Observations | None = None
         self._provider = provider
         self._spool = spool
@@ -197,7 +200,18 @@ class Observing:
         cycles = tuple(_cycles(used, waves))
         periods = (*_by_memory(cycles), *self._by_activity(observed.activity))
         whole = tuple(period for period in periods if not self._was_parked(period.key))
-        return Observations(observed.devices, cycles, periods=whole)
+        devices = self._with_host_memory(observed.devices) if self._simulated else observed.devices
+        return Observations(devices, cycles, periods=whole)
+
+    def _with_host_memory(self, devices: Iterable[Observation]) -> tuple[Observation, ...]:
+        """Simulated devices, with the host memory of the runs that share them and execute now."""
+        used: dict[int, int] = defaultdict(int)
+        for record in self._spool.live():
+            if record.share is not None and record.pid and record.park.stage is ParkStage.EXECUTES:
+                memory = memory_peak(record.pid)
+                for index in record.share.devices:
+                    used[index] += memory
+        return tuple(replace(each, memory_used_mib=used.get(each.index)) for each in devices)
 
     def _was_parked(self, key: RunKey) -> bool:
         """Whether a run was parked in the time that a wave shows: its pauses would be taken for mini-batches."""

@@ -9,8 +9,9 @@ from node_agent.jobs import exit_status
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import may_save
-from node_agent.jobs.model import Exited, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.process_watch import GroupWatch
+from node_agent.jobs.run_events import Exited
 from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)

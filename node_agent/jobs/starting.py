@@ -9,17 +9,20 @@ from functools import partial
 
 from node_agent.devices.base import Provider
 from node_agent.errors import EnvironmentMissing, UnknownDevice
-from node_agent.jobs.checkpoint_fetches import CheckpointFetches, Source
+from node_agent.jobs.checkpoint_fetches import CheckpointFetches
+from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
+from node_agent.jobs.checkpoint_store import CheckpointStore
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import LaunchSpec, Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.results import Results
+from node_agent.jobs.run_events import Ready
 from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.transfers import Transfers
@@ -39,7 +42,8 @@ class Starting:
     is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
     its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
     with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
-    `reach` gives the agent of another node."""
+    `reach` gives the agent of another node, whose files are copied if it is on this machine, with `copies`.
+    `store` has checkpoints where their node is not there."""
 
     def __init__(
         self,
@@ -58,6 +62,8 @@ class Starting:
         begun: Callable[[RunRecord], None],
         not_fetched: Callable[[RunRecord, str], None],
         reach: Callable[[str, str], Source] | None = None,
+        copies: bool = True,
+        store: CheckpointStore | None = None,
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -94,6 +100,8 @@ class Starting:
             reach or _nobody,
             partial(guarded, self.launch),
             partial(guarded, self._lacks_checkpoint),
+            copies=copies,
+            store=store,
         )
 
     def _lacks_checkpoint(self, key: RunKey, why: str) -> None:

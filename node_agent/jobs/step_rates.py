@@ -13,7 +13,7 @@ from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.jobs.model import RunKey
 
 WINDOW = 60.0
-"""Seconds over which the current rate is computed, at least."""
+"""Seconds over which the current rate is computed, at least, if the agent is not told otherwise."""
 FEWEST = 20
 """Steps over which the current rate is computed, at least: as many as Gandiva compares."""
 STALLED_AFTER = 60.0
@@ -71,8 +71,10 @@ class RunSteps:
 class Advance:
     """The records of one run, as far back as the current rate needs them."""
 
-    def __init__(self, key: RunKey) -> None:
+    def __init__(self, key: RunKey, window: float = WINDOW) -> None:
+        """`window`: seconds over which the current rate is computed, at least."""
         self._key = key
+        self._window = window
         self._seen: deque[Record] = deque()
         self._interrupted: Record | None = None
         """The last record before the run was stopped in the middle of a step."""
@@ -99,8 +101,12 @@ class Advance:
         if record.counted == seen[-1].counted and len(seen) > 1:
             seen.pop()
         seen.append(record)
-        while len(seen) > 2 and _is_enough(seen[1], record):
+        while len(seen) > 2 and self._is_enough(seen[1], record):
             seen.popleft()
+
+    def _is_enough(self, base: Record, last: Record) -> bool:
+        """Whether the interval between the two is long enough for the current rate."""
+        return last.counted - base.counted >= FEWEST and (last.last_ns - base.last_ns) * 1e-9 >= self._window
 
     def now(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
         """The state of the run; None before the first record. `awake_ns`: since when it executes, if it was parked before."""
@@ -135,11 +141,6 @@ def _follows(later: Record, earlier: Record) -> bool:
     return (later.pid, later.began_ns) == (earlier.pid, earlier.began_ns) and all(
         getattr(later, name) >= getattr(earlier, name) for name in ("last_ns", "counted", "untimed", "busy_ns", "squares")
     )
-
-
-def _is_enough(base: Record, last: Record) -> bool:
-    """Whether the interval between the two is long enough for the current rate."""
-    return last.counted - base.counted >= FEWEST and (last.last_ns - base.last_ns) * 1e-9 >= WINDOW
 
 
 def _rate(base: Record, last: Record) -> float | None:

@@ -13,7 +13,7 @@ from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
-from node_agent.jobs.step_rates import Advance, RunSteps
+from node_agent.jobs.step_rates import WINDOW, Advance, RunSteps
 
 EVERY = 1.0
 """Seconds between two readings, as with the devices."""
@@ -25,7 +25,8 @@ _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARK
 class StepWatch:
     """Keeps the steps of the runs that are at work. It holds no file open, and needs no state from before a restart."""
 
-    def __init__(self, spool: Spool, paths: Paths) -> None:
+    def __init__(self, spool: Spool, paths: Paths, window: float = WINDOW) -> None:
+        """`window`: seconds over which current rates are computed, at least."""
         self.latest: tuple[RunSteps, ...] = ()
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
@@ -34,6 +35,7 @@ class StepWatch:
         """Every run that asks for a grace period, in the order of the keys."""
         self._spool = spool
         self._paths = paths
+        self._window = window
         self._advances: dict[RunKey, Advance] = {}
         self._stops: dict[RunKey, int] = {}
         """How often each run was stopped in the middle of a step, when it was looked at last."""
@@ -54,7 +56,7 @@ class StepWatch:
             key = run.key
             found = self._advances.get(key)
             if (record := read_record(self._paths.steps(key), now)) is not None:
-                found = found or Advance(key)
+                found = found or Advance(key, self._window)
                 found.add(record)
                 if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
                     measurements.append(measured)

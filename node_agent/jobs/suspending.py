@@ -7,20 +7,11 @@ from dataclasses import replace
 
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import (
-    Phases,
-    RunEvent,
-    RunKey,
-    RunParked,
-    RunParkRefused,
-    RunPhase,
-    RunRecord,
-    RunResumed,
-    clean,
-)
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node, Parking
+from node_agent.jobs.run_events import Phases, RunEvent, RunParked, RunParkRefused, RunResumed
 from node_agent.jobs.slices import Slices
 from node_agent.jobs.spool.spool import Spool
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.checkpoint_fetches import SourceRefuses
+from node_agent.jobs.checkpoint_files import SourceRefuses
 from node_agent.jobs.checkpoint_folders import Described, SavedFile
 from node_agent.jobs.checkpoint_pieces import Changed, Piece
 from node_agent.transport import convert_checkpoints as convert

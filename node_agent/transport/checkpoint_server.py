@@ -8,7 +8,6 @@ import asyncio
 import hmac
 import logging
 import os
-import stat
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, TooManyFiles
+from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, TooManyFiles, is_as_described
 from node_agent.jobs.checkpoint_pieces import Changed, Piece, pieces
 from node_agent.transport import convert_checkpoints as convert
 from node_agent.transport.security import Security
@@ -105,11 +104,11 @@ class CheckpointServer:
             await context.abort(grpc.StatusCode.ABORTED, f"{file.path} cannot be read: {error.strerror or error}")
             return
         try:
-            if not _is_as_described(descriptor, file) or not 0 <= offset <= file.size:
+            if not is_as_described(descriptor, file) or not 0 <= offset <= file.size:
                 await context.abort(grpc.StatusCode.ABORTED, f"{file.path} has changed")
             async for piece in pieces(descriptor, file.size, offset):
                 yield piece
-            if not _is_as_described(descriptor, file):
+            if not is_as_described(descriptor, file):
                 await context.abort(grpc.StatusCode.ABORTED, f"{file.path} has changed")
         except Changed as error:
             await context.abort(grpc.StatusCode.ABORTED, f"{file.path}: {error}")
@@ -117,8 +116,3 @@ class CheckpointServer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"{file.path} cannot be read: {error.strerror}")
         finally:
             os.close(descriptor)
-
-
-def _is_as_described(descriptor: int, file: SavedFile) -> bool:
-    seen = os.fstat(descriptor)
-    return stat.S_ISREG(seen.st_mode) and (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)

@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1. Only this module and `convert_files` know protobuf types."""
+"""Between the agent's words and ebb.agent.v1. Only the modules `convert*` know protobuf types."""
 
 import logging
 from collections.abc import Iterable
@@ -9,36 +9,27 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from node_agent.devices.base import FAULT_LENGTH, Device, Observation
-from node_agent.jobs.grace_files import RunGrace
-from node_agent.jobs.mini_batch import MiniBatch
+from node_agent.devices.base import FAULT_LENGTH, Device
 from node_agent.jobs.model import (
     CheckpointAt,
     Desired,
-    Exited,
     Gang,
     LaunchSpec,
     Parked,
-    Phases,
     Prepared,
-    Ready,
-    Report,
     RunKey,
     Running,
-    RunParked,
-    RunParkRefused,
     RunPhase,
     RunRecord,
-    RunResumed,
-    Started,
     Stopped,
     StopReason,
     Warming,
 )
-from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
+from node_agent.jobs.observations import Observations
+from node_agent.jobs.run_events import Exited, Phases, Ready, Report, RunParked, RunParkRefused, RunResumed, Started
 from node_agent.jobs.share_plan import SharePlan, ShareRow
-from node_agent.jobs.step_measurements import RunMeasurement
-from node_agent.jobs.step_rates import RunSteps
+from node_agent.transport.convert_durations import duration_in, duration_out
+from node_agent.transport.convert_observations import encode_observations
 from node_agent.transport.messages import (
     Acknowledgement,
     DesiredRuns,
@@ -70,17 +61,8 @@ def encode(message: Upward) -> bytes:
             request = pb.ConnectRequest(reports=pb.Reports(reports=map(_report, reports)))
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
-        case Observations(devices, cycles, steps, measurements):
-            seen = pb.Observations(
-                devices=map(_observation, devices),
-                cycles=map(_cycle, cycles),
-                steps=map(_steps, steps),
-                mini_batches=map(_mini_batch, message.mini_batches),
-                measurements=map(_measurement, measurements),
-                graces=map(_grace, message.graces),
-                slices=map(_slice, message.slices),
-            )
-            request = pb.ConnectRequest(observations=seen)
+        case Observations():
+            request = pb.ConnectRequest(observations=encode_observations(message))
     return request.SerializeToString()
 
 
@@ -162,98 +144,6 @@ def _device(device: Device) -> cluster_pb2.Device:
     )
 
 
-def _observation(seen: Observation) -> cluster_pb2.DeviceObservation:
-    return cluster_pb2.DeviceObservation(
-        index=seen.index,
-        memory_used_mib=seen.memory_used_mib,
-        utilisation_percent=seen.utilisation_percent,
-        fault=seen.fault[:FAULT_LENGTH],
-    )
-
-
-def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
-    job_id, run, task = cycle.key
-    return cluster_pb2.MemoryCycle(
-        job_id=job_id,
-        run=run,
-        task=task,
-        device=cycle.index,
-        period=None if cycle.period_seconds is None else _duration(cycle.period_seconds),
-        minimum_mib=cycle.minimum_mib,
-        maximum_mib=cycle.maximum_mib,
-        confidence=cycle.confidence,
-        source=cluster_pb2.MEMORY_SOURCE_NVML,
-    )
-
-
-def _mini_batch(found: MiniBatch) -> job_pb2.MiniBatch:
-    job_id, run, task = found.key
-    return job_pb2.MiniBatch(
-        job_id=job_id,
-        run=run,
-        task=task,
-        time=_duration(found.seconds),
-        confidence=found.confidence,
-        source=job_pb2.MiniBatchSource.Name(int(found.source)),
-    )
-
-
-def _steps(steps: RunSteps) -> job_pb2.RunSteps:
-    job_id, run, task = steps.key
-    return job_pb2.RunSteps(
-        job_id=job_id,
-        run=run,
-        task=task,
-        step=steps.step,
-        total=steps.total,
-        state=job_pb2.StepState.Name(int(steps.state)),
-        since_step=_duration(steps.since_step),
-        step_rate=steps.rate,
-        step_rate_error=steps.rate_error,
-        step_rate_since_start=steps.rate_since_start,
-        mini_batch_time=None if steps.mini_batch is None else _duration(steps.mini_batch),
-        mini_batch_spread=None if steps.spread is None else _duration(steps.spread),
-        measured=steps.measured,
-        remaining=None if steps.remaining is None else _duration(steps.remaining),
-    )
-
-
-def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
-    job_id, run, task = seen.key
-    return pb.RunMeasurement(
-        job_id=job_id,
-        run=run,
-        task=task,
-        steps=seen.steps,
-        total=seen.total,
-        first_step=_duration(seen.first),
-        last_step=_duration(seen.last),
-        spread=seen.spread,
-        memory_mib=seen.memory_mib,
-    )
-
-
-def _grace(asked: RunGrace) -> pb.RunGrace:
-    job_id, run, task = asked.key
-    return pb.RunGrace(job_id=job_id, run=run, task=task, grace_period=_duration(asked.seconds))
-
-
-def _slice(seen: SliceObservation) -> pb.SliceObservation:
-    job_id, run, task = seen.key
-    return pb.SliceObservation(
-        job_id=job_id,
-        run=run,
-        task=task,
-        executing=seen.executing,
-        executed=_duration(seen.executed),
-        since=_duration(seen.since),
-        switches=seen.switches,
-        switching=_duration(seen.switching),
-        rung=seen.rung,
-        residue_bytes=seen.residue_bytes,
-    )
-
-
 def _status(record: RunRecord) -> pb.RunStatus:
     job_id, run, task = record.key
     phase = pb.RunPhase.Name(int(record.phase))
@@ -299,11 +189,11 @@ def _report(report: Report) -> pb.Report:
 
 
 def _phases(phases: Phases) -> dict[str, Duration]:
-    return {name: _duration(seconds) for name, seconds in phases}
+    return {name: duration_out(seconds) for name, seconds in phases}
 
 
 def _configuration(said: pb.NodeConfiguration) -> NodeConfiguration:
-    return NodeConfiguration(_seconds(said.heartbeat_interval), _seconds(said.reconnect_within))
+    return NodeConfiguration(duration_in(said.heartbeat_interval), duration_in(said.reconnect_within))
 
 
 def _desired(said: pb.DesiredRun) -> Desired | None:
@@ -321,9 +211,9 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
                 reason = StopReason(stop.reason)
             except ValueError:
                 reason = StopReason.UNSPECIFIED
-            return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id, stop.resize_to)
+            return Stopped(key, generation, max(0.0, duration_in(stop.grace_period)), reason, stop.cause_job_id, stop.resize_to)
         case "parked":
-            return Parked(_launch(key, said.parked.launch), generation, max(0.0, _seconds(said.parked.time_limit)))
+            return Parked(_launch(key, said.parked.launch), generation, max(0.0, duration_in(said.parked.time_limit)))
         case _:
             log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None
@@ -349,9 +239,10 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         checkpoint_signal=spec.checkpoint_signal,
         checkpoint_command=spec.checkpoint_command,
         snapshots=tuple(spec.snapshots),
-        grace=_seconds(spec.grace_period) if spec.HasField("grace_period") else None,
+        grace=duration_in(spec.grace_period) if spec.HasField("grace_period") else None,
         source=CheckpointAt(launch.checkpoint.node, launch.checkpoint.address) if launch.HasField("checkpoint") else None,
         share=_share(launch) if launch.HasField("share") else None,
+        skip_steps=launch.skip_steps,
     )
 
 
@@ -362,7 +253,7 @@ def _share(launch: pb.Launch) -> SharePlan:
         plan.group,
         plan.generation,
         tuple(rows),
-        max(_SHORTEST_PERIOD, _seconds(plan.period)),
+        max(_SHORTEST_PERIOD, duration_in(plan.period)),
         tuple(launch.devices),
         plan.device_memory_mib,
         plan.parked_mib,
@@ -380,12 +271,3 @@ def _gang(gang: pb.Gang) -> Gang:
         gang.master_address,
         gang.master_port,
     )
-
-
-def _duration(seconds: float) -> Duration:
-    whole, part = divmod(round(seconds * 1_000_000), 1_000_000)
-    return Duration(seconds=whole, nanos=part * 1000)
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9

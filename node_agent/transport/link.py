@@ -15,8 +15,9 @@ from typing import Protocol
 import grpc.aio
 
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
-from node_agent.jobs.model import Desired, Report
+from node_agent.jobs.model import Desired
 from node_agent.jobs.observations import Observations
+from node_agent.jobs.run_events import Report
 from node_agent.jobs.transfers import Calls
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import Desired, Report, RunKey, RunRecord
+from node_agent.jobs.model import Desired, RunKey, RunRecord
 from node_agent.jobs.observations import Observations
+from node_agent.jobs.run_events import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from scheduler_service.core.messages import (
     Demote,
     DropEarmark,
     EndProbe,
+    GiveWay,
     Migrate,
     NoteIdle,
     OfferIdle,
@@ -58,7 +59,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.core.operations.migrating import migrate_for_policy
+from scheduler_service.core.operations.migrating import give_way, migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
@@ -249,6 +250,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Park: park_for_policy,
     Unpark: unpark_for_policy,
     Migrate: migrate_for_policy,
+    GiveWay: give_way,
     BeginProbe: probe,
     EndProbe: probe,
     Resize: resize,

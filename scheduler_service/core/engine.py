@@ -6,6 +6,7 @@ randomness are arguments.
 
 from collections.abc import Callable, Generator, Sequence
 
+from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.lifecycle.desired import desired, not_needed
@@ -94,5 +95,5 @@ def _orders(state: State) -> tuple[Order, ...]:
             concerned.append(run)
         elif gone is not None:
             over.append(not_needed(gone))
-    orders = (desired(jobs[run.job_id], run, groups.get(run.group)) for run in concerned)
+    orders = (desired(jobs[run.job_id], run, groups.get(run.group), target_nodes(state, run)) for run in concerned)
     return (*(order for order in orders if order is not None), *over)

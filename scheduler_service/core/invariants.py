@@ -45,6 +45,8 @@ def check(state: State) -> None:
         check_share_group(state, group)
     for operation in state.operations.rows.values():
         check_operation(state, operation)
+    for key in state.measured.rows:
+        claim(key in state.runs.rows, f"there is a measurement of run {key}, which has ended")
     if state.pools is not None:
         check_cells(state, state.pools)
 
@@ -96,6 +98,8 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     claim(job.sampling is None or not inactive, f"job {job.id} does not run and is being sampled")
     claim(job.sampling is None or bool(job.spec.alternatives), f"job {job.id} is sampled and has no choice")
     claim(job.grace_now_us in (None, job.spec.grace_us), f"job {job.id} has two grace periods")
+    claim(job.share_now in (None, job.spec.share), f"job {job.id} shares its devices in two ways")
+    claim(job.share_next is None or not inactive, f"job {job.id} does not run, and is to share otherwise at its next launch")
     claim(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
     claim(job.state is not JobState.SUSPENDED or job.suspend_requested or parked, f"nobody suspended job {job.id}")
     _check_array(state, job)

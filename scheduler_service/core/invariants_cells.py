@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_for, kept_on, running_in
 from scheduler_service.core.allocation.earmarks import with_share
+from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim
@@ -21,6 +22,9 @@ def check_cells(state: State, pools: Pools) -> None:
     """Raises Broken, naming the first invariant that does not hold."""
     for job_id in state.active:
         _check_standing(state, state.jobs.rows[job_id], state.runs_of(job_id))
+    for operation in state.operations.rows.values():
+        waiting = [run for run in targets(state, operation) if run.awaits]
+        _check_standing(state, state.jobs.rows[operation.job_id], waiting)
     _check_kept(state)
     _check_bindings(state, pools)
     _check_exchanges(state)

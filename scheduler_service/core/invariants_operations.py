@@ -2,7 +2,7 @@
 
 from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.errors import claim
-from scheduler_service.core.model import OperationKind, OperationPhase, Run, RunPhase
+from scheduler_service.core.model import OperationKind, OperationPhase, Run, RunPhase, StopReason
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.state.state import State
 
@@ -27,8 +27,11 @@ def check_operation(state: State, operation: Operation) -> None:
         _check_migration(state, operation, what)
     due = operation.deadline_us
     claim(due is None or due > operation.phase_us, f"{what} has a deadline before its phase")
+    claim((due is not None) == (operation.phase in _LIMITED), f"{what} is {operation.phase.name} and has the deadline {due}")
 
 
+_LIMITED = {OperationPhase.PARKING, OperationPhase.RESUMING, OperationPhase.WARMING}
+"""What a node is to do in time. Otherwise something else is waited for: a user, devices, the end of runs that have a limit."""
 _RUNS = {
     OperationPhase.PARKING: {RunPhase.PARKING},
     OperationPhase.PARKED: {RunPhase.PARKED},
@@ -54,6 +57,12 @@ def _check_migration(state: State, operation: Operation, what: str) -> None:
     waiting = operation.phase in (OperationPhase.WARMING, OperationPhase.SAVING)
     claim(all(run.awaits is waiting for run in runs), f"{what} is {operation.phase.name}, and its runs are {runs}")
     claim(not waiting or len(runs) == len(job.launch_spec.tasks()), f"{what} has a part of its places: {runs}")
+    sources = state.runs_of(job.id) if waiting else []
+    for run in sources:
+        saves = run.phase.exits_soon and run.stop_reason is StopReason.MIGRATED
+        claim(not run.is_parked, f"{what} is of run {run.key}, which is parked")
+        expected = saves if operation.phase is OperationPhase.SAVING else not run.phase.exits_soon
+        claim(expected, f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
 
 
 def check_warming(state: State, run: Run) -> None:
@@ -64,6 +73,10 @@ def check_warming(state: State, run: Run) -> None:
         target = None if operation is None else operation.target
         claim(target is not None and target.run == run.run, f"run {run.key} waits, and no migration goes to it")
         claim(run.key not in state.active.get(run.job_id, set()), f"run {run.key} waits, and is one of the job's launch")
+        job = state.jobs.rows[run.job_id]
+        claim(run.run == job.numbered > job.run, f"run {run.key} waits, and its number is not that of the next launch")
+        claim(run.asked == job.launch_spec.tasks()[run.task], f"run {run.key} waits, and its job asks for another place")
+        claim(not run.group, f"run {run.key} waits, and is in share group {run.group}")
 
 
 def check_parking(state: State, run: Run) -> None:
@@ -75,5 +88,8 @@ def check_parking(state: State, run: Run) -> None:
         claim(not moves, f"run {run.key} is {run.phase.name} and was never told to park")
         return
     claim(parking.underway or not moves, f"run {run.key} is {run.phase.name}, and its park is over")
-    claim(parking.underway or not (run.is_parked or run.parked_mib), f"run {run.key} is not parked and is charged for it")
+    charged = run.is_parked or (run.parked_mib and not run.group)  # members of share groups are parked in turns
+    claim(parking.underway or not charged, f"run {run.key} is not parked and is charged for it")
     claim(run.is_parked == (parking.since_us is not None), f"run {run.key} is parked since {parking.since_us}")
+    claim(bool(parking.rung) or not run.is_parked, f"run {run.key} is parked, and nobody knows how")
+    claim(bool(parking.rung) or not parking.residue_mib, f"run {run.key} was not parked and has left a residue")

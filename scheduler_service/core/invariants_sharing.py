@@ -4,7 +4,7 @@ from scheduler_service.core.errors import claim
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import WHOLE
-from scheduler_service.core.sharing.equations import excess, is_exclusive, users_of
+from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, users_of
 from scheduler_service.core.state.state import State
 
 _PHYSICAL = DEFAULTS._replace(device_memory_limit_percent=100, parked_residue_mib=0)
@@ -36,7 +36,19 @@ def check_share_group(state: State, group: ShareGroup) -> None:
         claim(sum(run.part_ppm for run in users) <= WHOLE, f"{what} has device {device} in more parts than one device has")
     rows = state.devices.rows
     memory = {(run.node, index): rows[run.node, index].memory_mib for run in members for index in run.devices}
-    over = excess(group.rows, members, memory, _PHYSICAL)
+    left = {} if is_exclusive(group.rows, members) else _left_behind(state, group)
+    over = excess(group.rows, members, memory, _PHYSICAL, left)
     claim(over is None, f"{what} uses more memory than a device has: {over}")
     for node in held:
         claim(group.id in state.groups_on.get(node, ()), f"{what} is not known on node {node}")
+
+
+def _left_behind(state: State, group: ShareGroup) -> dict[Device, int]:
+    """What parked runs, which are members of no group, have left on the devices of nodes where the group is."""
+    found: dict[Device, int] = {}
+    for node, _ in group.devices:
+        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+            residue = run.parking.residue_mib if run.parking is not None and run.is_parked else 0
+            for index in run.placed_on if residue else ():
+                found[node, index] = found.get((node, index), 0) + residue
+    return found

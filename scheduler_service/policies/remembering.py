@@ -3,10 +3,12 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
+from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Plan, Remember, Rng
-from scheduler_service.core.model import Job
+from scheduler_service.core.messages import Plan, Remember, Rng, Unpark
+from scheduler_service.core.model import Job, OperationPhase
 from scheduler_service.core.model.memo import vc_of
+from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 
@@ -61,6 +63,8 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
         elif state.order_for(job := state.jobs.rows[memo.job_id]).policy == memo.policy:
             jobs.add(job.id)
         else:
+            if (parked := _parked_by_policy(state, memo.job_id)) is not None:
+                yield (parked,)
             yield (Remember(*at, None),)  # the job's virtual cluster has another policy now
     for job_id in sorted(jobs):
         if (live := state.jobs.rows.get(job_id)) is not None and (plan := tuple(notes.remember(state, live))):
@@ -70,6 +74,14 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
         if plan := tuple(notes.account(state, subject) if remembers else _forget(state, policy, vc_of(subject))):
             yield plan
     return Noted(frozenset(jobs), frozenset(subjects))
+
+
+def _parked_by_policy(state: State, job_id: int) -> Unpark | None:
+    """Nobody else would have the job go on that a policy has parked."""
+    operation = operation_of(state, job_id)
+    if operation is None or operation.phase is not OperationPhase.PARKED or operation.noted(BY_USER):
+        return None
+    return Unpark(job_id, "the policy that parked it is not used any more")
 
 
 def _order_in(state: State, vc: str) -> QueueOrder | None:

@@ -61,11 +61,15 @@ class Where(NamedTuple):
     guaranteed: bool = False
     nodes: Sequence[int] | None = None
     """The servers; None: any."""
+    plan: Callable[[State, Job], Plan | None] | None = None
+    """How a job would start there beside all that run; None: nobody can tell."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]
 """What becomes of a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
-Introspect = Callable[[State, str], Proposals]
+PutBack = Callable[[State, str], Proposals]
+"""Of a virtual cluster, or (empty) of the site."""
+Introspect = Callable[[State, Where], Proposals]
 """Changes how runs of a virtual cluster (empty: of the site) hold devices, by what happened and what was measured: they are
 packed, moved, grown and shrunk. Asked after queues were served. What may turn out not to pay is a probe, and is undone."""
 
@@ -100,6 +104,8 @@ class Stages(NamedTuple):
     """The policy goes by how long jobs run: past runs are kept for that."""
     overload: Overload | None = None
     """None: a job that has no room waits."""
+    put_back: PutBack | None = None
+    """Has jobs go on that were parked for others, once those who outrank them are served. None: no job is ever parked."""
     introspect: Introspect | None = None
     """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
     passed_by: Callable[[State], bool] = lambda _state: False

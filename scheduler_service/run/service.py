@@ -9,12 +9,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Delegate, Event, Order, Reply, Step
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.lanes import Asked, Lanes, Question, Waiting
@@ -39,7 +40,7 @@ class _Published(NamedTuple):
     batch: Sequence[Waiting]
     replies: Sequence[Reply | Exception]
     heads: Heads
-    introspecting: frozenset[str]
+    introspecting: Mapping[str, Micros]
 
 
 class Service:
@@ -77,7 +78,8 @@ class Service:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         view.heads = heads_of(state)
         self.introspecting = _introspecting(state)
-        """The virtual clusters whose policies introspect; empty: the site's. Nodes are asked for measurements of their runs."""
+        """The virtual clusters whose policies introspect (empty: the site), and how long after a measurement of a run they are
+        told of the next one."""
 
     def start(self) -> None:
         self._thread.start()
@@ -240,8 +242,8 @@ class Service:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
 
 
-def _introspecting(state: State) -> frozenset[str]:
+def _introspecting(state: State) -> Mapping[str, Micros]:
     if not state.introspects:
-        return frozenset()
-    site = {""} if state.site_order.introspects else set[str]()
-    return frozenset(site.union(name for name, order in state.vc_orders.items() if order.introspects))
+        return {}
+    orders = {"": state.site_order, **state.vc_orders}
+    return {name: order.measured_us for name, order in orders.items() if order.introspects}

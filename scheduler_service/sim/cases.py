@@ -108,6 +108,8 @@ class Case(Model):
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if self.sharing is None:
             del content["sharing"]  # and this
+        elif not self.sharing.assume_use:
+            del content["sharing"]["assume_use"]  # and this
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
             del content["workload"]["durations"]  # so did this
         if content["workload"].get("rate") == 1:

@@ -23,6 +23,8 @@ STUDIES = {
     "fitgpp": "The FitGpp paper's tables and figures, and its policies on public traces.",
     "scores": "Other ways to choose victims, against FitGpp's.",
     "gandiva": "Time slices, packing and early feedback (Gandiva, OSDI 2018).",
+    "packing": "Pairs that probing packs, against the best possible pairs.",
+    "together": "FitGpp, HiveD, AlloX and Gandiva at once, and each alone.",
 }
 
 

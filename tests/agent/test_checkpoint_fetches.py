@@ -108,7 +108,7 @@ class Two:
     """A source and a destination, each with a scheduler of its own that says the same."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
-        self.folder, self._flags = folder, flags
+        self.folder, self._flags = folder, flags or ("--checkpoint-copies", "network")
         self.schedulers = {node: FakeScheduler() for node in ("source", "destination")}
         for scheduler in self.schedulers.values():
             scheduler.transfer_key = KEY
@@ -182,6 +182,41 @@ def test_a_run_finds_what_the_run_before_saved_on_another_node(two: Two) -> None
     assert (two.saved("source") / "model").read_bytes() == noise, "the source keeps its copy"
     here, there = (two.saved(node) / "model" for node in ("destination", "source"))
     assert here.stat().st_mtime_ns == there.stat().st_mtime_ns
+
+
+def test_an_agent_on_the_same_machine_copies_the_files(tmp_path: Path) -> None:
+    pair = Two(tmp_path, "--checkpoint-copies", "auto")
+    try:
+        relay = pair.relay(pair.start("source"))
+        pair.start("destination")
+        noise = os.urandom(20 * MIB + 3)
+        pair.save(model=noise, deep__er__log=b"text")
+        (pair.saved("source") / "model").chmod(0o640)
+        assert pair.resume(relay.address).exited(1, 2).exit_code == 0
+        here, there = (pair.saved(node) / "model" for node in ("destination", "source"))
+        assert here.read_bytes() == noise
+        assert (pair.saved("destination") / "deep" / "er" / "log").read_bytes() == b"text"
+        assert relay.passed < 100_000
+        assert here.stat().st_ino != there.stat().st_ino, "what a run changes here does not change there"
+        assert (here.stat().st_mode, here.stat().st_mtime_ns) == (there.stat().st_mode, there.stat().st_mtime_ns)
+        (there.parent / "model").unlink()
+        (there.parent / "model").symlink_to("/etc/hostname")  # a link that leads out is not followed
+        pair.resume(relay.address, run=4).exited(1, 4)
+        assert not here.exists()
+    finally:
+        pair.close()
+
+
+def test_files_of_another_machine_or_storage_are_not_copied(tmp_path: Path) -> None:
+    theirs, ours = (CheckpointFolders(Paths(tmp_path / node, tmp_path / node / "saved", "s"), node) for node in ("a", "b"))
+    theirs.folder("c1", 1).mkdir(parents=True)
+    said = theirs.describe("c1", 1)
+    assert ours.nearby(said) == theirs.folder("c1", 1)
+    assert ours.nearby(said._replace(machine="another")) is None
+    assert ours.nearby(said._replace(store="another")) is None
+    assert ours.nearby(said._replace(folder=str(tmp_path))) is None
+    assert ours.nearby(said._replace(folder="saved/c1/job-1")) is None
+    assert ours.nearby(said._replace(folder="/")) is None
 
 
 def test_only_what_has_changed_is_fetched_again(two: Two) -> None:

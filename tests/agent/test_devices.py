@@ -335,7 +335,7 @@ def test_a_profile_and_the_settings_of_an_agent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--devices", "abacus"], 2, "there is no profile 'abacus'; known: dgx-a100, pcie-8, cpu-20c; or nvml, for the GPUs"),
+        (["--devices", "abacus"], 2, "there is no profile 'abacus'; known: dgx-a100, pcie-8, pcie-2, cpu-20c; or nvml"),
         (["--devices", "pcie-8", "--device-tree", "x"], 2, "device_tree goes with --devices nvml"),
         (["--devices", "pcie-8", "--reading"], 2, "pcie-8 is simulated"),
         (["--from", "-"], 2, "is not what `ebb-agent devices --reading` of this version writes (a: Extra inputs are not"),

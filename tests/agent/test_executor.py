@@ -14,26 +14,15 @@ import pytest
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import stopping as module
 from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.ending import LAUNCH_ERROR_LIMIT
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
+from node_agent.jobs.executor import Executor
 from node_agent.jobs.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import (
-    Exited,
-    Gang,
-    LaunchSpec,
-    Prepared,
-    Process,
-    Ready,
-    RunKey,
-    Running,
-    RunPhase,
-    Stopped,
-    StopReason,
-    clean,
-)
+from node_agent.jobs.model import Gang, LaunchSpec, Prepared, Process, RunKey, Running, RunPhase, Stopped, StopReason, clean
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.run_events import Exited, Ready
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.transport import convert
@@ -152,7 +141,7 @@ async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
         raise OSError("the second event fails")
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage.executor, "_started", full)
+        patched.setattr(stage.executor._beginning, "spawned", full)
         with pytest.raises(OSError, match="the second event fails"):
             stage.executor.hear([Ended(ONE, 3, 0), Spawned(TWO, 78, 780, child=True)])
     assert (dict(stage.spool.runs), stage.spool.pending()) == before

@@ -13,7 +13,8 @@ from node_agent.errors import ControlGroupsMissing
 from node_agent.jobs import cgroups as module
 from node_agent.jobs.cgroups import Groups, Place, found, look, own_group, take
 from node_agent.jobs.launcher.client import Ended, Spawned
-from node_agent.jobs.model import Exited, RunKey
+from node_agent.jobs.model import RunKey
+from node_agent.jobs.run_events import Exited
 from tests.agent.test_executor import ONE, TWO, Stage, running, stopped
 
 # ---- where groups can be made, and what is missing ----------------------------------------------------------------------

@@ -44,6 +44,13 @@ def test_switched_off(off: dict[str, str]) -> None:
     assert found(**off, PYTHONPATH="/a")["PYTHONPATH"] == "/a"
 
 
+def test_steps_to_skip_are_said_if_there_are_any() -> None:
+    launch = LaunchSpec(RunKey(1, 2), command=("true",), skip_steps=5000)
+    told = environment({}, launch, "n", Paths(Path("/s"), Path("/c"), "x"), "/c/1", Inventory(1000, 1024), {})
+    assert told["EBB_SKIP_STEPS"] == "5000"
+    assert "EBB_SKIP_STEPS" not in found()
+
+
 def test_paths_of_another_spool_keep_the_hook() -> None:
     assert Paths(Path("/s"), Path("/c"), "x", HOOK).of_spool("y").hook == HOOK
 

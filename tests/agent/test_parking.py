@@ -16,12 +16,13 @@ from node_agent.devices.driver_checkpoint import DriverCheckpoint
 from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import Phases, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.parking import freezing, ladder, requests
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node, Parking
 from node_agent.jobs.processes import kill_inside, populated
+from node_agent.jobs.run_events import Phases
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from tests.agent.conftest import until

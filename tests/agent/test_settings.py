@@ -38,7 +38,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({"scheduler": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
         ({"scheduler": "127.0.0.1:0"}, "is not HOST:PORT"),
         ({"scheduler": "10.0.0.1:7070"}, "10.0.0.1:7070 is not this machine"),
-        ({"devices": "abacus"}, "there is no profile 'abacus'; known: dgx-a100, pcie-8, cpu-20c"),
+        ({"devices": "abacus"}, "there is no profile 'abacus'; known: dgx-a100, pcie-8, pcie-2, cpu-20c"),
         ({"node": "a b"}, "is not a node name"),
         ({"log_level": "loud"}, "--log-level: Input should be 'debug', 'info', 'warning' or 'error'"),
         ({"address": "10.0.0.1:99"}, "--address: '10.0.0.1:99' is not the name or the address of a machine, without a port"),
@@ -165,7 +165,8 @@ def test_devices_are_the_same_at_every_start() -> None:
 
 
 def test_profiles() -> None:
-    assert set(PROFILES) == {"dgx-a100", "pcie-8", "cpu-20c"}
+    assert set(PROFILES) == {"dgx-a100", "pcie-8", "pcie-2", "cpu-20c"}
+    assert [device.path for device in simulated("pcie-2", "n").inventory.devices] == [(0,), (1,)]
     pcie, cpu = simulated("pcie-8", "n").inventory, simulated("cpu-20c", "n").inventory
     assert [device.path for device in pcie.devices] == [(0,)] * 4 + [(1,)] * 4
     assert (cpu.cpu_milli, cpu.levels, cpu.devices) == (20_000, (), ())

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs.model import Exited, Gang, LaunchSpec, Ready, RunKey, RunPhase, RunRecord, Started, StopReason
+from node_agent.jobs.model import Gang, LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.processes import boot_id
+from node_agent.jobs.run_events import Exited, Ready, Started
 from node_agent.jobs.spool import identity
 from node_agent.jobs.spool.identity import Identity
 from node_agent.jobs.spool.opening import forget, open_spool
@@ -145,7 +146,8 @@ def test_what_fails_together_changes_nothing(path: Path) -> None:
 WRITER = """
 import os, pathlib, sys
 from dataclasses import asdict, replace
-from node_agent.jobs.model import Report, RunKey
+from node_agent.jobs.model import (RunKey)
+from node_agent.jobs.run_events import (Report)
 from node_agent.jobs.spool.spool import _Unwritten
 from tests.agent.test_spool import RUNNING, Exited, Started, open_spool
 

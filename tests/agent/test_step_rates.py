@@ -111,6 +111,16 @@ def test_the_rate_of_now_forgets_what_was_a_minute_ago() -> None:
     assert said.rate_since_start == pytest.approx(3155 / (300 + 62))
 
 
+def test_a_shorter_window_forgets_sooner() -> None:
+    program, advance = Program(), Advance(KEY, window=2.0)
+    for seconds in [0.1] * 100 + [0.4] * 25:
+        program.step(seconds)
+        advance.add(program.record)
+    said = told(advance, program.now)
+    assert said.mini_batch == pytest.approx(0.4)
+    assert FEWEST <= said.measured <= FEWEST + 1
+
+
 def test_a_rate_is_taken_over_20_steps_where_a_minute_has_fewer() -> None:
     program = Program()
     said = told(looks(program, [300.0] * 30 + [150.0] * 20), program.now)

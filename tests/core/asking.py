@@ -130,7 +130,7 @@ class Asking(Base):
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: any(job.state is JobState.RUNNING for job in self.driver.state.jobs.rows.values()))
+    @precondition(lambda self: self.agents and any(j.state is JobState.RUNNING for j in self.driver.state.jobs.rows.values()))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:
         state = self.driver.state
@@ -160,6 +160,9 @@ class Asking(Base):
                 or reply.reason in NO_ROOM_EVER
                 or reply.reason == "WRONG_STATE"
             )
+        elif isinstance(reply, NotFound):  # what its nodes or devices are called that it asks for is not there now
+            assert reply.reason in ("NO_SUCH_NODE", "NO_SUCH_MODEL")
+            assert rows[job.id].spec == job.spec
         elif (now := rows.get(job.id)) is not None and not self.driver.state.runs_of(job.id):
             assert len(now.spec.tasks()) == tasks
 

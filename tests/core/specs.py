@@ -152,7 +152,7 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     priced = ({}, {"limit": 1, "patience": 1}, {"long": 2, "period": 1})
     made += [(stages("allox-priced", FitGppSettings(), own=own), 0, False) for own in priced for _ in range(2)]
     sliced = ({"rows": 2}, {"oversubscription": 8, "packing_gain": 0, "grow_after": 30}, {"packed_most": 2, "probe_periods": 1})
-    made += [(stages("gandiva", FitGppSettings(), own=own), 0, False) for own in sliced for _ in range(3)]
+    made += [(stages("gandiva", given, own=own), given.cap, False) for own in sliced for given in PARAMETERS[:3]]
     shares = ({"half_life": 60, "period": 3}, {"half_life": 600, "period": 60, "other_projects": 0, "project.p": 2})
     return made + [(stages("fair", FitGppSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
 

@@ -123,6 +123,20 @@ def test_elements_of_an_array_have_that_of_the_array_and_ask_for_themselves() ->
     assert not d.job(first + 1).grace_follows
 
 
+def test_steps_that_are_skipped_are_said_once_and_hold_for_elements_that_begin_later() -> None:
+    d = Driver()
+    d.join("n1")
+    job = submitted(d, array=Array(3, 1))
+    (told, element) = d.step(UpdateRequested(job, skip_steps=500)).log
+    assert [told.text, element.text] == ["its next launch skips the steps up to 500"] * 2
+    assert not d.step(UpdateRequested(job, skip_steps=500)).log
+    first = job + 1
+    d.step(d.started(first), d.exited(first))
+    assert d.job(first + 1).skip_steps == 500
+    assert [entry.text for entry in d.step(UpdateRequested(first + 1, skip_steps=0)).log] == ["no step is skipped"]
+    assert (d.job(job).skip_steps, d.job(first + 1).skip_steps) == (500, 0)
+
+
 @pytest.mark.parametrize(("more", "seconds"), [({"checkpoint_signal": "USR1@20"}, 19), ({"checkpoint_command": "save"}, 0)])
 def test_too_little_for_a_checkpoint_signal_or_command_is_refused(more: dict[str, Any], seconds: int) -> None:
     d, job = running(**more)

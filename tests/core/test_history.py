@@ -13,6 +13,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.operations.history import LEAST_ERROR, MOST_RUNS, ONE_RUN_ERROR, USER_ERROR, script_of
 from tests.core.driver import Driver
+from tests.core.test_parking import ROOMY, parked
 
 KEPT = Settings(history_rows=10)
 
@@ -37,6 +38,13 @@ def ran(d: Driver, of: JobSpec, seconds: int) -> None:
 
 def known(d: Driver, of: JobSpec) -> tuple[Estimate, ...]:
     return d.job(d.submit(of)).estimates
+
+
+def test_a_run_that_ends_well_while_it_is_parked_is_history_too() -> None:
+    d = Driver(settings=KEPT)
+    d.join("n1", ROOMY)
+    d.exit(parked(d))
+    assert len(d.state.history.rows) == 1
 
 
 # ---- scripts -------------------------------------------------------------------------------------------------------------

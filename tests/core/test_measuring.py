@@ -9,6 +9,8 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.profiles import Measured, Profile
 from scheduler_service.core.operations.measuring import is_certain
 from tests.core.sharing_desk import Sharing, key, row
+from tests.core.test_parking import desk as parking_desk
+from tests.core.test_parking import parked
 
 MS = 1000
 
@@ -120,3 +122,10 @@ def test_measurements_end_with_the_run_and_a_new_leader_has_none_and_the_profile
     d.exit(1, yielded=True)
     assert not d.state.measured.rows
     assert d.profile() is not None
+
+
+def test_what_is_said_of_a_parked_run_changes_nothing() -> None:
+    d = parking_desk()
+    job = parked(d)
+    d.step(MiniBatchMeasured("n1", RunKey(job, 1, 0), 100 * MS, 20, 990_000), after=60)
+    assert (d.job(job).profile, dict(d.state.measured.rows)) == (None, {})

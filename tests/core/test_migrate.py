@@ -12,6 +12,8 @@ from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
     FenceRequested,
+    GangPlace,
+    Joined,
     MigrateRequested,
     Order,
     RequeueRequested,
@@ -316,7 +318,11 @@ def test_all_tasks_of_a_gang_move_together_and_meet_where_rank_0_is_then() -> No
     d = cluster("n1", "n2", "n3")
     job = gang_job(d)
     assert d.job(job).task_nodes == (1, 1)
-    migrate(d, job, "n2", "n3")
+    orders = migrate(d, job, "n2", "n3").orders
+    assert [order.desired.gang for order in orders] == [GangPlace(2, 0, 1, rank, (2, 3)) for rank in range(2)]
+    again = d.reply(d.seen("n3", SMALL))
+    assert isinstance(again, Joined)
+    assert again.orders == orders[1:], "an agent that connects is told the same"
     d.step(of(d, target(d, job, 0), RunReady, address="b", port=9))
     assert phase(d, job) is OperationPhase.WARMING, "rank 1 is not ready"
     d.step(of(d, target(d, job, 1), RunReady, address="c", port=0))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.enact import enact
+from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import (
     Park,
     Place,
@@ -114,6 +115,17 @@ def test_the_residue_of_a_parked_run_counts_in_a_share_group_on_its_devices() ->
     assert refused(d, shared(d, one.job_id, limit)) is None, "a run that has the device alone finds less memory there"
 
 
+def test_a_run_that_was_parked_may_take_turns_later() -> None:
+    d = desk()
+    job = parked(d, 1)
+    d.step(ResumeRequested(job))
+    d.step(told(d, RunResumed, job))
+    keys = [d.run(job).key, d.run(running(d, 1)).key]
+    acts(d, Share(tuple(Row((key,)) for key in keys), tuple((key, 1000) for key in keys)))
+    check(d.state)
+    assert d.run(job).parked_mib == 1000
+
+
 def test_a_parked_run_joins_no_share_group_and_a_member_is_not_parked() -> None:
     d = desk()
     job = parked(d, 1)
@@ -212,3 +224,12 @@ def test_operations_that_do_not_go_with_jobs_are_told(spoil: Callable[[Rows], ob
     assert not list(contradictions((table, key, row) for (table, key), row in spoilt.items()))
     spoil(spoilt)
     assert list(contradictions((table, key, row) for (table, key), row in spoilt.items())) == [told_so]
+
+
+def test_a_parked_run_is_no_load_of_its_node() -> None:
+    d = Driver(order=order_of(stages("gandiva", FitGppSettings())))
+    d.join("n1", ROOMY)
+    job = parked(d, 2)
+    assert d.state.loads().requested[1] == 0
+    d.step(ResumeRequested(job))
+    assert d.state.loads().requested[1] == 2

@@ -91,6 +91,17 @@ def test_a_queued_job_changes_its_size_at_once_and_starts_if_it_fits() -> None:
     assert (d.job(job).state, size(d.job(job))) == (JobState.STARTING, (2, 2))
 
 
+def test_a_job_that_became_too_large_queues_again_with_a_size_that_fits() -> None:
+    d = cluster(4)
+    other = d.submit(spec(devices=2))
+    job = d.submit(elastic(4))
+    d.cancel(other)
+    d.join("n1", Vector(8_000, 16_384, 3), boot="b")
+    assert d.job(job).reason is Reason.TOO_LARGE
+    d.step(ResizeRequested(job, 3))
+    assert (d.job(job).state, size(d.job(job))) == (JobState.STARTING, (3, 3))
+
+
 def test_a_larger_size_that_does_not_fit_waits_and_the_old_size_undoes_it() -> None:
     d = cluster(4)
     other = d.submit(spec(devices=2))

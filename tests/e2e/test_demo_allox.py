@@ -248,7 +248,10 @@ PLAIN = {name: value for name, value in os.environ.items() if not name.startswit
 """Without what `make test` tells a make that it runs."""
 
 
-@pytest.mark.parametrize(("given", "passed"), [([], []), (["SHOW=allox"], ["--show", "allox"])])
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [([], []), (["SHOW=allox"], ["--show", "allox"]), (["SHOW=gandiva"], ["--show", "gandiva"])],
+)
 def test_make_passes_the_show_on(given: list[str], passed: list[str]) -> None:
     dry = ["make", "--no-print-directory", "--dry-run", "--always-make", "--old-file", ".venv/.ready", "demo", *given]
     assert subprocess.check_output(dry, cwd=ROOT, text=True, env=PLAIN).split()[1:] == ["-m", "examples.demo", *passed]

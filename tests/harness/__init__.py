@@ -10,6 +10,7 @@ from tests.harness.evidence import Evidence
 from tests.harness.limits import LIMIT, ROOT, TRAINER, WHOLE_NODE
 from tests.harness.load import Load
 from tests.harness.processes import alive, catches, job_processes, leftovers, run, run_module
+from tests.harness.relay import Relay
 from tests.harness.site import Site, quick_cluster
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Database",
     "Evidence",
     "Load",
+    "Relay",
     "Site",
     "alive",
     "catches",

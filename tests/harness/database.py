@@ -20,6 +20,16 @@ def embedded_url(place: Path) -> str:
 
 _HOLDS = "coalesce(jsonb_array_length(parking -> 2), 0) = 0"
 """Of a run: it holds its devices, for it is not parked."""
+_ALONE = "coalesce(share_group, 0) = 0"
+"""Of a run: it shares its devices with none."""
+_BEGUN = "awaits IS NULL"
+"""Of a run: it is no destination of a migration, whose source still executes."""
+_HELD = f"""
+SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 AND {_HOLDS} AND {_ALONE}
+UNION ALL
+SELECT (held->>0)::int, d::int FROM share_group, jsonb_array_elements(devices) held, jsonb_array_elements_text(held->1) d
+"""
+"""The devices that runs hold alone, and those that share groups hold, of which each is held once."""
 
 
 class Database:
@@ -44,10 +54,13 @@ class Database:
         with self.connect() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             nothing = {
-                "jobs with two live runs": "SELECT job_id FROM run WHERE phase <> 4 GROUP BY job_id HAVING count(*) > 1",
-                "devices owned by two live runs": (
-                    f"SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 AND {_HOLDS}"
-                    " GROUP BY node, d HAVING count(*) > 1"
+                "jobs with two live runs": (
+                    f"SELECT job_id FROM run WHERE phase <> 4 AND {_BEGUN} GROUP BY job_id HAVING count(DISTINCT run) > 1"
+                ),
+                "devices held twice": f"SELECT node, d FROM ({_HELD}) held GROUP BY node, d HAVING count(*) > 1",
+                "runs that share devices which their group does not hold": (
+                    f"SELECT job_id, node, d FROM run, unnest(devices) d WHERE phase <> 4 AND {_HOLDS} AND NOT {_ALONE}"
+                    f" AND (node, d) NOT IN (SELECT node, d FROM ({_HELD}) held)"
                 ),
                 "devices held that are not there": (
                     "SELECT r.job_id FROM run r CROSS JOIN unnest(devices) d"
@@ -55,7 +68,7 @@ class Database:
                 ),
                 "nodes with more than they have": (
                     "SELECT n.id FROM node n JOIN run r ON r.node = n.id AND r.phase <> 4 GROUP BY n.id"
-                    f" HAVING sum(r.demand_devices) FILTER (WHERE {_HOLDS}) > n.capacity_devices"
+                    f" HAVING sum(r.demand_devices) FILTER (WHERE {_HOLDS} AND {_ALONE}) > n.capacity_devices"
                     " OR sum(r.demand_cpu_milli) > n.capacity_cpu_milli"
                 ),
                 "jobs with more than one end": (

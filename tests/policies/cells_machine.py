@@ -20,6 +20,7 @@ from scheduler_service.core.messages import (
     FenceRequested,
     HoldRequested,
     KnownRun,
+    MigrateRequested,
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
@@ -28,6 +29,7 @@ from scheduler_service.core.messages import (
     ResumeRequested,
     RunParked,
     RunParkRefused,
+    RunReady,
     RunResumed,
     SuspendRequested,
     UndrainRequested,
@@ -351,6 +353,31 @@ class CellsMachine(RuleBasedStateMachine):
                     self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1))
                 else:
                     self.take(RunResumed(*report, rung="driver"))
+
+    @precondition(lambda self: any(run.phase is RunPhase.RUNNING for run in self.tenants.state.runs.rows.values()))
+    @rule(data=st.data(), warm=st.booleans())
+    def migrate(self, data: st.DataObject, warm: bool) -> None:
+        state = self.tenants.state
+        run = data.draw(st.sampled_from([key for key, run in state.runs.rows.items() if run.phase is RunPhase.RUNNING]))
+        name = data.draw(st.sampled_from(sorted(state.node_ids)))
+        before = state.operation_of.get(run.job_id)
+        [reply] = self.take(MigrateRequested(run.job_id, (name,)))
+        if isinstance(reply, FailedPrecondition):
+            assert reply.reason in ("CANNOT_MIGRATE", "NO_ROOM_THERE", "WRONG_STATE", "DEVICES_NEEDED"), reply
+        else:
+            there = all(state.nodes.rows[run.node].name == name for run in state.runs_of(run.job_id))
+            assert there or before or run.job_id in state.operation_of
+        if warm:
+            self.destinations_are_ready()
+
+    @precondition(lambda self: any(run.awaits for run in self.tenants.state.runs.rows.values()))
+    @rule()
+    def destinations_are_ready(self) -> None:
+        state = self.tenants.state
+        for key in sorted(key for key, run in state.runs.rows.items() if run.awaits):
+            node = state.nodes.rows[state.runs.rows[key].node]
+            if node.state is NodeState.UP:
+                self.take(RunReady(node.name, node.boot_id, self.tenants._next(node), key, node.name, 20_000 + key.task))
 
     @precondition(lambda self: self.tenants.state.jobs.rows)
     @rule(data=st.data(), what=st.sampled_from(sorted(USERS)), those_with_cells=st.booleans())

@@ -34,6 +34,7 @@ OWN_DOING = {
     StopReason.TIME_LIMIT,
     StopReason.GANG,
     StopReason.DRAINED,
+    StopReason.MIGRATED,
 }
 """Why a guaranteed run may be told to leave."""
 
@@ -101,6 +102,9 @@ class Watched(Tenants):
 
     def _told(self, old: Run | None, new: Run, dropped: set[int]) -> None:
         if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):
+            return
+        if new.awaits:
+            assert new.stop_reason is StopReason.UNCLAIMED, f"run {new.key} was warm and is told to leave: {new.stop_reason}"
             return
         if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"

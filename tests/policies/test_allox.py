@@ -396,3 +396,11 @@ def test_a_plan_that_leaves_few_jobs_of_the_highest_level_lets_these_start_at_on
     assert not d.state.active
     d.step(PlanReady(asked.policy, asked.subject, asked.question()))
     assert d.states(1, 2, 3) == [STARTING, STARTING, QUEUED]
+
+
+def test_of_a_long_queue_all_are_told_at_once_that_no_node_can_take_them() -> None:
+    d = driver(1, 0, long=2)
+    running, *waiting = submit(d, *(JobSpec(("true",), ON_GPU, priority=level) for level in (9, 5, 5, 3, 3, 1)))
+    d.cancel(running)
+    d.join("gpu-0", CPU_NODE, boot="b")
+    assert [d.job(job).reason for job in waiting] == [Reason.TOO_LARGE] * 5

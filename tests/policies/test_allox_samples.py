@@ -9,6 +9,7 @@ from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
     FenceRequested,
+    MiniBatchMeasured,
     RunMeasured,
     Stopped,
     Submitted,
@@ -31,6 +32,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.policies.allox.sampling import within
+from scheduler_service.policies.allox.ways import Known
 from tests.core.driver import Driver
 from tests.policies.test_allox import ON_CPU, ON_GPU, allox, driver, either, submit
 
@@ -84,6 +86,45 @@ def test_each_configuration_is_sampled_and_then_the_faster_one_runs() -> None:
     d.start(job)
     d.exit(job)
     assert d.job(job).state is JobState.SUCCEEDED
+
+
+def test_the_measured_rate_of_a_run_takes_the_place_of_its_sample() -> None:
+    d = driver(1, 1, measured=1)
+    assert d.state.introspects, "nodes are asked for measurements"
+    (job,) = submit(d, unknown())
+    sample(d, job, each=0.5)
+    sample(d, job, each=0.1)
+    assert estimated(d, job) == {0: 501, 1: 101}
+    d.start(job)
+    before = d.job(job)
+    for after in (60, 60):
+        at = d.where(job).name, d.run(job).key
+        d.step(MiniBatchMeasured(*at, 300_000, 20, 990_000), after=after)
+    assert estimated(d, job) == {0: 501, 1: 300}, "1,000 steps of 0.3 s"
+    assert Known(1).of(before).times_us != Known(1).of(d.job(job)).times_us, "and the matching goes by that"
+    d.step(SuspendRequested(job))
+    d.exit(job, yielded=True, told=True)
+    assert estimated(d, job) == {0: 501, 1: 300}, "also when it queues again"
+
+
+def test_a_rate_of_other_devices_says_nothing() -> None:
+    d = driver(1, 1, measured=1)
+    (job,) = submit(d, unknown())
+    sample(d, job, each=0.5)
+    sample(d, job, each=0.1)
+    d.start(job)
+    for after in (60, 60):
+        at = d.where(job).name, d.run(job).key
+        d.step(MiniBatchMeasured(*at, 300_000, 20, 990_000), after=after)
+    row, profile = d.job(job), d.job(job).profile
+    assert profile is not None
+    other = changed(row, profile=profile._replace(devices=profile.devices + 1))
+    assert expected_us(other, 1) == 101 * SECOND
+    assert expected_us(changed(row, configuration=0), 1) == 101 * SECOND, "nor one of another configuration"
+
+
+def test_nobody_is_asked_for_rates_if_the_site_does_not_say_so() -> None:
+    assert not driver(1, 1).state.introspects
 
 
 def test_what_the_user_has_said_is_not_sampled() -> None:

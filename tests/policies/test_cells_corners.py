@@ -4,11 +4,33 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.queries import lacks, nodes_in
-from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
+from scheduler_service.core.messages import (
+    FaultsSeen,
+    FenceRequested,
+    NodeDeleteRequested,
+    NodeSeen,
+    NodeSilent,
+    Submitted,
+    VcRequested,
+)
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin, VcPolicy
-from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
+
+# ---- what is faulty ----------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_is_told_of_faults_also_where_others_take_what_was_left_in_the_same_step() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two", "three"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 2))
+    tenants.vc("B", ("four-2x2", "node", 1))
+    tenants.ask("A", 4)
+    tenants.faulty({0: "it is lost"}, "three")
+    job = tenants.state.cluster.next_job
+    tenants.step(Submitted("ann", "", request("A", 4, 4)), Submitted("ann", "", request("B", 4)))
+    assert (tenants.waits(job), tenants.at(job + 1)) == (Reason.CELLS_FAULTY, ["two[0..3]"])
+
 
 # ---- what is kept for somebody -----------------------------------------------------------------------------------------
 

@@ -159,4 +159,14 @@ def test_who_may_not_share() -> None:
     assert "another virtual cluster's" in refused(tenants, two, others, 2, 3, guaranteed=False)
     assert "has no right to a device" in refused(tenants, two, others, 2, 3, guaranteed=True)
     assert tenants.free("one").cpu_milli == 8000, "there is enough, which goes with other devices"
-    assert "and its devices carry Vector(cpu_milli=8000" in refused(tenants, one, mine, 0, 1, guaranteed=True)
+    assert "which carries Vector(cpu_milli=4000" in refused(tenants, one, mine, 0, 1, guaranteed=True)
+
+
+def test_members_of_a_group_never_need_more_than_goes_with_their_devices_whoever_leaves() -> None:
+    tenants = site()
+    wide, narrow = tenants.ask("A", 3, cpu=1000), tenants.ask("A", 1, cpu=3800)
+    mine = tenants.ask("A", 1, cpu=3800)
+    assert tenants.job(mine).state is JobState.QUEUED
+    why = refused(tenants, wide, mine, 0, guaranteed=True)
+    assert "need Vector(cpu_milli=4134" in why, "if the wide one left, its other devices would lack their CPUs"
+    assert tenants.job(narrow).state is RUN

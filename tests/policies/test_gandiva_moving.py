@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.enact import _HANDLERS
 from scheduler_service.core.messages import Migrate, Spot
-from scheduler_service.core.model import JobClass
+from scheduler_service.core.model import EventKind, JobClass, RunPhase
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from tests.core.driver import spec
@@ -16,7 +16,7 @@ from tests.policies.sharing_runs import gang_of
 PAUSE = 600
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[Migrate]:
     """What policies have proposed and was carried out, in supposition or not; nothing moves."""
     asked: list[Migrate] = []
@@ -91,6 +91,18 @@ def emptied(**own: float) -> Introspected:
 def test_a_server_that_is_mostly_free_is_emptied_and_only_one_of_two(moves: list[Migrate]) -> None:
     assert [(move.job_id, move.spots) for move in after_a_pause(emptied(), moves)] == [(5, (Spot(1, (1,)),))]
     assert after_a_pause(emptied(defragment_free=80), moves) == []
+
+
+def test_a_move_is_a_migration() -> None:
+    d = emptied()
+    told = [line for _ in range(14) for line in d.step(after=60).log if line.kind is EventKind.MIGRATING]
+    assert [(line.job_id, line.text.partition(": ")[2]) for line in told] == [
+        (5, "3 of 4 devices of n2 are idle, and n1 has room")
+    ]
+    assert [(run.phase, run.node) for run in d.state.runs.rows.values() if run.job_id == 5] == [
+        (RunPhase.RUNNING, 2),
+        (RunPhase.WARMING, 1),
+    ]
 
 
 def test_moves_are_bounded_for_a_job_and_in_an_hour(moves: list[Migrate]) -> None:

@@ -231,3 +231,27 @@ def test_whatever_is_undone_leaves_the_placement_as_it_was(jobs: int, utilisatio
             job: time for job, time in zip(all_jobs, packed, strict=False) if any(job in row and len(row) > 1 for row in rows)
         }
         d.measure(times, after=30)
+
+
+def test_a_pair_is_judged_by_itself_however_many_take_turns_with_it() -> None:
+    """Of four jobs in turns, a pair that does 1.1 times its work makes the whole group only 1.03 times as fast."""
+    d, (a, b, *_) = overloaded(4)
+    d.profile({a: ALONE, b: ALONE})
+    until_packed(d, a, b)
+    told = rounds(d, {a: 182, b: 182}, 2)
+    assert "packing is kept: the devices do 1.10 times the work" in told[0]
+
+
+def test_a_pair_that_has_paid_is_tried_before_the_jobs_of_the_lowest_utilisation() -> None:
+    d, (a, b, c) = overloaded(3)
+    d.profile({b: ALONE, c: ALONE}, utilisation=30)
+    until_packed(d, b, c)
+    rounds(d, {b: 120, c: 120}, 3)
+    d.leaves(b)
+    d.leaves(c)
+    b, c = (d.begin(what=replace(spec(4), name=name)) for name in "bc")
+    d.profile({a: ALONE}, utilisation=10)
+    d.profile({b: ALONE}, utilisation=20)
+    d.profile({c: ALONE}, utilisation=30)
+    until_packed(d, b, c)
+    assert [b, c] in d.rows_of(b)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.model import EventKind, JobState, Reason
+from scheduler_service.core.model import Configuration, EventKind, JobState, Reason
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.policies.explain.explain import explain
@@ -43,6 +44,15 @@ def test_a_server_that_empties_is_of_no_affinity() -> None:
     assert d.nodes_of(one, two) == ["n1", "n2"]
     d.leaves(one)
     assert d.nodes_of(d.begin(4)) == ["n1"]
+
+
+def test_a_job_may_be_a_gang_in_another_of_its_configurations() -> None:
+    d = Introspected("n1", "n2")
+    d.begin(3)
+    d.begin(3)
+    gang = gang_of(2, 1)
+    job = d.submit(changed(spec(2), alternatives=(Configuration(gang.demand, gang.gang),)))
+    assert (d.job(job).configuration, d.job(job).task_nodes) == (1, (1, 2))
 
 
 def test_affinity_gives_way_before_anybody_takes_turns() -> None:

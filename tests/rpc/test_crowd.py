@@ -142,7 +142,7 @@ async def test_users_have_their_turn_between_two_links_that_break() -> None:
             return future
 
     leading: Any = Mock(service=Joining(), dispatch=Closing(), view=View([], commit_no=0), cluster_id="c", epoch=1)
-    leading.seals.of.return_value = b""
+    leading.seals.of.return_value = leading.seals.transfer_key = b""
     servicer = AgentLink(Mock(leading=leading, heartbeat_seconds=2, silent_after_seconds=10), Transfers())
     joined = asyncio.Semaphore(0)
 
@@ -170,7 +170,7 @@ async def test_users_have_their_turn_between_two_links_that_break() -> None:
 def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes: int, seconds: float) -> None:
     """And never for as long as a node may be silent."""
     leading: Any = SimpleNamespace(view=SimpleNamespace(nodes=range(nodes)), cluster_id="c", epoch=1, seals=Mock())
-    leading.seals.of.return_value = b""
+    leading.seals.of.return_value = leading.seals.transfer_key = b""
     backend: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
     said = AgentLink(backend, Transfers())._welcome(leading, Joined(1, 0, ()))
     assert said.welcome.configuration.reconnect_within.ToMilliseconds() == 1000 * seconds

@@ -81,6 +81,21 @@ def test_what_a_user_gives_stays_until_it_is_to_follow(server: Server) -> None:
         assert (told.spec.grace_period.seconds, told.grace_follows) == (45, True)
 
 
+def test_steps_to_skip_go_with_the_next_launch(server: Server) -> None:
+    with Agent(server, "n1") as agent:
+        agent.connect()
+        job = running(server, agent, 1)
+        assert update(server, job, skip_steps=5000).skip_steps == 5000
+        assert story(server, job) == ["its next launch skips the steps up to 5000"]
+        server.scheduler.Requeue(scheduler_pb2.RequeueRequest(job_id=job, run=1), timeout=LIMIT)
+        (stop,) = agent.orders()
+        assert stop.HasField("stopped")
+        agent.exited(2, job, yielded=True)
+        (order,) = agent.orders()
+        assert (order.run, order.running.skip_steps) == (2, 5000)
+        assert "skip_steps" in failure(lambda: update(server, job, skip_steps=-1)).text
+
+
 def test_a_grace_period_that_cannot_be_is_refused(server: Server) -> None:
     job = server.submit(checkpoint_signal="USR1@15")
     refused = failure(lambda: update(server, job.id, grace_period=Duration(seconds=14)))

@@ -14,6 +14,7 @@ from scheduler_service.core.messages import MiniBatchMeasured
 from scheduler_service.core.model import Run, RunKey, RunPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.rpc.convert.agents import mini_batch_in
+from scheduler_service.rpc.services.observations import decides
 from tests.rpc.server import LIMIT, Agent, Server
 from tests.store.waiting import wait_for
 
@@ -61,6 +62,30 @@ def test_a_profile_is_kept_and_is_not_written_anew_within_a_minute(server: Serve
     with engine.connect() as conn:
         first = conn.execute(text("SELECT more FROM job WHERE id = :id"), {"id": job}).scalar_one()
     assert first["profile"] == found
+
+
+def test_a_policy_with_a_short_period_is_told_as_often(database_url: str, engine: Engine) -> None:
+    with Server(database_url, policy="gandiva", policy_settings={"period": 1}) as server, Agent(server) as agent:
+        agent.connect()
+        job = running(server, agent)
+        agent.send(observations=seen(job))
+        assert wait_for(lambda: profile(engine), LIMIT)[0] == 10
+
+        def later() -> bool:
+            agent.send(observations=seen(job, us=5000))
+            return bool(profile(engine)[0] == 5000)
+
+        wait_for(later, LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("steps", "executing", "enough"), [(20, [], True), (20, [True], True), (19, [], False), (20, [False], False)]
+)
+def test_what_decides_something(steps: int, executing: list[bool], enough: bool) -> None:
+    parts = [link_pb.SliceObservation(job_id=7, run=1, executing=one) for one in executing]
+    parts.append(link_pb.SliceObservation(job_id=8, run=1, executing=False))
+    all_seen = seen(7, steps=steps, slices=parts)
+    assert decides(RUN, mini_batch_in(all_seen.mini_batches[0], all_seen, RUN, "n1"), all_seen) is enough
 
 
 RUN = Run(7, 1, 1, (2, 3), Vector(1000, 1024, 2), RunPhase.RUNNING, 0)

@@ -85,6 +85,8 @@ def request_of(method: MethodDescriptor, job_id: int) -> Any:
         request.CopyFrom(a_job("once"))
     if "tasks" in method.input_type.fields_by_name:
         request.tasks = 1
+    if "destinations" in method.input_type.fields_by_name:
+        request.destinations.add(node="n1")
     return request
 
 

@@ -80,6 +80,19 @@ async def a_running_job_is_requeued(world: World) -> None:
 
 
 @behaviour
+async def steps_are_skipped_from_the_next_run_on(world: World) -> None:
+    client = world.client
+    async with world.running() as job:
+        assert job.skip_steps == 0
+        assert (await client.update(job, skip_steps=700)).skip_steps == 700
+        assert (await client.get(job.id)).skip_steps == 700
+        assert (await client.story(job.id))[-1].text == "its next launch skips the steps up to 700"
+        assert (await client.update(job, skip_steps=0)).skip_steps == 0
+        with pytest.raises(sdk.InvalidArgument):
+            await client.update(job, skip_steps=-1)
+
+
+@behaviour
 async def a_grace_period_is_changed(world: World) -> None:
     client = world.client
     async with world.running() as before:

@@ -1,7 +1,9 @@
 """What the tests of `Job` share."""
 
+import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,14 @@ def run_to(job: Job, step: int, of: int = 10, work: Callable[[int], None] = lamb
 
 def folders(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.is_dir())
+
+
+@contextmanager
+def full_disk(n: int) -> Iterator[None]:
+    """Inside, no file of this process grows beyond `n` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

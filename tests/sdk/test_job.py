@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
-from client_sdk.training._storing import formats
+from client_sdk.training._storing import files, formats
+from client_sdk.training._storing.digested import DigestedFile, digest
+from client_sdk.training._storing.folders import Reference
 from tests.sdk.job_tools import New, folders, run_to
 
 ROOT = Path(__file__).parents[2]
@@ -248,7 +251,55 @@ def test_formats_return_what_they_were_given(tmp_path: Path, state: Any, format_
     found = formats.choose(state)
     assert found == format_name
     path = tmp_path / "part"
-    extra = formats.FORMATS[found].write(path, state)
+    with DigestedFile(path) as file:
+        extra = formats.FORMATS[found].write(file, state)
+    assert file.blake2b == digest(path)
     back = formats.FORMATS[found].read(path, extra)
     np.testing.assert_equal(back, state)
     assert type(back) is type(state)
+
+
+def test_a_checkpoint_that_names_a_module_by_its_older_name_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = types.ModuleType("client_sdk.training._folders")
+
+    def _resolve(folder: str, digest: str) -> None:
+        raise AssertionError("the older module is not there any more")
+
+    _resolve.__module__, _resolve.__qualname__ = older.__name__, "_resolve"
+    older._resolve = _resolve  # type: ignore[attr-defined]
+
+    class Older:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _resolve, ("checkpoint-step-00000120-run-000002", "digest")
+
+    monkeypatch.setitem(sys.modules, older.__name__, older)
+    path = files.write(tmp_path, "checkpoint", files.Key(2, 31), Older())
+    monkeypatch.delitem(sys.modules, older.__name__)
+    found = files.read(path)
+    assert isinstance(found, Reference)
+    assert (found.folder, found.digest) == ("checkpoint-step-00000120-run-000002", "digest")
+
+
+@pytest.mark.parametrize(("reason", "keep", "syncs"), [("migrated", 2, 1), ("migrated", 1, 6), ("preempted", 2, 6)])
+def test_a_migration_does_not_wait_for_the_disk_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, keep: int, syncs: int
+) -> None:
+    """But for the small file that names the checkpoint; unless the one before is removed."""
+    real, synced = os.fsync, list[str]()
+
+    def fsync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "stop.json").write_text(f'{{"reason": "{reason}", "cause_job": 0, "grace_s": 60.0}}')
+    saved = tmp_path / "saved"
+    job = Job({"EBB_CHECKPOINT_DIR": str(saved), "EBB_RUN_DIR": str(tmp_path), "EBB_RUN": "1"})
+    job.checkpointable(keep=keep, w=np.ones(3))
+    run_to(job, 2)
+    of_folder = [path for path in synced if "-step-" in path or path == str(saved)]
+    assert len(of_folder) == syncs
+    assert any(".ckpt" in path for path in synced)
+    again = Job({"EBB_CHECKPOINT_DIR": str(saved), "EBB_RUN": "2"})
+    again.checkpointable(keep=keep, w=(weights := np.zeros(3)))
+    assert (again.step, weights.tolist()) == (2, [1.0, 1.0, 1.0])

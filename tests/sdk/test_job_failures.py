@@ -1,11 +1,9 @@
 """`job.checkpointable` when something fails: a full disk, a damaged checkpoint, a grace period that is too short."""
 
 import logging
-import resource
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,10 @@ import pytest
 
 from client_sdk.training import CheckpointError
 from client_sdk.training._run.grace import Grace
-from tests.sdk.job_tools import New, folders, run_to
+from tests.sdk.job_tools import New, folders, full_disk, run_to
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60
-
-
-@contextmanager
-def full_disk(n: int) -> Iterator[None]:
-    """Inside, no file of this process grows beyond `n` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("background", [True, False])

@@ -12,7 +12,9 @@ from client_sdk.training import ResumableLoader
 from client_sdk.training._data.position import Pass
 from client_sdk.training._storing import folders, formats
 from client_sdk.training._storing.copies import Copies
+from client_sdk.training._storing.digested import DigestedFile, digest
 from client_sdk.training._storing.registered import access
+from tests.sdk.job_tools import full_disk
 from tests.torch_needed import require_torch
 
 
@@ -30,7 +32,9 @@ def torch() -> Iterator[Any]:
 def written(path: Path, state: Any) -> tuple[str, Any]:
     """The format of a state, and what is read again."""
     name = formats.choose(state)
-    extra = formats.FORMATS[name].write(path, state)
+    with DigestedFile(path) as file:
+        extra = formats.FORMATS[name].write(file, state)
+    assert file.blake2b == digest(path)
     return name, formats.FORMATS[name].read(path, json.loads(json.dumps(extra)))
 
 
@@ -45,6 +49,15 @@ def test_the_format_follows_from_the_state(torch: Any, tmp_path: Path) -> None:
     assert written(tmp_path / "optimizer", optimizer.state_dict()) == ("torch", optimizer.state_dict())
     assert written(tmp_path / "strided", {"a": torch.ones(2, 3).t()})[0] == "torch"
     assert written(tmp_path / "other", {"a": torch.ones(1), "b": {1}})[0] == "pickle"
+
+
+@pytest.mark.parametrize("room", [0, 5_000, 70_000, 300_000])
+def test_a_full_disk_is_what_the_system_calls_it(torch: Any, tmp_path: Path, room: int) -> None:
+    states = ({"weight": torch.zeros(100_000), "step": 1}, {str(n): torch.zeros(100) for n in range(3000)} | {"step": 1})
+    for state in states:
+        assert formats.choose(state) == "torch"
+        with full_disk(room), pytest.raises(OSError, match="too large"):
+            formats.FORMATS["torch"].write(tmp_path / "part.pt", state)
 
 
 def test_a_copy_does_not_change_with_the_state_and_keeps_tied_weights_tied(torch: Any) -> None:
@@ -127,3 +140,22 @@ def test_a_folder_that_a_framework_wrote_is_sealed(tmp_path: Path) -> None:
     (folder / "inner" / "weights").write_bytes(b"1235")
     with pytest.raises(folders.CheckpointError, match=r"part 'inner/weights' of a checkpoint, is damaged"):
         folders.check(tmp_path, reference)
+
+
+def test_the_files_of_tensors_are_those_of_safetensors(torch: Any, tmp_path: Path) -> None:
+    """Byte for byte, also for large tensors, which a thread digests while they are written."""
+    from safetensors.torch import save_file
+
+    state = {
+        "z": torch.arange(1_100_000, dtype=torch.float32),
+        "a": torch.ones((2, 3), dtype=torch.bfloat16),
+        "half": torch.ones((), dtype=torch.float16),
+        "nothing": torch.zeros((0, 4)),
+        "flags": torch.tensor([True, False]),
+        "b": torch.arange(3),
+        "d": torch.arange(5, dtype=torch.float64),
+    }
+    name, _ = written(tmp_path / "ours", state)
+    save_file(state, tmp_path / "theirs", metadata={"format": "pt"})
+    assert name == "safetensors"
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()

@@ -155,6 +155,7 @@ def test_what_a_job_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_updates() -> None:
+    assert sent(update(7, None, None, None, None, 5000)) == {"jobId": "7", "skipSteps": "5000"}
     assert sent(update(7, None, None, None, None)) == {"jobId": "7"}
     assert sent(update(7, 0, 0, [], 0)) == {
         "jobId": "7",

@@ -144,6 +144,22 @@ def test_the_best_are_promoted(fake: FakeCluster) -> None:
     assert [member.number for member in up.promote(2)] == []
 
 
+def test_a_promoted_member_that_shares_a_device_has_one_alone_from_its_next_run_on(fake: FakeCluster) -> None:
+    sweep = sweep_of(fake, devices=0.5)
+    members = running(fake, sweep, 2)
+    for member, value in zip(members, (0.3, 0.1), strict=True):
+        says(fake, member, 1, value)
+    heard(sweep, (0, 1, 0.3), (1, 1, 0.1))
+    assert [member.number for member in sweep.promote(1)] == [1]
+    assert [job.share_next for job in fake.jobs] == [None, ShareMode.EXCLUSIVE]
+    sweep.promote(1)
+    assert [job.priority for job in fake.jobs] == [0, 10]
+    says(fake, members[0], 2, 0.05)
+    heard(sweep, (0, 2, 0.05))
+    sweep.promote(1)
+    assert [job.share_next for job in fake.jobs] == [ShareMode.EXCLUSIVE, None], "and no more if another one is better"
+
+
 def test_members_take_turns_and_a_promoted_one_keeps_its_place(fake: FakeCluster) -> None:
     sweep = sweep_of(fake, slots=2, live=4)
     members = running(fake, sweep, 4)

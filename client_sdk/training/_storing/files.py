@@ -106,6 +106,15 @@ def write(directory: Path, name: str, key: Key, state: object) -> Path:
     return path
 
 
+_MOVED = {"client_sdk.training._folders": "client_sdk.training._storing.folders"}
+"""Modules that older checkpoints name, and where their content is now."""
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(_MOVED.get(module, module), name)
+
+
 def read(path: Path) -> Any:
     """What a checkpoint holds. Raises CheckpointError when the file is not what was written."""
     with path.open("rb") as file:
@@ -125,7 +134,7 @@ def read(path: Path) -> Any:
             raise CheckpointError(f"{path} is damaged: its content does not match its checksum")
         file.seek(_HEADER.size)
         try:
-            return pickle.load(file)
+            return _Unpickler(file).load()
         except Exception as error:
             raise CheckpointError(
                 f"{path} is whole, but this program cannot read it: {type(error).__name__}: {error}"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from client_sdk.training._storing import files
+from client_sdk.training._storing.digested import DigestedFile, digest, digests
 from client_sdk.training._storing.files import CheckpointError
 
 MANIFEST = "manifest.json"
@@ -67,8 +68,10 @@ def opening(opener: Callable[[Reference], Any]) -> Iterator[None]:
         _opener.reset(token)
 
 
-def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[[], Mapping[str, Any]]) -> Reference:
-    """Writes the parts to a new folder of this name. On return the folder is complete and durable.
+def write(
+    directory: Path, name: str, parts: Mapping[str, Any], about: Callable[[], Mapping[str, Any]], durable: bool = True
+) -> Reference:
+    """Writes the parts to a new folder of this name. On return the folder is complete, and durable unless said otherwise.
 
     `about` says what the manifest keeps about the checkpoint, and is asked when the parts are written.
 
@@ -76,8 +79,8 @@ def write(directory: Path, name: str, parts: Mapping[str, Any], about: Callable[
     """
     folder = new_folder(directory, name)
     try:
-        said = {part: _write_part(folder, part, state) for part, state in parts.items()}
-        return seal(folder, said, about())
+        said = {part: _write_part(folder, part, state, durable) for part, state in parts.items()}
+        return seal(folder, said, about(), durable)
     except BaseException:
         _remove(folder)
         raise
@@ -110,14 +113,15 @@ def new_folder(directory: Path, name: str) -> Path:
     raise CheckpointError(f"{directory} has more than a million folders {name}.*: remove those that no .ckpt file refers to")
 
 
-def _write_part(folder: Path, part: str, state: Any) -> dict[str, Any]:
+def _write_part(folder: Path, part: str, state: Any, durable: bool) -> dict[str, Any]:
     from client_sdk.training._storing import formats  # here, so that the start of a training does not wait for it
 
     format_name = formats.choose(state)
     found = formats.FORMATS[format_name]
     path = folder / f"{part}{found.suffix}"
-    extra = found.write(path, state)
-    said = {"file": path.name, "format": format_name, **_facts(path)}
+    with DigestedFile(path, durable) as file:
+        extra = found.write(file, state)
+    said = {"file": path.name, "format": format_name, "bytes": file.length, "blake2b": file.blake2b}
     return said if extra is None else said | {"extra": extra}
 
 
@@ -125,25 +129,22 @@ def _facts(path: Path) -> dict[str, Any]:
     """The size and the digest of a file, which is durable on return."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, _blake2b).hexdigest()
-        return {"bytes": file.tell(), "blake2b": digest}
+        return {"bytes": os.fstat(file.fileno()).st_size, "blake2b": digest(path)}
 
 
-def _blake2b() -> Any:
-    return hashlib.blake2b(digest_size=32)
-
-
-def seal(folder: Path, parts: Mapping[str, Mapping[str, Any]], about: Mapping[str, Any]) -> Reference:
-    """Writes the manifest of a folder whose parts are durable."""
+def seal(folder: Path, parts: Mapping[str, Mapping[str, Any]], about: Mapping[str, Any], durable: bool = True) -> Reference:
+    """Writes the manifest of a folder whose parts are written, and durable if this is to be."""
     text = json.dumps({"version": _VERSION, "about": about, "parts": parts}, indent=1).encode()
     unfinished = folder / f".{MANIFEST}.tmp"
     with unfinished.open("wb") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     unfinished.replace(folder / MANIFEST)
-    files.sync_directory(folder)
-    files.sync_directory(folder.parent)
+    if durable:
+        files.sync_directory(folder)
+        files.sync_directory(folder.parent)
     return Reference(folder.name, hashlib.blake2b(text, digest_size=32).hexdigest())
 
 
@@ -176,14 +177,13 @@ def _verified(folder: Path, text: bytes) -> dict[str, Any]:
             f"{folder} has the format version {manifest['version']}, and this program reads {_VERSION}: "
             "update the package ebb-cluster"
         )
-    for part, said in manifest["parts"].items():
-        path = folder / said["file"]
+    paths = [folder / said["file"] for said in manifest["parts"].values()]
+    for (part, said), path, found in zip(manifest["parts"].items(), paths, digests(paths), strict=True):
         try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, _blake2b).hexdigest()
+            same = found.result() == said["blake2b"]
         except OSError as error:
             raise CheckpointError(f"{path}, part {part!r} of a checkpoint, cannot be read: {error.strerror}") from error
-        if digest != said["blake2b"]:
+        if not same:
             raise CheckpointError(f"{path}, part {part!r} of a checkpoint, is damaged: its content does not match its checksum")
     return manifest
 

@@ -17,13 +17,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from client_sdk.training._storing import tensors
+from client_sdk.training._storing.digested import DigestedFile
+
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class Format(NamedTuple):
     suffix: str
     suits: Callable[[Any], bool]
-    write: Callable[[Path, Any], Any]
+    write: Callable[[DigestedFile, Any], Any]
     """Returns what the manifest has to keep for `read`; it is plain JSON."""
     read: Callable[[Path, Any], Any]
 
@@ -37,22 +40,20 @@ def _is_safetensors(state: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or type(state) not in (dict, OrderedDict) or not state or find_spec("safetensors") is None:
         return False
-    tensors = list(state.values())
-    if not all(isinstance(name, str) for name in state) or not all(_is_dense(torch, tensor) for tensor in tensors):
+    values = list(state.values())
+    if not all(isinstance(name, str) for name in state) or not all(_is_dense(torch, tensor) for tensor in values):
         return False
-    memory = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
-    return len(memory) == sum(bool(tensor.numel()) for tensor in tensors)  # the format keeps no tied weights
+    memory = {tensor.untyped_storage().data_ptr() for tensor in values if tensor.numel()}
+    return len(memory) == sum(bool(tensor.numel()) for tensor in values)  # the format keeps no tied weights
 
 
 def _is_dense(torch: Any, thing: Any) -> bool:
     kinds = (torch.Tensor, torch.nn.Parameter)
-    return type(thing) in kinds and thing.layout is torch.strided and thing.is_contiguous() and not thing.is_quantized
+    return type(thing) in kinds and thing.layout is torch.strided and thing.is_contiguous() and tensors.is_known(thing)
 
 
-def _write_safetensors(path: Path, state: Any) -> Any:
-    from safetensors.torch import save_file
-
-    save_file(dict(state), path, metadata={"format": "pt"})
+def _write_safetensors(file: DigestedFile, state: Any) -> Any:
+    tensors.write(file, state)
     versions = getattr(state, "_metadata", None)  # of a torch module's parts
     try:
         return json.loads(json.dumps(versions))
@@ -86,10 +87,19 @@ def _is_weights_only(torch: Any, state: Any) -> bool:
     return kind in (*_PLAIN, torch.Tensor, torch.nn.Parameter, torch.Size)
 
 
-def _write_torch(path: Path, state: Any) -> None:
+def _write_torch(file: DigestedFile, state: Any) -> None:
     import torch
 
-    torch.save(state, path)
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:  # torch says of a full disk that a position is unexpected
+        raise _fault_of_file(error) or error from None
+
+
+def _fault_of_file(error: BaseException) -> OSError | None:
+    """What the file has raised, in the course of which the error was raised."""
+    before = error.__context__
+    return before if before is None or isinstance(before, OSError) else _fault_of_file(before)
 
 
 def _read_torch(path: Path, _extra: Any) -> Any:
@@ -103,11 +113,10 @@ def _is_array(state: Any) -> bool:
     return numpy is not None and type(state) is numpy.ndarray and not state.dtype.hasobject
 
 
-def _write_npy(path: Path, state: Any) -> None:
+def _write_npy(file: DigestedFile, state: Any) -> None:
     import numpy
 
-    with path.open("wb") as file:
-        numpy.save(file, state, allow_pickle=False)
+    numpy.save(file, state, allow_pickle=False)
 
 
 def _read_npy(path: Path, _extra: Any) -> Any:
@@ -154,16 +163,16 @@ def _grow(tree: Any, arrays: Any) -> Any:
             return content
 
 
-def _write_npz(path: Path, state: Any) -> Any:
+def _write_npz(file: DigestedFile, state: Any) -> Any:
     import zipfile
 
     import numpy
 
     arrays: dict[str, Any] = {}
     tree = _tree(state, "", arrays)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:  # numpy.savez takes no array that is named "file"
-        for name, array in arrays.items():
-            with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # it asks for `write`
+        for name, array in arrays.items():  # numpy.savez takes no array that is named "file"
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 numpy.lib.format.write_array(entry, array, allow_pickle=False)
     return tree
 
@@ -175,9 +184,8 @@ def _read_npz(path: Path, tree: Any) -> Any:
         return _grow(tree, arrays)
 
 
-def _write_pickle(path: Path, state: Any) -> None:
-    with path.open("wb") as file:
-        pickle.dump(state, file, protocol=5)
+def _write_pickle(file: DigestedFile, state: Any) -> None:
+    pickle.dump(state, file, protocol=5)
 
 
 def _read_pickle(path: Path, _extra: Any) -> Any:

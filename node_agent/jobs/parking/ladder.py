@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import DriverCheckpoint, ProcessState, reason_against
-from node_agent.jobs.model import Phases
 from node_agent.jobs.park_state import ParkState, Rung
 from node_agent.jobs.parking import freezing, requests
 from node_agent.jobs.parking.freezing import Processes
+from node_agent.jobs.run_events import Phases
 from node_agent.jobs.verdict import Verdict
 
 RESUME_LIMIT = 60.0

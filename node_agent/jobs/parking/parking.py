@@ -14,11 +14,12 @@ from typing import NamedTuple, Protocol
 from ebb_inject.ebb_hook import control
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import Phases, RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, ParkState, Rung
 from node_agent.jobs.parking import accounting, host_memory, requests
 from node_agent.jobs.parking.freezing import Processes
 from node_agent.jobs.parking.ladder import Failed, Ladder, Target
+from node_agent.jobs.run_events import Phases
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 

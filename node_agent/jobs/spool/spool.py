@@ -16,7 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from node_agent.errors import StateUnusable
-from node_agent.jobs.model import Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, short
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, short
+from node_agent.jobs.run_events import Exited, Report, RunEvent
 from node_agent.jobs.spool import files, identity, tables
 from node_agent.jobs.spool.identity import Identity
 

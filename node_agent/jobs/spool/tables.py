@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
-from node_agent.jobs.model import CheckpointAt, Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.jobs.model import CheckpointAt, Gang, LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage, ParkState, Rung
+from node_agent.jobs.run_events import RunEvent
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 
 _VERSION = 6

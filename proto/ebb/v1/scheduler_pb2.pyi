@@ -263,20 +263,24 @@ class MigrateResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
-    __slots__ = ("job_id", "priority", "time_limit", "dependencies", "grace_period", "grace_follows")
+    __slots__ = ("job_id", "priority", "time_limit", "dependencies", "grace_period", "grace_follows", "skip_steps", "share")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
     GRACE_FOLLOWS_FIELD_NUMBER: _ClassVar[int]
+    SKIP_STEPS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     priority: int
     time_limit: _duration_pb2.Duration
     dependencies: Dependencies
     grace_period: _duration_pb2.Duration
     grace_follows: bool
-    def __init__(self, job_id: _Optional[int] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., grace_follows: bool = ...) -> None: ...
+    skip_steps: int
+    share: _job_pb2.ShareMode
+    def __init__(self, job_id: _Optional[int] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., grace_follows: bool = ..., skip_steps: _Optional[int] = ..., share: _Optional[_Union[_job_pb2.ShareMode, str]] = ...) -> None: ...
 
 class Dependencies(_message.Message):
     __slots__ = ("dependencies",)

@@ -4,7 +4,8 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks
-from scheduler_service.core.allocation.share_groups import arrange, check_joining, number_for
+from scheduler_service.core.allocation.share_groups import arrange, number_for
+from scheduler_service.core.allocation.sharing_checks import check_joining
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Earmark, EventKind, Job, JobSpec, JobState, Reason, Run, RunKey, RunPhase
@@ -229,6 +230,7 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
         grace_follows=array.grace_follows,
         grace_now_us=array.grace_now_us,
         submitted_grace_us=array.submitted_grace_us,
+        skip_steps=array.skip_steps,
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"

@@ -4,19 +4,27 @@ A change puts rows in this order: members that come in, then the group, then run
 no device is taken before its holder has left it, and an undo, which goes backwards, keeps to the same rule.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.sharing_checks import (
+    check_group,
+    check_host,
+    check_joining,
+    check_share_of_host,
+    check_unpromised,
+    members_of,
+    memory_of,
+    runs_with,
+)
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import BeginProbe, EndProbe, Share, Unshare
-from scheduler_service.core.model import EventKind, Run, RunKey, ShareMode
+from scheduler_service.core.model import EventKind, Job, Run, RunPhase
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import WHOLE, ZERO, Micros, add, fits, mask_of, times
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.sharing.changes import without
-from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, parked_mib, users_of
-from scheduler_service.core.state.holdings import group_of, members_on
+from scheduler_service.core.sharing.equations import is_exclusive, parked_mib, users_of
+from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -34,14 +42,29 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
     if group is None:
         raise PlanRefused(f"job {action.job_id} is in no share group")
     keys = {run.key for run in state.runs_of(action.job_id)}
-    _check_unpromised(state, group)
-    for (node, index), users in users_of(_runs(state, group.members())).items():
+    check_unpromised(state, group)
+    for (node, index), users in users_of(runs_with(state, group.members())).items():
         alone = len({run.key in keys for run in users}) == 1
         name = state.nodes.rows[node].name
         require(alone, f"job {action.job_id} uses device {index} of node {name} with others: stop or move one of them")
     set_rows(state, group, without(group.rows, keys))
-    for key in sorted(keys):
-        _check_share_of_host(state, state.runs.rows[key].node)
+    if (left := state.share_groups.rows.get(group.id)) is not None:
+        check_share_of_host(state, left)
+
+
+def have_alone(state: State, job: Job) -> bool:
+    """Has the runs of a job, which is not to share any more, hold their devices alone. False, and nothing has changed: others
+    are in their share group, or something is under way there."""
+    group = group_of(state, job.id)
+    runs = state.runs_of(job.id)
+    settled = all(run.phase is RunPhase.RUNNING and run.key not in state.promised_by for run in runs)
+    if group is None or not settled or any(key.job_id != job.id for key in group.members()):
+        return False
+    state.put(state.jobs, job.id, job)
+    for run in runs:
+        state.put(state.runs, run.key, changed(run, part_ppm=0))
+    set_rows(state, group, group.rows, stays_open=False)
+    return True
 
 
 def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
@@ -55,7 +78,7 @@ def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
 
 def number_for(state: State, action: Share) -> int:
     """The id of the group that the action makes: that of the first group of its runs, or a new one."""
-    known = (state.runs.rows.get(key) for key in _members(action.rows))
+    known = (state.runs.rows.get(key) for key in members_of(action.rows))
     if groups := {run.group for run in known if run is not None and run.group}:
         return min(groups)
     cluster = state.cluster
@@ -65,8 +88,8 @@ def number_for(state: State, action: Share) -> int:
 
 def arrange(state: State, action: Share, number: int) -> None:
     """Makes the group of this number what the action says; its runs are there. Raises PlanRefused where they cannot share."""
-    keys = _members(action.rows)
-    runs = _runs(state, keys)
+    keys = members_of(action.rows)
+    runs = runs_with(state, keys)
     for other in sorted({run.group for run in runs if run.group not in (0, number)}):
         _merge(state, other, number)
     limits = dict(action.device_memory_mib)
@@ -81,10 +104,10 @@ def arrange(state: State, action: Share, number: int) -> None:
     set_rows(state, group, rows, period_us=action.period_us, stays_open=action.open)
     after = state.share_groups.rows.get(number)
     if after is not None:
-        _check_group(state, after)
+        check_group(state, after)
+        check_share_of_host(state, after)
     for node in sorted({run.node for run in runs}):
-        _check_host(state, node)
-        _check_share_of_host(state, node)
+        check_host(state, node)
 
 
 def leave(state: State, run: Run) -> None:
@@ -101,8 +124,8 @@ def set_rows(
 ) -> None:
     """Gives the group these rows, and brings it and its members up to date: what it holds, what they need while they are
     parked, and whether there is a group at all. `period_us` and `stays_open`: as they were, if they are not given."""
-    keys, before = _members(rows), group.members()
-    members = _runs(state, keys)
+    keys, before = members_of(rows), group.members()
+    members = runs_with(state, keys)
     old = state.share_groups.rows.get(group.id)
     new = changed(
         group,
@@ -116,7 +139,7 @@ def set_rows(
         new = changed(new, generation=old.generation + 1)
     stays = bool(keys) and (new.open or not is_exclusive(rows, members))
     if stays:
-        memory = _memory(state, members)
+        memory = memory_of(state, members)
         for run in members:
             tell = not known if run.key in before else run.group != group.id
             _put_member(state, run, group.id, parked_mib(rows, run, memory, state.settings), tell)
@@ -134,7 +157,7 @@ def _put_group(state: State, number: int, new: ShareGroup | None) -> None:
 def _merge(state: State, other: int, number: int) -> None:
     """The members of another group go over to that of this number, and what the other held is held by nobody for a moment."""
     group = state.share_groups.rows[other]
-    for run in _runs(state, group.members()):
+    for run in runs_with(state, group.members()):
         state.put(state.runs, run.key, changed(run, group=number, generation=run.generation + (not run.phase.exits_soon)))
     state.put(state.share_groups, other, None)
 
@@ -168,142 +191,8 @@ def _plan(group: ShareGroup) -> tuple[object, ...]:
     return group.rows, group.devices, group.period_us
 
 
-def _members(rows: Iterable[Row]) -> list[RunKey]:
-    return sorted({key for row in rows for key in row.runs})
-
-
-def _runs(state: State, keys: Iterable[RunKey]) -> list[Run]:
-    return [state.runs.rows[key] for key in keys]
-
-
 def _devices(members: Iterable[Run]) -> tuple[tuple[int, tuple[int, ...]], ...]:
     found: dict[int, set[int]] = {}
     for run in members:
         found.setdefault(run.node, set()).update(run.devices)
     return tuple((node, tuple(sorted(found[node]))) for node in sorted(found))
-
-
-def _memory(state: State, members: Iterable[Run]) -> dict[Device, int]:
-    rows = state.devices.rows
-    return {(run.node, index): rows[run.node, index].memory_mib for run in members for index in run.devices}
-
-
-# ---- what may share ----------------------------------------------------------------------------------------------------
-
-
-def check_joining(state: State, action: Share, starting: Collection[RunKey]) -> list[Run]:
-    """The runs that are there already of those that are to share; `starting` are about to be placed. Raises PlanRefused for
-    rows that can be no group's, and for runs that cannot change how they hold their devices now."""
-    _check_form(action)
-    keys = _members(action.rows)
-    absent = [key for key in starting if key not in keys]
-    require(not absent, f"run {absent[:1]} is to share its devices and is in no row")
-    runs = []
-    for key in keys:
-        run = state.runs.rows.get(key)
-        if run is not None:
-            _check_may_join(state, run, keys)
-            runs.append(run)
-        elif key not in starting:
-            raise PlanRefused(f"run {key} has ended, or there is none")
-    return runs
-
-
-def _check_form(action: Share) -> None:
-    require(bool(action.rows), "a share group has no rows")
-    require(action.period_us > 0, f"a share group has a period of {action.period_us} us")
-    for row in action.rows:
-        require(bool(row.runs), "a row has no runs")
-        require(len(set(row.runs)) == len(row.runs), f"a run is twice in a row: {row.runs}")
-        require(row.weight > 0, f"a row has weight {row.weight}")
-
-
-def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
-    """One that is in a group brings all of that; and nothing is changed of what is promised to somebody."""
-    if not run.group:
-        require(not run.phase.exits_soon, f"run {run.key} is stopping")
-        underway = run.parking is not None and run.parking.underway
-        require(not underway, f"run {run.key} is parked, or is being parked or resumed")
-        require(run.key not in state.promised_by, f"what run {run.key} holds is promised to another job")
-        return
-    group = state.share_groups.rows[run.group]
-    _check_unpromised(state, group)
-    left_out = [other for other in group.members() if other not in keys]
-    require(not left_out, f"run {run.key} shares devices with run {left_out[:1]}, which is in no row")
-
-
-def _check_unpromised(state: State, group: ShareGroup) -> None:
-    promised = [key for key in group.members() if key in state.promised_by]
-    require(not promised, f"what share group {group.id} holds is promised to another job by runs {promised}")
-
-
-def _check_group(state: State, group: ShareGroup) -> None:
-    members = _runs(state, group.members())
-    for run in members:
-        job = state.jobs.rows[run.job_id]
-        require(bool(run.demand.devices), f"run {run.key} has no devices to share")
-        alike = run.vc == group.vc and run.guaranteed == group.guaranteed
-        require(alike, f"run {run.key} is another virtual cluster's, or not guaranteed as others of share group {group.id} are")
-        if group.guaranteed:
-            wants = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
-            require(wants and entitled(state, job, run.node, mask_of(run.devices)), f"run {run.key} has no right to a device")
-        rows = [run.key in row.runs for row in group.rows]
-        for task in state.mates_of(run):
-            together = [task.key in row.runs for row in group.rows] == rows
-            require(together, f"tasks {run.key} and {task.key} of one gang are not in the same rows")
-    _check_parts(state, group, members)
-    left = {} if is_exclusive(group.rows, members) else residues(state, {run.node for run in members})
-    over = excess(group.rows, members, _memory(state, members), state.settings, left)
-    if over is not None:
-        node, index = over.device
-        raise PlanRefused(
-            f"device {index} of node {state.nodes.rows[node].name} would have {over.used_mib} MiB in use of "
-            f"{over.limit_mib} MiB that share groups may use"
-        )
-
-
-def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
-    """No device is promised in more parts than it has, and packed jobs have it with jobs of their own user, if the site says
-    nothing else."""
-    for (node, index), users in users_of(members).items():
-        parts = sum(run.part_ppm for run in users)
-        require(parts <= WHOLE, f"device {index} of node {state.nodes.rows[node].name} would be promised in {parts} ppm")
-    if state.settings.pack_other_users:
-        return
-    for row in group.rows:
-        jobs = [state.jobs.rows[key.job_id] for key in row.runs]
-        alone = len({job.user for job in jobs}) == 1 or not any(job.spec.share is ShareMode.PACKED for job in jobs)
-        require(alone, f"jobs {[job.id for job in jobs]} of several users would be packed on a device")
-
-
-def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
-    """What runs that are parked by their users have left on devices of these nodes."""
-    found: dict[Device, int] = {}
-    for node in nodes:
-        for run in (state.runs.rows[key] for key in state.runs_on[node]):
-            if run.parking is not None and run.is_parked:
-                residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
-                for index in run.placed_on:
-                    found[node, index] = found.get((node, index), 0) + residue
-    return found
-
-
-def _check_host(state: State, node: int) -> None:
-    free = state.free_resources.free(node)
-    name = state.nodes.rows[node].name
-    require(min(free) >= 0, f"{name} has too little, also for what would be parked there: {free} would be free")
-
-
-def _check_share_of_host(state: State, node: int) -> None:
-    """Where there are cells, the members of a share group have no more CPUs and memory than go with its devices: what goes with
-    other devices is for who gets those."""
-    pools = state.pools
-    position = None if pools is None else pools.positions.get(node)
-    if position is None:
-        return
-    for number in sorted(state.groups_on.get(node, ())):
-        group, total = state.share_groups.rows[number], ZERO
-        for run in members_on(state, group, node):
-            total = add(total, run.charged)
-        carried = times(position.share, len(group.devices_on(node)))._replace(devices=0)
-        require(fits(total, carried), f"share group {number} needs {total}, and its devices carry {carried}")

@@ -20,6 +20,13 @@ def targets(state: State, operation: Operation) -> list[Run]:
     return [state.runs.rows[key] for key in keys if key in state.runs.rows]
 
 
+def target_nodes(state: State, run: Run) -> tuple[int, ...]:
+    """Of a run that is warm: the node of each task of its launch. They hold their places together."""
+    if not run.awaits:
+        return ()
+    return tuple(one.node for one in targets(state, state.operations.rows[state.operation_of[run.job_id]]))
+
+
 def release_targets(state: State, now: Micros, operation: Operation) -> None:
     """Runs that are warm are not needed any more. Their nodes are told, and what they held is free at once."""
     for run in targets(state, operation):

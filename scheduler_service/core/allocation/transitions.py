@@ -168,7 +168,8 @@ def requeue(
 
 
 def with_target(job: Job) -> Job:
-    """An elastic job whose launch is over, with the number of tasks that its next launch has."""
+    """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has."""
+    job = job.with_share()
     return job.resized(job.resize_to) if job.resize_to else job
 
 

@@ -1,12 +1,13 @@
 """What users ask of their jobs. Each is safe to repeat; what cannot be done is refused with the state that forbids it."""
 
+from dataclasses import replace
 from typing import Any
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
-from scheduler_service.core.handlers import grace
+from scheduler_service.core.handlers import grace, share_mode
 from scheduler_service.core.handlers.submit import still_awaited
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
@@ -213,6 +214,11 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         job = _with_limit(state, job, event.time_limit_us)
     job, changed_grace = grace.changed_by_user(state, job, event.grace_us, event.grace_follows)
     said += [changed_grace] if changed_grace else []
+    if event.skip_steps is not None and event.skip_steps != job.skip_steps:
+        said.append(f"its next launch skips the steps up to {event.skip_steps}" if event.skip_steps else "no step is skipped")
+        job = changed(job, skip_steps=event.skip_steps)
+    job, changed_share = share_mode.changed_by_user(state, job, event.share)
+    said += [changed_share] if changed_share else []
     if event.dependencies is not None:
         if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
             raise refusal(job, "given other dependencies", "only a job that has never started can")
@@ -229,7 +235,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
     for element in sorted(state.elements_of.get(job.id, ())):
         over = leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
         limit = None if over else event.time_limit_us
-        same = UpdateRequested(element, event.priority, limit, grace_us=event.grace_us, grace_follows=event.grace_follows)
+        same = replace(event, job_id=element, time_limit_us=limit, dependencies=None, ends=())
         update_requested(state, same, now)
     if job.state is JobState.QUEUED and is_over(job):
         time_out(state, now, job)

@@ -76,10 +76,12 @@ def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, 
             job_id=str(job.id),
         )
     found: list[int] = []
-    index, idle = 0, state.idle_devices.get(node.id, 0) & ~state.kept_devices.get(node.id, 0) & ~taken[node.id]
+    index, least = 0, job.launch_spec.device_memory_mib
+    idle = state.idle_devices.get(node.id, 0) & ~state.kept_devices.get(node.id, 0) & ~taken[node.id]
     while idle >> index and len(found) < demand.devices:
-        is_idle = bool(idle >> index & 1)
-        large = is_idle and state.devices.rows[node.id, index].memory_mib >= job.launch_spec.device_memory_mib
+        # The node may have CPUs in the place of devices.
+        device = state.devices.rows.get((node.id, index)) if idle >> index & 1 else None
+        large = device is not None and device.memory_mib >= least
         if large and (not guaranteed or entitled(state, job, node.id, 1 << index)):
             found.append(index)
             taken[node.id] |= 1 << index

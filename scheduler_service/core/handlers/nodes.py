@@ -1,5 +1,6 @@
 """What it means for the state that a node joins, comes back, falls silent, or goes for good."""
 
+from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.allocation.transitions import end_run, show
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.lifecycle.desired import desired, generation_of, unclaimed
@@ -226,7 +227,7 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
         if key in known:
             run = _ahead_of(state, job, _parked_there(state, run, known[key]), known[key])
-        if (order := desired(job, run, state.share_groups.rows.get(run.group))) is not None:
+        if (order := desired(job, run, state.share_groups.rows.get(run.group), target_nodes(state, run))) is not None:
             orders.append(order)
     orders += [unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
     return tuple(orders)

@@ -20,16 +20,17 @@ from scheduler_service.core.state.story import log_event
 
 def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accepted:
     """A job that waits has the new size at once. One that is being stopped already, for whatever reason, starts with the new
-    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run."""
+    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run, and NotFound
+    if no node has what the job names."""
     _resize(state, live(state, event.job_id), event.tasks, now)
     return Accepted(event.job_id)
 
 
 def resize(state: State, action: Resize, now: Micros) -> None:
-    """The same, as a policy proposes it, of a job that runs."""
+    """The same, as a policy proposes it, of a job that runs or is queued."""
     job = state.jobs.rows.get(action.job_id)
-    if job is None or job.state is not JobState.RUNNING:
-        raise PlanRefused(f"job {action.job_id} does not run")
+    if job is None or job.state not in (JobState.RUNNING, JobState.QUEUED):
+        raise PlanRefused(f"job {action.job_id} neither runs nor is queued")
     require(job.resize_to != action.tasks != job.spec.gang[0].size, f"job {job.id} has or gets {action.tasks} tasks already")
     try:
         _resize(state, job, action.tasks, now, action.why)
@@ -58,7 +59,9 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> N
     log_event(state, now, job.id, EventKind.UPDATED, run=job.run, reason=Reason.RESIZED, text=text)
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
-        state.put(state.jobs, job.id, job.resized(tasks))
+        job = job.resized(tasks)
+        beside = job.reason is Reason.TOO_LARGE  # of its queue, where nobody would look at it again
+        state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
     job = changed(job, resize_to=0 if tasks == now_has else tasks)
     if leaves(state, job):

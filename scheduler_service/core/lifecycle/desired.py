@@ -1,4 +1,5 @@
-"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and of nothing else.
+"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and, while it is warm, of
+the nodes of its launch.
 
 The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 
@@ -24,16 +25,16 @@ from scheduler_service.core.model import Job, Run, RunPhase, StopReason
 from scheduler_service.core.model.sharing import ShareGroup
 
 
-def desired(job: Job, run: Run, group: ShareGroup | None = None) -> Order | None:
+def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: tuple[int, ...] = ()) -> Order | None:
     """What the run's node is to bring about; None where there is nothing that the node has to hear of. `group`: the share group
-    that the run is in."""
+    that the run is in. `target_nodes`: of a run that is WARMING, the node of each task of its launch."""
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
             launched = state(job, run, gang_place(job, run), share_plan(run, group))
             return Order(run.node, run.key, generation_of(job, run), launched)
         case RunPhase.WARMING:
-            return Order(run.node, run.key, generation_of(job, run), Warming(job, run, gang_place(job, run)))
+            return Order(run.node, run.key, generation_of(job, run), Warming(job, run, gang_place(job, run, target_nodes)))
         case RunPhase.PARKING | RunPhase.PARKED:
             assert run.parking is not None  # `park` gives both
             launch = gang_place(job, run), share_plan(run, group)
@@ -84,9 +85,10 @@ def generation_of(job: Job, run: Run) -> int:
     return run.generation + bool(job.rendezvous)
 
 
-def gang_place(job: Job, run: Run) -> GangPlace | None:
-    """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
-    return _places(job.task_nodes)[run.task] if job.launch_spec.gang else None
+def gang_place(job: Job, run: Run, nodes: tuple[int, ...] = ()) -> GangPlace | None:
+    """Where a task stands in its gang, others of which may be over already; None for a job of one task. `nodes`: those of the
+    tasks, if this is not the job's launch."""
+    return _places(nodes or job.task_nodes)[run.task] if job.launch_spec.gang else None
 
 
 @lru_cache(maxsize=64)

@@ -101,6 +101,15 @@ class Migrate:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveWay:
+    """Have a job that migrates give up its destination, for a job that has a right to the devices there: they are free at once,
+    and the job stays where it is, or queues if it was stopped for its migration already."""
+
+    job_id: int
+    for_job: int
+
+
+@dataclass(frozen=True, slots=True)
 class SkipSamples:
     """Note that nothing is known of these configurations of a queued job, so that it need not be sampled in them."""
 
@@ -279,7 +288,7 @@ Starting = Place | SkipSamples
 Earmarking = AddEarmark | DropEarmark
 
 
-Changing = Sharing | Probing | Parks | Resize | Migrate
+Changing = Sharing | Probing | Parks | Resize | Migrate | GiveWay
 Action = Starting | Preempt | Earmarking | Wait | Remember | Delegate | Bind | Guaranteeing | Changing | Trade
 
 

@@ -1,7 +1,7 @@
 """Events: what people ask for, and what agents report."""
 
 from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
-from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
+from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.rows import dataclass
@@ -89,6 +89,10 @@ class UpdateRequested:
     """It stays then, whatever the runs of the job ask for."""
     grace_follows: bool = False
     """The grace period follows again from what the job's saves take."""
+    skip_steps: int | None = None
+    """The next launches count so many steps, from the first one on, without taking them; 0 takes it back."""
+    share: ShareMode | None = None
+    """How it holds the device of which it asks for a part."""
 
 
 @dataclass(frozen=True, slots=True)

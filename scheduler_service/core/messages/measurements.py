@@ -36,7 +36,7 @@ class GraceWanted:
 
 @dataclass(frozen=True, slots=True)
 class MiniBatchMeasured:
-    """A node has measured a run. Told only while the policy asks for it, and at most once a minute for each run."""
+    """A node has measured a run. Told only while the policy asks for it, and at most once in its `measured_us` for each run."""
 
     node: str
     key: RunKey

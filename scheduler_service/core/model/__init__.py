@@ -32,8 +32,6 @@ from scheduler_service.core.model.jobs import (
     Job,
     JobSpec,
     Retry,
-    Run,
-    RunKey,
 )
 from scheduler_service.core.model.nodes import (
     Cluster,
@@ -43,6 +41,7 @@ from scheduler_service.core.model.nodes import (
     present,
 )
 from scheduler_service.core.model.run_phase import RunPhase
+from scheduler_service.core.model.runs import Run, RunKey
 from scheduler_service.core.model.story import (
     CandidateScore,
     Decision,

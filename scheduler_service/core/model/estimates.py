@@ -29,6 +29,8 @@ class Estimate(NamedTuple):
     detail: str = ""
     impossible: bool = False
     """The job failed in this configuration and is not started in it again."""
+    steps: int = 0
+    """Of a sample: how many steps the job has in all, as the program says; 0: unknown."""
 
 
 class Reading(NamedTuple):

@@ -1,4 +1,4 @@
-"""Jobs and their runs."""
+"""Jobs: what users submit, and what has become of it."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,28 +11,12 @@ from scheduler_service.core.model.enums import (
     JobState,
     Reason,
     ShareMode,
-    StopReason,
 )
 from scheduler_service.core.model.estimates import Estimate, Sampling
-from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.profiles import Profile
-from scheduler_service.core.model.rows import changed, dataclass, derived
-from scheduler_service.core.model.run_phase import RunPhase
-from scheduler_service.core.model.values import WHOLE, Micros, Vector
+from scheduler_service.core.model.rows import changed, dataclass
+from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
-
-
-class RunKey(NamedTuple):
-    """Names one task of one launch; every message of an agent carries it, so a late one cannot be taken for the present
-    run's."""
-
-    job_id: int
-    run: int
-    task: int = 0
-    """The rank within a gang; 0 for a job of one task."""
-
-    def __str__(self) -> str:
-        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
 
 
 class Dependency(NamedTuple):
@@ -261,12 +245,20 @@ class Job:
     """The grace period in its spec, if it is another than at first. None: it is that of its submission."""
     submitted_grace_us: Micros = 0
     """Of a job whose grace period was changed: that of its submission."""
+    share_now: ShareMode | None = None
+    """How it holds its devices, if that was changed. None: as its submission says."""
+    share_next: ShareMode | None = None
+    """Of a job that has active tasks: how its next launch holds its devices. None: as now."""
+    submitted_share: ShareMode = ShareMode.EXCLUSIVE
+    """Of a job for which this was changed: what its submission said."""
     profile: Profile | None = None
     """How it runs while nobody else executes on its devices, if that was measured."""
     saved_on: int = 0
     """The node of its last launch, if other nodes can fetch its checkpoints there. 0: none, or unknown."""
     numbered: int = 0
     """The highest number that was given to a launch which did not begin: the next one has a higher one. 0: none was."""
+    skip_steps: int = 0
+    """How many steps, from its first one on, its next launches count without taking them. 0: none."""
 
     @property
     def next_run(self) -> int:
@@ -293,9 +285,18 @@ class Job:
         submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
         return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
 
+    def with_share(self) -> "Job":
+        """The job as it holds devices from its next launch on."""
+        if self.share_next is None:
+            return self
+        submitted = self.spec.share if self.share_now is None else self.submitted_share
+        spec = changed(self.spec, share=self.share_next)
+        return changed(self, spec=spec, share_now=self.share_next, share_next=None, submitted_share=submitted)
+
     def as_submitted(self) -> JobSpec:
         """What the user asked for at first."""
         spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = spec if self.share_now is None else changed(spec, share=self.submitted_share)
         return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":
@@ -308,101 +309,3 @@ class Job:
             return (self,)
         specs = self.spec.in_each_configuration()
         return tuple(changed(self, spec=spec, configuration=number) for number, spec in enumerate(specs))
-
-
-@dataclass(frozen=True)
-class Run:
-    """One task of one launch of a job: what it holds on its node until it has ended."""
-
-    job_id: int
-    run: int
-    node: int
-    devices: tuple[int, ...]
-    """Those that it holds: none while it is parked. Where there are cells, and the node has no devices: the CPUs whose share of
-    the node it holds."""
-    demand: Vector
-    phase: RunPhase
-    placed_us: Micros
-    started_us: Micros | None = None
-    ended_us: Micros | None = None
-    log_path: str = ""
-    stop_reason: StopReason | None = None
-    stop_grace_us: Micros = 0
-    stop_us: Micros | None = None
-    """When it was told to stop."""
-    stop_for: int = 0
-    """The job that needs the room, or 0."""
-    exit_code: int = 0
-    exit_signal: int = 0
-    yielded: bool = False
-    """It saved its work and left because it was told to."""
-    lost: bool = False
-    """It ended with its node, or nobody knows how it ended."""
-    task: int = 0
-    ready_at: str = ""
-    """Of a task of a gang, once it is ready: where it can be reached (host:port)."""
-    guarded_us: Micros | None = None
-    """Until then no trial may have it preempted."""
-    vc: str = ""
-    """Of its job."""
-    guaranteed: bool = False
-    """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
-    done: bool = False
-    """It exited with 0, and that means that its work is done."""
-    program: str = ""
-    """The file that was executed, once it runs; empty if its node did not say."""
-    generation: int = 1
-    """Grows with each change of what is desired of this task on its node; see `core.lifecycle.desired`."""
-    group: int = 0
-    """The share group that holds its devices; 0: it holds them alone."""
-    device_memory_mib: int = 0
-    """Of a member of a share group: the most memory that it may use on each of its devices. 0: as much as a run may use."""
-    parked_mib: int = 0
-    """The memory of the node that takes what it has on its devices while it is parked: of a member of a share group that is not
-    in all of its rows, and of a run that is to park or is parked."""
-    shared: bool = False
-    """It is or was a member of a share group: its node is told of the group's plan, and that there is none any more."""
-    parking: Parking | None = None
-    """None: it was never told to park."""
-    phases: tuple[PhaseTime, ...] = ()
-    """What the last phases of its operations took, the newest last."""
-    part_ppm: int = 0
-    """Of a member of a share group that asked for a part of a device: that part, in millionths. 0: whole devices."""
-    awaits: bool = False
-    """It is WARMING: it begins when the run before it, which is at another node, has ended."""
-
-    @property
-    def charged(self) -> Vector:
-        """What it takes of its node itself. The devices of a member of a share group are taken by the group."""
-        if not self.group:
-            return self.demand._replace(memory_mib=self.demand.memory_mib + self.parked_mib) if self.parked_mib else self.demand
-        return Vector(self.demand.cpu_milli, self.demand.memory_mib + self.parked_mib)
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether it has no devices, though it has not ended: it is parked, or was when it was told to stop."""
-        return self.parking is not None and bool(self.parking.devices)
-
-    @property
-    def placed_on(self) -> tuple[int, ...]:
-        """The devices with which it began, and on which it resumes."""
-        return self.parking.devices if self.parking is not None and self.parking.devices else self.devices
-
-    @property
-    def asked(self) -> Vector:
-        """What it demands when it executes."""
-        return self.demand._replace(devices=len(self.placed_on)) if self.is_parked else self.demand
-
-    @property
-    def used_devices_ppm(self) -> int:
-        """What of devices it is charged with by policies that go by usage, in millionths of a device."""
-        return self.part_ppm if self.part_ppm and self.group else self.demand.devices * WHOLE
-
-    @property
-    def given(self) -> tuple[int, ...]:
-        """The devices that it is told to use. CPUs are counted, and nobody is told which are his."""
-        return self.placed_on if self.asked.devices else ()
-
-    @derived
-    def key(self) -> RunKey:
-        return tuple.__new__(RunKey, (self.job_id, self.run, self.task))

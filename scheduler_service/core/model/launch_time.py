@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from scheduler_service.core.model.jobs import Run
+from scheduler_service.core.model.runs import Run
 from scheduler_service.core.model.values import Micros
 
 

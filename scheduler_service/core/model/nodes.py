@@ -1,8 +1,8 @@
 """Nodes, their devices, what is kept for whom, and the cluster as a whole."""
 
 from scheduler_service.core.model.enums import EarmarkPhase, NodeState
-from scheduler_service.core.model.jobs import RunKey
 from scheduler_service.core.model.rows import dataclass, derived
+from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Micros, Vector, mask_of
 
 

@@ -5,8 +5,8 @@ took is in the job's story and in the rows of its runs.
 """
 
 from scheduler_service.core.model.enums import OperationKind, OperationPhase
-from scheduler_service.core.model.jobs import RunKey
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros
 
 

@@ -5,8 +5,8 @@ A run that holds its devices alone is in no group, and nothing is stored for it.
 
 from typing import NamedTuple
 
-from scheduler_service.core.model.jobs import RunKey
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import SECOND, Micros
 
 PERIOD_US: Micros = 60 * SECOND

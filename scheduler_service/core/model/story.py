@@ -1,8 +1,8 @@
 """A job's story, and why victims were chosen."""
 
 from scheduler_service.core.model.enums import EventKind, Reason
-from scheduler_service.core.model.jobs import RunKey
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros, Vector
 
 

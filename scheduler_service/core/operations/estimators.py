@@ -116,14 +116,26 @@ def expected(parts: Iterable[Estimate]) -> Expected:
 
 def expected_us(job: Job, configuration: int) -> Micros:
     """How long the job is expected to run in all in this configuration, by its number; 0: unknown. The user's word alone,
-    unless a policy has noted estimates."""
+    unless a policy has noted estimates. Of the configuration in which it ran last: by its measured rate, if that is known."""
     if not job.spec.alternatives:
         configuration = job.configuration  # of a view: the one that it has
+    if job.profile is not None and (measured := _measured_us(job, configuration)):
+        return measured
     if job.estimates and (of := expected(part for part in job.estimates if part.configuration == configuration)).time_us:
         return of.time_us
     if not (configuration and job.spec.alternatives):
         return job.spec.estimate_us
     return job.spec.alternatives[configuration - 1].estimate_us
+
+
+def _measured_us(job: Job, configuration: int) -> Micros:
+    """What the steps of the job take at the rate that was measured in its last launch, if that was in this configuration. 0:
+    that is not known, or nobody knows how many steps there are."""
+    steps = max((part.steps for part in job.estimates if part.configuration == configuration), default=0)
+    profile = job.profile
+    if not steps or profile is None or configuration != job.configuration:
+        return 0
+    return steps * profile.mini_batch_us if profile.devices == job.launch_spec.demand.devices else 0
 
 
 def is_impossible(job: Job, configuration: int) -> bool:

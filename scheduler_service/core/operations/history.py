@@ -59,7 +59,7 @@ def keep(state: State, now: Micros, job: Job, last: Run) -> None:
     most = state.settings.history_rows
     if not most:
         return
-    device = state.devices.rows.get((last.node, last.devices[0])) if last.given else None
+    device = state.devices.rows.get((last.node, last.given[0])) if last.given else None
     for number, spec in enumerate(job.spec.in_each_configuration()):
         if number == job.configuration:
             _add(state, now, job.user, spec, device.model if device else "", _whole_time(job))

@@ -26,7 +26,7 @@ _UTILISATION = PPM // 20
 def mini_batch_measured(state: State, event: MiniBatchMeasured, now: Micros) -> None:
     """Takes what a node has measured of a run. What is said of a run that does not run there changes nothing."""
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
-    if job is None or run is None or event.key.task or run.phase.exits_soon or run.started_us is None:
+    if job is None or run is None or event.key.task or run.phase.exits_soon or run.is_parked or run.started_us is None:
         return
     if state.nodes.rows[run.node].name != event.node or event.mini_batch_us <= 0:
         return

@@ -18,7 +18,7 @@ from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.allocation.warming import warm
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.messages import Migrate, Share, Spot
+from scheduler_service.core.messages import GiveWay, Migrate, Share, Spot
 from scheduler_service.core.model import (
     EventKind,
     Job,
@@ -95,6 +95,16 @@ def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
     if job is None:
         raise PlanRefused(f"there is no job {action.job_id}")
     migrate(state, now, job, action.spots, action.guaranteed, action.why, action.share)
+
+
+def give_way(state: State, action: GiveWay, now: Micros) -> None:
+    """The devices that are kept for the job at its destination are free at once. Raises PlanRefused."""
+    operation = migration_of(state, action.job_id)
+    runs = [] if operation is None else targets(state, operation)
+    require(bool(runs) and all(run.awaits for run in runs), f"nothing is made ready for job {action.job_id}")
+    require(not any(run.guaranteed for run in runs), f"job {action.job_id} has a right to its destination")
+    assert operation is not None  # whose runs these are
+    give_up(state, now, operation, f"job {action.for_job} has a right to devices of the destination")
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def _all_parked(state: State, now: Micros, operation: Operation, phases: str = "
     text = ", ".join(filter(None, (parking.rung, f"{moved} MiB, residue {parking.residue_mib} MiB", phases)))
     note_phase(state, now, operation, text)
     for run in state.runs_of(operation.job_id):
-        _leave_devices(state, now, run)
+        leave_devices(state, now, run)
     took = now - operation.phase_us
     operation = advance(state, now, operation, OperationPhase.PARKED)
     job = changed(state.jobs.rows[operation.job_id], limit_us=None)
@@ -142,7 +142,8 @@ def _all_parked(state: State, now: Micros, operation: Operation, phases: str = "
     log_event(state, now, job.id, EventKind.PARKED, run=job.run, node=first.node, reason=Reason.PARKED, text=said)
 
 
-def _leave_devices(state: State, now: Micros, run: Run) -> None:
+def leave_devices(state: State, now: Micros, run: Run) -> None:
+    """The run is parked: its devices are free for others."""
     assert run.parking is not None  # `park` gave it
     parking = run.parking._replace(devices=run.devices, since_us=now)
     demand, mask = run.demand._replace(devices=0), mask_of(run.devices)

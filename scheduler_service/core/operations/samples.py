@@ -100,7 +100,11 @@ def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
     guess = from_readings(sampling.readings, sampling.total, sampling.spread_ppm / _PPM)
     if guess is None:
         return ()
-    return (Estimate(job.configuration, Source.SAMPLE, round(guess.time), round(guess.error), sampling.memory_mib),)
+    return (
+        Estimate(
+            job.configuration, Source.SAMPLE, round(guess.time), round(guess.error), sampling.memory_mib, steps=sampling.total
+        ),
+    )
 
 
 def _unknown(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:

@@ -11,6 +11,7 @@ from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 
 QueueKey = tuple[int, ...]
@@ -49,6 +50,8 @@ class QueueOrder(NamedTuple):
     """The subject, such as a user, to which the policy charges what runs of a job hold; None: runs are charged to nobody."""
     introspects: bool = False
     """The policy goes by what is measured of runs, and changes how they hold devices."""
+    measured_us: Micros = 60 * SECOND
+    """How long, at least, after a measurement of a run such a policy is told of the next one."""
 
 
 BY_PRIORITY = QueueOrder()

@@ -83,10 +83,12 @@ class Settings(NamedTuple):
     """Which part of the cluster all samples together may hold; one sample may always run."""
     sample_most: float = 300
     """Seconds after which a sample ends, whatever it has done."""
+    measured: float = 0
+    """1: nodes are asked for the rates of running jobs, which take the place of estimates of a job that was sampled."""
 
 
 LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "long": (0, 1e9), "period": (0.01, 3600)}
-LIMITS |= {"sample_percent": (0, 50), "sample_share": (0, 1), "sample_most": (1, 1e6)}
+LIMITS |= {"sample_percent": (0, 50), "sample_share": (0, 1), "sample_most": (1, 1e6), "measured": (0, 1)}
 NO_SAMPLES = Samples(0, 0, 0)
 
 
@@ -103,6 +105,8 @@ def stages(options: Options) -> Stages:
             yield Remember(NAME, subject, None)
 
     policy, order = of_site(settings, known, starts, samples), FIRST if samples.share_ppm else ORDER
+    if settings.measured:
+        order = order._replace(introspects=True)
     about = partial(_about, settings=settings)
     return Stages(policy, order, starts=starts, account=account, about=about, learns=True)
 
@@ -205,15 +209,18 @@ def allox(
 
     def at_once(state: State, scope: Scope, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
         """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
-        matched without it."""
+        matched without it. Jobs that can never run leave the queue when they are told so; then others may be the first."""
         in_vain: set[int] = set()
         while any(True for _ in jobs(state)):
             seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
             question = ask(state, scope, seen)
             starts = [] if question is None else decoded(answer(question)())
             if not starts:
+                before = _length(state, scope.vc)
                 yield from scope.tell([job for job in jobs(state) if _waits(state, job.id)] if in_vain else seen.jobs)
-                return
+                if _length(state, scope.vc) == before:
+                    return
+                continue
             if not (yield from start(state, scope, starts)):
                 in_vain.update(one.job for one in starts)
 

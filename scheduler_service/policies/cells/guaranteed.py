@@ -16,7 +16,7 @@ from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.cells.request import RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
-from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, Place, Plan, Reclaim, Spot, Wait
+from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, GiveWay, Place, Plan, Reclaim, Spot, Wait
 from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
@@ -111,6 +111,9 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     in_the_way = in_the_way_of(state, spots)
     if lacking := overdrawn(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
+    for victim in sorted({key.job_id for keys in in_the_way.values() for key in keys if state.runs.rows[key].awaits}):
+        actions.append(GiveWay(victim, job.id))
+    in_the_way = _without_warm(state, in_the_way)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
@@ -169,6 +172,12 @@ def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
         node: [key for key in sorted(state.runs_on[node]) if mask_of(state.runs.rows[key].devices) & mask]
         for node, mask in wanted.items()
     }
+
+
+def _without_warm(state: State, in_the_way: dict[int, list[RunKey]]) -> dict[int, list[RunKey]]:
+    """Without the destinations of migrations, which are free as soon as they give way."""
+    staying = {node: [key for key in keys if not state.runs.rows[key].awaits] for node, keys in in_the_way.items()}
+    return {node: keys for node, keys in staying.items() if keys}
 
 
 def _leaves_in_time(state: State, job_id: int) -> bool:

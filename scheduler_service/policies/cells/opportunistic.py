@@ -32,7 +32,7 @@ from scheduler_service.policies.cells.host_share import overdrawn
 from scheduler_service.policies.cells.making_room import may_ask
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
-from scheduler_service.policies.stages import stages_within
+from scheduler_service.policies.stages import Where, stages_within
 
 LOOKED_AT = 16
 """Kinds of a virtual cluster's jobs that are tried before it is another's turn."""
@@ -113,6 +113,8 @@ def _serve_one(
             action = place_opportunistic(state, job)
             if action is not None and (yield (action,)) is None:
                 return job
+            if (yield from _as_before(state, vc, job)):
+                return state.jobs.rows[job.id]
             nowhere.add(kind)
         if clears:
             plans = (make_opportunistic_leave(state, vc, one, rng) for one in job.in_each_configuration())
@@ -125,6 +127,16 @@ def _serve_one(
     if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:
         yield (why_not_opportunistic(first),)
     return None
+
+
+def _as_before(state: State, vc: VirtualCluster, job: Job) -> Generator[Plan, str | None, bool]:
+    """Whether a job that has grown, and has no room, has started with fewer tasks."""
+    overload = stages_within(vc.policy).overload
+    plan = None if overload is None or not job.spec.elastic else overload(state, job, Where(vc.name, False, ()))
+    if not plan or (yield plan) is not None:
+        return False
+    place = place_opportunistic(state, state.jobs.rows[job.id])
+    return place is not None and (yield (place,)) is None
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:

@@ -57,12 +57,12 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
         """Where one of them gives cells away, such as those of a lazy run, or is content with broken ones, others that were
-        served before it may want what that leaves."""
+        served before it may want what that leaves; and where cells are missing for faults, they may miss more of theirs."""
         while vc_ids:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
                 yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
-            if not _leaves_more(state, since):
+            if not (_leaves_more(state, since) or _leaves_less(state, since)):
                 return
             vc_ids = _with_work(state)
 
@@ -100,6 +100,14 @@ def _leaves_more(state: State, since: int) -> bool:
     return False
 
 
+def _leaves_less(state: State, since: int) -> bool:
+    """Whether less can be had by others than so many changes ago, though nobody else asks: what they own is faulty in part, and
+    a cell was bound of what is left."""
+    assert state.pools is not None
+    bound = {new.pool for table, _, _, new in state.journal.entries[since:] if table is state.bindings and new is not None}
+    return not all(state.pools.pools[name].holds() for name in bound)
+
+
 def _is_whole(state: State, binding: Binding) -> bool:
     assert state.pools is not None
     pool = state.pools.pools[binding.pool]
@@ -108,10 +116,10 @@ def _is_whole(state: State, binding: Binding) -> bool:
 
 
 def _with_work(state: State) -> list[int]:
-    """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids.
-    Those that run without a virtual cluster, from before there were any, wait for no cells."""
+    """Virtual clusters with jobs that wait for cells of theirs, would rather be guaranteed, or are parked; in order of their
+    ids. Those that run without a virtual cluster, from before there were any, wait for no cells."""
     names = {name for name, lane in state.queues if lane is not Lane.OPPORTUNISTIC}
-    names.update(state.overflowing, state.demoted)
+    names.update(state.overflowing, state.demoted, (state.jobs.rows[job_id].spec.vc for job_id in state.operation_of))
     return sorted([state.vc_ids[name] for name in names if name])
 
 
@@ -129,6 +137,8 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     else:
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
             yield from _serve(state, vc, lanes, held, rng, promotes)
+    if chosen.put_back is not None:
+        yield from chosen.put_back(state, vc.name)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
@@ -215,18 +225,21 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
             return _waits(plan, (yield plan))
+    overload = stages_within(vc.policy).overload
+    if overload is not None:
+        for job in jobs:
+            plan = in_turns(state, vc, job, overload)
+            if plan is not None and (yield plan) is None:
+                now = state.jobs.rows[job.id]
+                if now.spec.gang == job.spec.gang:
+                    return None
+                return (yield from _begin(state, vc, [now], rng))  # it has fewer tasks now
     for job in jobs:
         plan = make_room(state, vc, job, rng)
         if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
             return wait
         if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
             return None
-    overload = stages_within(vc.policy).overload
-    if overload is not None:
-        for job in jobs:
-            plan = in_turns(state, vc, job, overload)
-            if plan is not None and (yield plan) is None:
-                return None
     return None
 
 

@@ -55,12 +55,12 @@ class LeastLost:
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
         anyhow, here = self._victims(taken), self._runs(slot)
-        worth = self._worth({first_with(self.state, run) for run, _ in here if not run.phase.exits_soon} - anyhow.keys())
+        worth = self._worth({first_with(self.state, run) for run, _ in here if not _goes_anyhow(run)} - anyhow.keys())
 
         def cost(candidate: tuple[Run, Mask]) -> tuple[Worth, Mask]:
             run, mask = candidate
             first = first_with(self.state, run)
-            stays = not run.phase.exits_soon and first not in anyhow
+            stays = not _goes_anyhow(run) and first not in anyhow
             return worth([first] if stays else ()), mask
 
         return tuple(mask for _, mask in sorted(here, key=cost))
@@ -71,7 +71,7 @@ class LeastLost:
         found: dict[int, int] = {}
         for slot, mask in places:
             for run, held in self._runs(slot):
-                if held & mask and not run.phase.exits_soon:
+                if held & mask and not _goes_anyhow(run):
                     first = first_with(self.state, run)
                     found[first] = found.get(first, 0) + (held & mask).bit_count()
         return found
@@ -97,6 +97,11 @@ class LeastLost:
             return bool(jobs), priority, score
 
         return worth
+
+
+def _goes_anyhow(run: Run) -> bool:
+    """Whether no work is lost with it: it is leaving, or waits to begin there while its job runs elsewhere."""
+    return run.phase.exits_soon or run.awaits
 
 
 def _without(jobs: dict[int, int], others: Collection[int]) -> dict[int, int]:

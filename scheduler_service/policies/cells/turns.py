@@ -4,12 +4,15 @@ A share group is of one virtual cluster, and guaranteed as a whole. So whatever 
 cells as before.
 """
 
+from collections.abc import Callable
+
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Plan
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import suits
+from scheduler_service.policies.cells.guaranteed import plan_in_cells, suits
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
 from scheduler_service.policies.stages import Overload, Where, stages_within
 
 
@@ -19,10 +22,23 @@ def in_turns(state: State, vc: VirtualCluster, job: Job, overload: Overload) -> 
     pools, cells = state.pools, job.spec.cells
     if pools is None or cells.levels or cells.within:
         return None
+    plan = _plan_of(vc)
     nodes = {state.runs.rows[key].node for key in state.guaranteed_runs.get(vc.name, ())}
     positions = ((node, pools.positions.get(node)) for node in sorted(nodes))
     suitable = [node for node, position in positions if position is not None and suits(pools, job.spec, position.pool)]
-    return overload(state, job, Where(vc.name, True, suitable)) if suitable else None
+    return overload(state, job, Where(vc.name, True, suitable, plan))
+
+
+def _plan_of(vc: VirtualCluster) -> Callable[[State, Job], Plan | None]:
+    """How a job of the virtual cluster would start: in its own cells, or an opportunistic one in idle ones."""
+
+    def plan(state: State, job: Job) -> Plan | None:
+        if job.spec.guarantee is not Guarantee.OPPORTUNISTIC:
+            return plan_in_cells(state, vc, job)
+        place = place_opportunistic(state, job)
+        return None if place is None else (place,)
+
+    return plan
 
 
 def introspect(state: State) -> Proposals:
@@ -30,4 +46,4 @@ def introspect(state: State) -> Proposals:
     for vc_id in sorted(state.vcs.rows):
         vc = state.vcs.rows[vc_id]
         if (stage := stages_within(vc.policy).introspect) is not None:
-            yield from stage(state, vc.name)
+            yield from stage(state, Where(vc.name, True, plan=_plan_of(vc)))

@@ -2,6 +2,7 @@
 
 from scheduler_service.core.model import Job, OperationPhase, Reason
 from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.operations.resuming import what_holds_up
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Blocker, Explanation
@@ -10,6 +11,10 @@ from scheduler_service.policies.explain.explanation import Blocker, Explanation
 def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
     """It waits for its user, or for whoever has its devices. While it is being parked or resumed, nothing keeps it."""
     match operation.phase:
+        case OperationPhase.PARKED if not operation.noted(BY_USER):
+            why = "another job has its place; it goes on when its devices are idle and nobody who outranks it waits"
+            holder = next((one.job_id for one in what_holds_up(state, state.runs_of(job.id))), 0)
+            return Explanation((Blocker(Reason.PARKED, why, holder),))
         case OperationPhase.PARKED:
             return Explanation((Blocker(Reason.PARKED, "it is parked and does not go on by itself: resume it"),))
         case OperationPhase.WAITING:

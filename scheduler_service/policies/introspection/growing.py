@@ -1,22 +1,27 @@
 """Growth: an elastic job takes the idle devices of its server, and gives them back when a job wants them (Gandiva, 4.2.2).
 
 A job grows only after the devices have been idle for some time, only on the server on which it runs, and only while nobody
-waits. With nothing measured at other sizes, the job with the fewest tasks gains the most for each device, relative to what it
-does now, so this one grows first.
+waits. In virtual clusters a run keeps its kind: a guaranteed one grows within the cells that its virtual cluster owns, and an
+opportunistic one into anybody's idle cells. One that is stopped, and has no room at the size to which it has grown, goes on
+with the tasks that it had before.
+
+With nothing measured at other sizes, the job with the fewest tasks gains the most for each device, relative to what it does
+now, so this one grows first.
 """
 
 from collections.abc import Iterator
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Plan, Remember, Resize
-from scheduler_service.core.model import Job, JobState
+from scheduler_service.core.messages import Bind, Place, Plan, Remember, Resize
+from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.core.model.memo import shared
 from scheduler_service.core.model.values import SECOND, Vector, fits, times
-from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.stages import Where
 
 
 def since_subject(job_id: int) -> str:
@@ -48,13 +53,14 @@ def _remember_grown(vc: str, jobs: dict[int, int]) -> Remember:
 # ---- growth ------------------------------------------------------------------------------------------------------------
 
 
-def grow(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
+def grow(state: State, where: Where, nodes: range, settings: Settings) -> Proposals:
     """On these nodes, of which one job each grows at a time."""
-    waiting = any(state.queue(vc, lane).first is not None for lane in OWN_LANES)
+    vc = where.vc
+    waiting = any(queue.first is not None for queues in state.queues.values() for queue in queues.values())
     if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
         yield (_remember_grown(vc, grown(state, vc)),)
     for node in nodes:
-        candidates = sorted(_could_grow(state, node, waiting))
+        candidates = sorted(_could_grow(state, where, node, waiting))
         for _, job_id, tasks in candidates:
             memo, now = memo_of(state, since_subject(job_id)), state.cluster.clock_us
             if memo is None:
@@ -68,12 +74,13 @@ def grow(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
                     yield plan
                 break
         could = {job_id for _, job_id, _ in candidates}
-        for job_id in sorted({key.job_id for key in state.runs_on.get(node, ())} - could):
+        here = {key.job_id for key in state.runs_on.get(node, ()) if state.runs.rows[key].vc == vc}
+        for job_id in sorted(here - could):
             if memo_of(state, since_subject(job_id)) is not None:
                 yield (forget(since_subject(job_id)),)
 
 
-def _could_grow(state: State, node: int, waiting: bool) -> Iterator[tuple[int, int, int]]:
+def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterator[tuple[int, int, int]]:
     """The jobs that could, with the number of tasks that they have and that they could have."""
     idle = state.idle_devices.get(node, 0).bit_count()
     jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
@@ -84,13 +91,35 @@ def _could_grow(state: State, node: int, waiting: bool) -> Iterator[tuple[int, i
         job = state.jobs.rows[job_id]
         if not job.spec.elastic or job.state is not JobState.RUNNING or job_id in state.operation_of:
             continue
-        if any(run.node != node or run.group or not run.phase.preemptible for run in state.runs_of(job_id)):
+        runs = state.runs_of(job_id)
+        if any(run.node != node or run.group or not run.phase.preemptible or run.vc != where.vc for run in runs):
             continue
         group = job.spec.gang[0]
         more = _more_tasks(group.demand, state.free_resources.free(node)._replace(devices=idle))
         size = min(job.spec.max_tasks, group.size + more)
+        if where.vc:
+            size = _in_cells(state, where, job, node, size)
         if size > group.size and group.demand.devices:
             yield group.size, job_id, size
+
+
+def _in_cells(state: State, where: Where, job: Job, node: int, most: int) -> int:
+    """The most tasks, up to these, with which the job would start at once on its server, as what it is now: guaranteed in cells
+    of its own, or opportunistic. 0: no more than it has."""
+    cells, now_has = job.spec.cells, job.spec.gang[0].size
+    runs = state.runs_of(job.id)
+    opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+    if where.plan is None or cells.levels or cells.within or any(run.guaranteed is opportunistic for run in runs):
+        return 0
+    with state.supposing():
+        for run in runs:
+            state.put(state.runs, run.key, None)
+        for size in range(most, now_has, -1):
+            plan = where.plan(state, job.resized(size))
+            places = [action for action in plan or () if not isinstance(action, Bind)]
+            if len(places) == 1 and isinstance(places[0], Place) and {spot.node for spot in places[0].spots} == {node}:
+                return size
+    return 0
 
 
 def _more_tasks(each: Vector, free: Vector) -> int:
@@ -123,6 +152,42 @@ def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
                 plan: Plan = (Resize(job_id, len(runs) - fewer, f"it gives back devices that job {job.id} needs"),)
                 return plan if would_do(state, plan) else None
     return None
+
+
+def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
+    """The same in the cells of a virtual cluster."""
+    if where.plan is None:
+        return None
+    for job_id, before in grown(state, where.vc).items():
+        other, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+        if not runs or any(run.guaranteed is not where.guaranteed for run in runs):
+            continue
+        if runs[0].phase.exits_soon:
+            if 0 < other.resize_to < len(runs) and _makes_room_in(state, job, where, runs[other.resize_to :]):
+                return ()
+            continue
+        for size in range(len(runs) - 1, before - 1, -1):
+            if other.state is JobState.RUNNING and _makes_room_in(state, job, where, runs[size:]):
+                plan: Plan = (Resize(job_id, size, f"it gives back devices that job {job.id} needs"),)
+                return plan if would_do(state, plan) else None
+    return None
+
+
+def _makes_room_in(state: State, job: Job, where: Where, runs: list[Run]) -> bool:
+    assert where.plan is not None
+    with state.supposing():
+        for run in runs:
+            state.put(state.runs, run.key, None)
+        return where.plan(state, job) is not None
+
+
+def as_before(state: State, job: Job, where: Where) -> Plan | None:
+    """Gives a queued job that has grown, and has no room, the size that it had before. None: it has not grown."""
+    before = grown(state, where.vc).get(job.id, 0) if job.spec.elastic else 0
+    if not before:
+        return None
+    plan: Plan = (Resize(job.id, before, "there is no room for the size to which it has grown"),)
+    return plan if would_do(state, plan) else None
 
 
 def _makes_room(state: State, job: Job, job_id: int, fewer: int) -> bool:

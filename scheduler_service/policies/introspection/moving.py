@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
+from scheduler_service.core.messages import Bind, Migrate, Place, Plan, Remember, Spot
 from scheduler_service.core.model import Job, JobClass, JobState, Run, RunPhase
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits
 from scheduler_service.core.state.queue_keys import OWN_LANES
@@ -20,6 +20,7 @@ from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, would_do
 from scheduler_service.policies.placing.first_fit import pick_devices
+from scheduler_service.policies.stages import Where
 
 HOUR_US = 3600 * SECOND
 _LOOKED_AT = 4
@@ -31,17 +32,21 @@ def moved_subject(job_id: int) -> str:
     return f"moved/{job_id}"
 
 
-def move(state: State, vc: str, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
+def move(state: State, where: Where, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
     """Moves jobs that run on these nodes, or to them. Returns the round with what is left of its hour."""
     clock = state.cluster.clock_us
     if clock - now.hour_us >= HOUR_US:
         now = now._replace(hour_us=clock, moves=0)
-    if any(state.queue(vc, lane).first is not None for lane in OWN_LANES):
+    if any(True for lane in OWN_LANES for _ in state.waiting(where.vc, lane)):
         return now
-    for action in _wanted(state, vc, nodes, settings):
+    on_site = ((action,) for action in _wanted(state, "", nodes, settings))
+    wanted = _wanted_in(state, where, nodes, settings) if where.vc else on_site
+    for actions in wanted:
+        action = actions[-1]
+        assert isinstance(action, Migrate)
         if now.moves >= settings.moves_per_hour:
             break
-        plan = (action, Remember(NAME, moved_subject(action.job_id), (clock,), action.job_id))
+        plan = (*actions, Remember(NAME, moved_subject(action.job_id), (clock,), action.job_id))
         if would_do(state, plan) and (yield plan) is None:
             now = now._replace(moves=now.moves + 1)
     return now
@@ -61,6 +66,44 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
             if action is not None:
                 yield action
         yield from _emptied(state, vc, node, settings)
+
+
+def _wanted_in(state: State, where: Where, nodes: range, settings: Settings) -> Iterator[Plan]:
+    """In a virtual cluster: its guaranteed jobs move within its own cells, to where they would start now."""
+    for node in nodes:
+        here = {key.job_id for key in state.runs_on.get(node, ()) if state.runs.rows[key].vc == where.vc}
+        for job_id in sorted(here):
+            runs, job = state.runs_of(job_id), state.jobs.rows[job_id]
+            if all(run.guaranteed and not run.group for run in runs) and may_move(state, where.vc, job, settings):
+                plan = _within_cells(state, where, job, runs, node, settings)
+                if plan is not None:
+                    yield plan
+
+
+def _within_cells(state: State, where: Where, job: Job, runs: list[Run], node: int, settings: Settings) -> Plan | None:
+    """Brings a gang on several servers together on one, and empties a server that is mostly free."""
+    whole, free = state.free_resources.capacity_of(node).devices, state.idle_devices.get(node, 0).bit_count()
+    several = len({run.node for run in runs}) > 1
+    mostly_free = len(runs) == 1 and free * 100 >= whole * settings.defragment_free
+    if where.plan is None or runs[0].node != node or not (several or mostly_free):
+        return None
+    plan = where.plan(state, job.configured(job.configuration)) or ()
+    binds = [action for action in plan if isinstance(action, Bind)]
+    if len(plan) != len(binds) + 1 or not isinstance(plan[-1], Place):
+        return None  # others would have to leave
+    spots = plan[-1].spots
+    target = spots[0].node
+    if {spot.node for spot in spots} != {target}:
+        return None
+    there = state.idle_devices.get(target, 0).bit_count()
+    fuller = (there, target) < (free, node) and there < state.free_resources.capacity_of(target).devices
+    if several:
+        why = f"its tasks are on several servers, and {_name(state, target)} has room for all"
+    elif fuller and target != node and _alike(state, node, target):
+        why = f"{free} of {whole} devices of {_name(state, node)} are idle, and {_name(state, target)} has room"
+    else:
+        return None
+    return (*binds, Migrate(job.id, spots, why, guaranteed=True))
 
 
 def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
@@ -199,6 +242,17 @@ def onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrat
     if not (state.is_usable(job.spec, node) and fits(total, state.free_resources.free(node))):
         return None
     return Migrate(job.id, tuple(spots), why, any(run.guaranteed for run in runs))
+
+
+def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:
+    """Idle devices of one other server for all tasks of a running job; None: there are none."""
+    runs = state.runs_of(job.id)
+    total = ZERO
+    for run in runs:
+        total = add(total, run.demand)
+    here = {run.node for run in runs}
+    moves = (onto(state, job, runs, node, "") for node in _with_room(state, job, total) if node not in here)
+    return next((move.spots for move in moves if move is not None), None)
 
 
 def _name(state: State, node: int) -> str:

@@ -1,15 +1,15 @@
 """Packing: jobs that take turns on the same devices execute at the same time instead, if that is faster (Gandiva, 4.2.2).
 
-Each packing is a probe. It begins with the jobs of the lowest utilisation, and only if their profiles say that their memory
-fits. It is judged by the sum of normalised rates of all members of the group: the rate of each, relative to its rate while it
-executes alone, times the part of the time in which it executes. If that sum is not better than with turns, the rows return to
-what they were, and the pair of kinds is remembered, so that the next pair is tried.
+Each packing is a probe. Pairs of kinds that have paid come first, then the jobs of the lowest utilisation (`pairing`), and only
+if their profiles say that their memory fits. A probe is judged by the sum of normalised rates, which is the rate of each job
+relative to its rate while it executes alone: what the packed jobs do has to be better than what they did in turns, and what all
+members of the group do must not be less. Else the rows return to what they were. The verdict and the sum are remembered for the
+pair of kinds.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
 from typing import NamedTuple
 
 from scheduler_service.core.messages import BeginProbe, EndProbe, Plan, Remember, Share
@@ -29,6 +29,7 @@ from scheduler_service.policies.introspection.memos import (
     probe_of,
     remember_probe,
 )
+from scheduler_service.policies.introspection.pairing import next_pair, pays
 from scheduler_service.policies.overload.memory import needed_mib
 from scheduler_service.policies.overload.rows import Unit, apart, fair_rows, units_of
 from scheduler_service.policies.overload.settings import Settings
@@ -48,6 +49,14 @@ class Pair(NamedTuple):
     other: Unit
 
 
+class _Candidate(NamedTuple):
+    """As `pairing.Candidate`."""
+
+    utilisation_ppm: int
+    jobs: tuple[int, ...]
+    unit: Unit
+
+
 # ---- candidates --------------------------------------------------------------------------------------------------------
 
 
@@ -63,17 +72,16 @@ def pairs(state: State, vc: str, groups: Iterable[int], settings: Settings) -> l
 
 def _best_pair(state: State, group: ShareGroup, settings: Settings) -> list[Pair]:
     """One, or none."""
-    alike: dict[object, list[tuple[int, Unit]]] = defaultdict(list)
+    alike: dict[object, list[_Candidate]] = defaultdict(list)
     for unit in units_of(group.rows, runs_in(state, group)):
         if (utilisation := _utilisation(state, unit)) is not None:
-            alike[unit.devices].append((utilisation, unit))
+            alike[unit.devices].append(_Candidate(utilisation, unit.jobs, unit))
     best: list[Pair] = []
     for units in alike.values():
-        for (low, one), (high, other) in combinations(sorted(units, key=lambda each: (each[0], each[1].jobs)), 2):
-            fits = len(one.jobs) + len(other.jobs) <= settings.packed_most
-            if fits and not _known_to_be_worse(state, group.vc, one, other):
-                best.append(Pair((low, high), group.id, one, other))
-                break
+        pair = next_pair(units, lambda one, other: _learnt(state, group.vc, one.jobs, other.jobs), settings.packed_most)
+        if pair is not None:
+            one, other = pair
+            best.append(Pair((one.utilisation_ppm, other.utilisation_ppm), group.id, one.unit, other.unit))
     return sorted(best)[:1]
 
 
@@ -88,12 +96,10 @@ def _utilisation(state: State, unit: Unit) -> int | None:
     return total
 
 
-def _known_to_be_worse(state: State, vc: str, one: Unit, other: Unit) -> bool:
-    for subject in _pair_subjects(state, vc, one.jobs, other.jobs):
-        memo = memo_of(state, subject)
-        if memo is not None and memo.value[0] == WORSE:
-            return True
-    return False
+def _learnt(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
+    memos = [memo_of(state, subject) for subject in _pair_subjects(state, vc, one, other)]
+    known = [(memo.value[0] == BETTER, int(memo.value[1])) for memo in memos if memo is not None]
+    return min(known) if known and (len(known) == len(memos) or not min(known)[0]) else None
 
 
 def _pair_subjects(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> list[str]:
@@ -142,9 +148,10 @@ def judge(state: State, vc: str, number: int, settings: Settings) -> Plan | None
     packed_before = {job_id: Fraction(rate, _PPM) for job_id, rate in probe.rates}
     others = {job_id: rate for job_id, rate in rates.items() if job_id not in probe.jobs}
     ratio = _total(group.rows, runs, rates) / _total(in_turns, runs, others | packed_before)
-    better = ratio * 100 > round(100 + settings.packing_gain)
-    seen = _seen(state, probe.jobs, ratio)
-    notes = tuple(_remember_pairs(state, vc, probe, better, ratio, settings))
+    work = _work(probe, rates, packed_before)
+    better = pays(work, settings.packing_gain) and ratio >= 1
+    seen = _seen(state, probe.jobs, work)
+    notes = tuple(_remember_pairs(state, vc, probe, better, work, settings))
     if better:
         return (EndProbe(probe.jobs, None, f"packing is kept: {seen}"), *notes, end)
     return _undo(state, group, probe, runs, f"packing is undone: {seen}", (*notes, end))
@@ -191,7 +198,13 @@ def _total(rows: Sequence[Row], runs: Mapping[RunKey, Run], rates: Mapping[int, 
     return total
 
 
-def _seen(state: State, jobs: Sequence[int], ratio: Fraction) -> str:
+def _work(probe: Probe, rates: Mapping[int, Fraction], before: Mapping[int, Fraction]) -> Fraction:
+    """What the packed jobs do together, by what they did in turns: on the same devices, and each part for as long as others."""
+    in_turns = sum((before.get(job_id, Fraction(1)) for job_id in probe.jobs), Fraction(0)) / len(probe.parts)
+    return sum((rates[job_id] for job_id in probe.jobs), Fraction(0)) / in_turns
+
+
+def _seen(state: State, jobs: Sequence[int], work: Fraction) -> str:
     """For the story: what was measured before and after."""
     parts = []
     for job_id in jobs:
@@ -199,14 +212,14 @@ def _seen(state: State, jobs: Sequence[int], ratio: Fraction) -> str:
         measured = state.measured.rows[state.runs_of(job_id)[0].key]
         assert job.profile is not None  # it was packed
         parts.append(f"job {job_id} takes {_ms(measured.mini_batch_us)} a mini-batch, {_ms(job.profile.mini_batch_us)} alone")
-    return f"the devices do {float(ratio):.2f} times the work that they do in turns; {'; '.join(parts)}"
+    return f"the devices do {float(work):.2f} times the work that they do in turns; {'; '.join(parts)}"
 
 
 def _remember_pairs(
-    state: State, vc: str, probe: Probe, better: bool, ratio: Fraction, settings: Settings
+    state: State, vc: str, probe: Probe, better: bool, work: Fraction, settings: Settings
 ) -> Iterator[Remember]:
     due = state.cluster.clock_us + round(settings.remembered * SECOND)
-    value = (BETTER if better else WORSE, round(ratio * _PPM))
+    value = (BETTER if better else WORSE, round(work * _PPM))
     for subject in _pair_subjects(state, vc, *probe.parts):
         yield Remember(NAME, subject, value, due_us=due)
 

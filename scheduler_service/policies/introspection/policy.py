@@ -1,17 +1,20 @@
 """Gandiva as a policy: a job that finds no idle devices takes turns with others, and introspection makes the best of it.
 
-On a site, jobs are served in the order of their queue. One that can neither start nor take turns holds up those behind it.
+A job without room first takes the place of jobs that it outranks, which are moved or parked. If there are none, it takes turns
+with its equals. A trial that can do neither has best-effort runs preempted, as in FitGpp. On a site, trials are served first,
+and then the others in the order of their queue. One that can do none of this holds up those behind it.
 """
 
 from collections.abc import Iterable
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Remember, Rng
-from scheduler_service.core.model import Reason
-from scheduler_service.core.state.queue_keys import OWN_LANES, own_lane
+from scheduler_service.core.messages import Place, Plan, Remember, Resize, Rng, Wait
+from scheduler_service.core.model import Job, JobClass, Reason
+from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.introspection.growing import shrink_for
+from scheduler_service.policies.introspection.displacing import displace, leave_alone, put_back
+from scheduler_service.policies.introspection.growing import as_before, shrink_for, shrink_in
 from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
@@ -22,20 +25,41 @@ from scheduler_service.policies.overload.slicing import NAME, slicing, why_no_tu
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
 from scheduler_service.policies.placing.first_fit import no_room, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
-from scheduler_service.policies.stages import Introspect, Overload, Stages, Where
+from scheduler_service.policies.stages import Choose, Introspect, Overload, Stages, Victims, Where
+from scheduler_service.policies.victims import fitgpp
 
 ORDER = QueueOrder(policy=NAME, introspects=True)
 
 
-def serve(state: State, overload: Overload, settings: Settings) -> Proposals:
-    """The queue of a site."""
+def _plan_here(state: State, job: Job) -> Plan | None:
+    place = place_by_affinity(state, job)
+    return None if place is None else (place,)
+
+
+HERE = Where(plan=_plan_here)
+"""A whole site."""
+
+
+def first_waiting(state: State, skipped: dict[Lane, int]) -> Job | None:
+    """The first trial, or else the first of the others."""
+    lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
+    return next((job for lane in lanes if (job := head_of(state, {lane: skipped[lane]})) is not None), None)
+
+
+def serve(state: State, overload: Overload, choose: Choose | None, settings: Settings, rng: Rng) -> Proposals:
+    """The queues of a site."""
     yield from start_on_earmarks(state, place_on_earmarks)
-    skipped = dict.fromkeys(OWN_LANES, 0)
-    while (job := head_of(state, skipped)) is not None:
-        plan = place_by_affinity(state, job)
-        if plan is not None:
+    skipped = {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}
+    yield from put_back(state, "")
+    while (job := first_waiting(state, skipped)) is not None:
+        if (plan := place_by_affinity(state, job)) is not None:
             if (yield (plan,)) is not None:
                 skipped[own_lane(job)] += 1
+            else:
+                yield from put_back(state, "")
+            continue
+        if job.id in state.earmarks_of:
+            skipped[own_lane(job)] += 1
             continue
         wait = no_room(state, job)
         if wait.reason is Reason.TOO_LARGE:
@@ -45,18 +69,39 @@ def serve(state: State, overload: Overload, settings: Settings) -> Proposals:
         if shrinking is not None:
             yield (*shrinking, wait)
             return
-        sliced = overload(state, job, Where())
-        if sliced is None or (yield sliced) is not None:
-            yield (wait,)
-            return
+        sliced = overload(state, job, HERE)
+        if sliced is not None and (yield sliced) is None:
+            if any(isinstance(action, Place) or (isinstance(action, Resize) and action.job_id == job.id) for action in sliced):
+                continue
+        elif choose is not None and job.spec.job_class is JobClass.TRIAL:
+            preempted = choose(state, job, rng)
+            if preempted is not None and (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
+                continue  # it has an earmark, and holds up nobody
+        yield (wait,)
+        return
+
+
+def overloaded(settings: Settings) -> Overload:
+    """The stage: what becomes of a job without room, before anybody is preempted."""
+    turns = slicing(settings)
+
+    def overload(state: State, job: Job, where: Where) -> Plan | None:
+        plan = as_before(state, job, where)
+        if plan is None and where.vc and settings.growth:
+            plan = shrink_in(state, job, where)
+        if plan is None:
+            plan = displace(state, job, where, settings)
+        return turns(state, job, where) if plan is None else plan
+
+    return overload
 
 
 def introspecting(settings: Settings) -> Introspect:
     """The stage."""
 
-    def introspect(state: State, vc: str) -> Proposals:
-        yield from rearrange(state, vc)
-        yield from look(state, vc, settings)
+    def introspect(state: State, where: Where) -> Proposals:
+        yield from rearrange(state, where.vc)
+        yield from look(state, where, settings)
 
     return introspect
 
@@ -71,23 +116,29 @@ def stages(options: Options) -> Stages:
     """Raises ValueError for settings that cannot be."""
     settings = own_settings(Settings, options.own)
     settings.check()
-    overload, introspect = slicing(settings), introspecting(settings)
+    overload, introspect = overloaded(settings), introspecting(settings)
+    victims: Victims | None = fitgpp.stages(options).victims if settings.preempting else None
+    choose = None if victims is None else victims.choose
 
-    def policy(state: State, _rng: Rng) -> Proposals:
-        first = head_of(state, dict.fromkeys(OWN_LANES, 0))
+    def policy(state: State, rng: Rng) -> Proposals:
+        first = first_waiting(state, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0})
         if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
-            yield from serve(state, overload, settings)
+            yield from serve(state, overload, choose, settings, rng)
         before = len(state.journal.entries)
-        yield from introspect(state, "")
+        yield from introspect(state, HERE)
         if len(state.journal.entries) != before:
-            yield from serve(state, overload, settings)  # who waits may take turns with others now
+            yield from serve(state, overload, choose, settings, rng)  # who waits may take turns with others now
             yield from rearrange(state, "")
 
     return Stages(
-        noting(policy, Notes(account=account)),
-        ORDER,
+        noting(policy, Notes(remember=leave_alone, account=account)),
+        ORDER._replace(measured_us=min(settings.period_us, ORDER.measured_us)),
+        victims=victims,
+        trials_first=True,
+        remember=leave_alone,
         account=account,
         about=lambda state, job: why_no_turn(state, job, Where(), settings),
         overload=overload,
+        put_back=put_back,
         introspect=introspect,
     )

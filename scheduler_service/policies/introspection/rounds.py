@@ -12,6 +12,7 @@ from scheduler_service.policies.introspection.moving import move
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.introspection.rotating import rotate
 from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.stages import Where
 
 PART = 16
 """Servers that are looked at in one step."""
@@ -19,8 +20,9 @@ BEGUN = 4
 """Probes that begin in one step, at most."""
 
 
-def look(state: State, vc: str, settings: Settings) -> Proposals:
+def look(state: State, where: Where, settings: Settings) -> Proposals:
     """Looks at the next part of the servers, if it is time."""
+    vc = where.vc
     memo = memo_of(state, round_subject(vc))
     runs = vc in state.guaranteed_runs or vc in state.opportunistic_runs if vc else bool(state.runs.rows)
     if memo is None:
@@ -36,10 +38,10 @@ def look(state: State, vc: str, settings: Settings) -> Proposals:
     probes = yield from _judge(state, vc, nodes, now.probes, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)
-    if settings.growth and not vc:
-        yield from grow(state, vc, nodes, settings)
-    if settings.migration and not vc:
-        now = yield from move(state, vc, nodes, now, settings)
+    if settings.growth:
+        yield from grow(state, where, nodes, settings)
+    if settings.migration:
+        now = yield from move(state, where, nodes, now, settings)
     if settings.migration and settings.rotate and not vc:
         yield from rotate(state, vc, nodes, settings)
     part = now.part + 1 if first + PART <= count else 0

@@ -14,6 +14,8 @@ class Settings(NamedTuple):
     """Devices that the runs of a server may ask for together, relative to those that it has."""
     rows: int = 8
     """The most rows of a share group."""
+    preempting: int = 1
+    """Whether trials have best-effort runs preempted, if they can neither take a place nor turns."""
     packing: int = 1
     """Whether jobs are packed."""
     packed_most: int = 4

@@ -18,10 +18,8 @@ from scheduler_service.policies.placing.first_fit import offered_to, pick_device
 def place_by_affinity(state: State, job: Job) -> Place | None:
     """Gangs, jobs without devices, and those that share devices because their users say so, go to the first nodes that have
     room. None: there is no room."""
-    if job.spec.gang or job.spec.shares or not any(one.spec.demand.devices for one in job.in_each_configuration()):
-        return place(state, job)
     for one in job.in_each_configuration():
-        if not one.spec.demand.devices:
+        if one.spec.gang or one.spec.shares or not one.spec.demand.devices:
             found = place(state, one)
         else:
             node = server_for(state, one)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from scheduler_service.core.allocation.share_groups import residues
+from scheduler_service.core.allocation.sharing_checks import residues
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.sharing import Row, ShareGroup

@@ -166,6 +166,7 @@ def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
         out.gang.CopyFrom(_gang(job, run, place, nodes))
     if job.array_job:
         out.array_index = job.array_index
+    out.skip_steps = job.skip_steps
     source = nodes.get(job.saved_on)
     if source is not None and job.saved_on != run.node and source.state is NodeState.UP and source.checkpoints_at:
         out.checkpoint.CopyFrom(pb.CheckpointSource(node=source.name, address=source.checkpoints_at))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ebb.v1 import job_pb2 as pb
 
 from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
+from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.operations.estimators import expected
 from scheduler_service.rpc.convert.runs import operation_out
 from scheduler_service.rpc.convert.specs import spec_out
@@ -47,8 +48,13 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         resize_to=job.resize_to,
         sampling=job.sampling is not None,
         grace_follows=job.grace_follows,
+        skip_steps=job.skip_steps,
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
+    if job.share_next is not None:
+        out.share_next = int(job.share_next)  # type: ignore[assignment]
+    if job.profile is not None:
+        out.profile.CopyFrom(profile_out(job.profile))
     if operation is not None:
         out.operation.CopyFrom(operation_out(operation))
     if job.estimates:
@@ -65,6 +71,19 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         pending = 0 if job.ended_us is not None else size - e.begun
         status = pb.ArrayStatus(size=size, pending=pending, live=e.live, succeeded=e.succeeded, failed=e.failed)
         out.array.CopyFrom(status)
+    return out
+
+
+def profile_out(profile: Profile) -> pb.Profile:
+    out = pb.Profile(
+        mini_batch_time=duration_out(profile.mini_batch_us),
+        best_mini_batch_time=duration_out(profile.best_us),
+        memory_mib=profile.memory_mib,
+        devices=profile.devices,
+        model=profile.model,
+    )
+    if profile.utilisation_ppm >= 0:
+        out.utilization_ppm = profile.utilisation_ppm
     return out
 
 

@@ -158,7 +158,7 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         out.snapshots.extend(spec.snapshots)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
-    if spec.shares:
+    if spec.shares or spec.gpu_fraction_ppm or spec.gpu_memory_mib:
         out.share = int(spec.share)  # type: ignore[assignment]
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         out.exit_0_after_stop = int(spec.exit_0_after_stop)  # type: ignore[assignment]

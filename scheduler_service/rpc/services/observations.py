@@ -10,9 +10,10 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.handlers.grace import is_more
-from scheduler_service.core.messages import FaultsSeen, Reply
+from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.values import Micros
+from scheduler_service.core.operations.measuring import FEWEST
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.agents import grace_in, measured_in, mini_batch_in
@@ -20,8 +21,6 @@ from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
 
-EACH_US = 60_000_000
-"""Microseconds between two times that the engine is told of a run's mini-batches."""
 log = logging.getLogger(__name__)
 
 LONGEST_PERIOD = 24 * 3600 * 1_000_000
@@ -98,20 +97,26 @@ class Observer:
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
 
     def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once a
-        minute at most. What cannot be committed is told by a later observation."""
+        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once in
+        `measured_us` at most. What decides nothing waits as long again for something better. What cannot be committed is told
+        by a later observation."""
+        each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before = time.monotonic_ns() // 1000, self._told_us
         self._told_us = {key: at for key, at in before.items() if key in runs}
         for one in seen.mini_batches:
             key = _key(one)
             job, run = jobs.get(key.job_id), runs.get(key)
-            if job is None or run is None or key.task or job.spec.vc not in self._leading.service.introspecting:
+            if job is None or run is None or key.task or (pause_us := each.get(job.spec.vc)) is None:
                 continue
-            if now - before.get(key, now - EACH_US) < EACH_US:
+            due_us = before.get(key, now - pause_us) + pause_us
+            if now < due_us:
+                continue
+            event = mini_batch_in(one, seen, run, self._link.node)
+            if now < due_us + pause_us and key in before and not decides(run, event, seen):
                 continue
             self._told_us[key] = now
-            self._leading.service.handle(mini_batch_in(one, seen, run, self._link.node)).add_done_callback(_heard)
+            self._leading.service.handle(event).add_done_callback(_heard)
 
     def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
@@ -134,6 +139,12 @@ class Observer:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
+
+
+def decides(run: Run, event: MiniBatchMeasured, seen: agent_link_pb2.Observations) -> bool:
+    """Whether there are enough mini-batches, and what the devices do counts for the run: if it takes turns, it executes."""
+    turns = [part.executing for part in seen.slices if _key(part) == run.key]
+    return event.count >= FEWEST and all(turns)
 
 
 def _heard(outcome: "asyncio.Future[Reply]") -> None:
@@ -178,7 +189,12 @@ def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
 
 
 _AboutRun = (
-    cluster_pb2.MemoryCycle | job_pb2.RunSteps | job_pb2.MiniBatch | agent_link_pb2.RunMeasurement | agent_link_pb2.RunGrace
+    cluster_pb2.MemoryCycle
+    | job_pb2.RunSteps
+    | job_pb2.MiniBatch
+    | agent_link_pb2.RunMeasurement
+    | agent_link_pb2.RunGrace
+    | agent_link_pb2.SliceObservation
 )
 
 

@@ -22,7 +22,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Job, JobState, Run
+from scheduler_service.core.model import Job, JobState, Run, ShareMode
 from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
@@ -178,9 +178,13 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
         wanted = dependencies_in(request.dependencies.dependencies) if request.HasField("dependencies") else None
         grace = duration_in(request.grace_period) if request.HasField("grace_period") else None
+        skip = request.skip_steps if request.HasField("skip_steps") else None
+
+        share = ShareMode(request.share) if request.share else None
 
         async def update(ends: Ends) -> pb.UpdateResponse:
-            event = UpdateRequested(request.job_id, priority, limit, wanted, ends, grace, request.grace_follows)
+            change = grace, request.grace_follows, skip, share
+            event = UpdateRequested(request.job_id, priority, limit, wanted, ends, *change)
             return pb.UpdateResponse(job=await self._request(event))
 
         return await self._with_ends(update)

@@ -27,6 +27,9 @@ class Sharing(Model):
     throughputs: Path | None = Field(default=None, description="of gavel: the table of rates alone")
     pairs: Path | None = Field(default=None, description="of gavel: the table of pairs on one device")
     reference: str = Field(default="p100", description="of gavel: the model of GPU on which jobs take the time that they name")
+    assume_use: bool = Field(
+        default=False, description="of gavel: assume what the tables lack, the utilisation and the memory of each kind"
+    )
     interference: bool = Field(default=True, description="of gandiva: jobs on other GPUs of a node slow each other down")
     slices: Literal["fluid", "exact"] = Field(
         default="fluid", description="fluid: a job works at the mean rate of its turns; exact: only while it has its turn"
@@ -51,8 +54,8 @@ class Sharing(Model):
     def _files(self) -> "Sharing":
         if self.rates == "gavel" and (self.throughputs is None or self.pairs is None):
             raise ValueError("rates of gavel are in files: give throughputs and pairs")
-        if self.rates != "gavel" and (self.throughputs is not None or self.pairs is not None):
-            raise ValueError("throughputs and pairs are for rates: gavel")
+        if self.rates != "gavel" and (self.throughputs is not None or self.pairs is not None or self.assume_use):
+            raise ValueError("throughputs, pairs and assume_use are for rates: gavel")
         if self.stable is not None and self.stable[0] >= self.stable[1]:
             raise ValueError(f"stable: {self.stable[1]:g} s is not after {self.stable[0]:g} s")
         return self
@@ -63,7 +66,7 @@ class Sharing(Model):
             return gandiva(self.interference)
         assert self.throughputs is not None  # `_files` says so
         assert self.pairs is not None
-        return Measured(tables(folder / self.throughputs, folder / self.pairs), self.reference)
+        return Measured(tables(folder / self.throughputs, folder / self.pairs), self.reference, self.assume_use)
 
     def switching(self) -> Switching:
         return Switching(

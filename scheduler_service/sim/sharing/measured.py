@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.sharing.kinds import Kind, Spread
+from scheduler_service.sim.sharing.kinds import MILLION, UNKNOWN, Kind, Spread
 from scheduler_service.sim.sharing.model import BILLION, Site
 from scheduler_service.sim.workloads.reading import Row, rows
 
 ALONE_COLUMNS = ("device", "placement", "model", "batch_size", "gpus", "steps_per_s")
 PAIR_COLUMNS = ("device", "model", "batch_size", "gpus", "with_model", "with_batch_size", "steps_per_s", "with_steps_per_s")
 MILLIONTHS = 1_000_000
+_MIB_LARGE, _MIB_SMALL, _MIB_BOUNDARY = 8192, 5120, 256
 
 
 class Tables(NamedTuple):
@@ -52,16 +53,32 @@ def _rate(row: Row, column: str) -> int:
     return row.amount(column, MILLIONTHS)
 
 
+def assumed_use(found: Tables, name: str, device: str) -> tuple[int, int, int]:
+    """The utilisation that jobs of the kind have alone, in millionths, and the memory that they have at their peak and at the
+    boundary of two mini-batches, in MiB. The tables say only how two jobs of a kind do on one device.
+
+    If two jobs do r times the work of one, each is taken to use 1/r of the device, and all of it if r is less than 1. Two jobs
+    that do not fit into a device of 16 GiB have 8 GiB each; other kinds have 5 GiB.
+    """
+    alone, pair = found.alone.get((name, device, 1, False), 0), found.pairs.get((name, name, device, 1), 0)
+    if not alone or not pair:
+        return MILLION, _MIB_LARGE, _MIB_BOUNDARY
+    return min(MILLION * alone // (2 * pair), MILLION), _MIB_SMALL, _MIB_BOUNDARY
+
+
 class Measured:
     """The rates of the tables. Where more than two jobs are packed, each is slowed down by each of the others as in a pair."""
 
     interferes = False
 
-    def __init__(self, found: Tables, reference: str) -> None:
-        """`reference`: the model of device on which jobs take the time that the workload names."""
+    def __init__(self, found: Tables, reference: str, assume_use: bool = False) -> None:
+        """`reference`: the model of device on which jobs take the time that the workload names. `assume_use`: what the tables
+        lack of each kind is assumed (`assumed_use`)."""
         self._found, self._reference = found, reference
         self._kinds = {
-            (name, devices): Kind(name, SECOND * MILLIONTHS // rate)
+            (name, devices): Kind(
+                name, SECOND * MILLIONTHS // rate, *(assumed_use(found, name, reference) if assume_use else (UNKNOWN,))
+            )
             for (name, device, devices, spread), rate in found.alone.items()
             if device == reference and not spread and rate
         }

@@ -20,6 +20,7 @@ from scheduler_service.sim.workloads import (
     gandiva,
     gandiva_search,
     gavel,
+    gavel_choices,
     gavel_kinds,
     generated,
     hived,
@@ -39,6 +40,7 @@ from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSli
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
 from scheduler_service.sim.workloads.gandiva_search import GandivaSearch as GandivaSearch
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
+from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
 from scheduler_service.sim.workloads.generated import Generated as Generated
 from scheduler_service.sim.workloads.hived import Hived as Hived
@@ -54,7 +56,7 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
-Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel
+Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
 OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GandivaSearch | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
@@ -104,7 +106,7 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv | Gavel | GavelKinds,
+    workload: Philly | Openb | Sacct | Csv | Gavel | GavelChoices | GavelKinds,
     seed: int,
     folder: Path,
     nodes: Sequence[Inventory],
@@ -113,6 +115,8 @@ def _kept(
     """A trace's jobs, by their times."""
     if isinstance(workload, Gavel):
         jobs = gavel.read(workload, folder, seed, skipped)
+    elif isinstance(workload, GavelChoices):
+        jobs = gavel_choices.read(workload, folder, seed, skipped)
     elif isinstance(workload, GavelKinds):
         jobs = gavel_kinds.read(workload, folder / workload.file, folder, seed, skipped)
     else:

@@ -97,6 +97,8 @@ def to_job(v: Sequence[Any]) -> Job:
         spec = spec.resized(tasks)
     if (grace_us := state.get("grace_now_us")) is not None:
         spec = changed(spec, grace_us=grace_us)
+    if (share := state.get("share_now")) is not None:
+        spec = changed(spec, share=share)
     return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 

@@ -119,6 +119,7 @@ _JOB = _seldom(
         "elements": lambda found: Elements(*found),
         "estimates": _estimates,
         "sampling": _sampling,
+        **dict.fromkeys(("share_now", "share_next", "submitted_share"), ShareMode),
         "profile": lambda found: Profile(*found),
     },
 )

@@ -50,6 +50,9 @@ def test_hold_release_and_update(run: Run, client: Client) -> None:
     assert "120 s" in run("show", "2").output
     assert run("update", "2", "--grace", "auto").output.endswith("grace period 0:30\n")
     assert client.get(2).grace_follows
+    assert run("update", "2", "--skip-steps", "70").output.endswith(", skips the steps up to 70 from its next start on\n")
+    assert client.get(2).skip_steps == 70
+    assert run("update", "2", "--skip-steps", "0").output.endswith("grace period 0:30\n")
     assert "'30' has no unit: write 30s" in refused(run, "update", "2", "--grace", "30")
     assert run("release", "2").output == "job 2 is QUEUED (dependency 1)\n"
     assert "submitted to run" not in run("show", "2").output

@@ -417,7 +417,7 @@ class Park(_message.Message):
     def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share", "checkpoint")
+    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share", "checkpoint", "skip_steps")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class Launch(_message.Message):
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_STEPS_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     user: str
     devices: _containers.RepeatedScalarFieldContainer[int]
@@ -434,7 +435,8 @@ class Launch(_message.Message):
     configuration: int
     share: SharePlan
     checkpoint: CheckpointSource
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ..., share: _Optional[_Union[SharePlan, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointSource, _Mapping]] = ...) -> None: ...
+    skip_steps: int
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ..., share: _Optional[_Union[SharePlan, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointSource, _Mapping]] = ..., skip_steps: _Optional[int] = ...) -> None: ...
 
 class CheckpointSource(_message.Message):
     __slots__ = ("node", "address")

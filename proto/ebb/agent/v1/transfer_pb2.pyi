@@ -15,16 +15,20 @@ class DescribeRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., job_id: _Optional[int] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("store", "exists", "files", "modules")
+    __slots__ = ("store", "exists", "files", "modules", "machine", "folder")
     STORE_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     store: str
     exists: bool
     files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
     modules: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, store: _Optional[str] = ..., exists: bool = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
+    machine: str
+    folder: str
+    def __init__(self, store: _Optional[str] = ..., exists: bool = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., modules: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
 
 class CheckpointFile(_message.Message):
     __slots__ = ("path", "size", "modified_ns", "mode", "link")

@@ -28,9 +28,7 @@ def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
 def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
-    if state.introspects:
-        state.stirred.add(run.node)
-        state.server_loads.stale.add(run.node)
+    _stir(state, run.node)
     if run.phase.awaits_source:
         if not there:
             state.news[key] = run  # its node is told that it is not needed, unless it begins
@@ -46,6 +44,13 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     if run.group:
         state.stale_open_groups[run.group] = None
     state.unsettled = True
+
+
+def _stir(state: Tables, node: int) -> None:
+    """Policies that introspect have to look at the node again."""
+    if state.introspects:
+        state.stirred.add(node)
+        state.server_loads.stale.add(node)
 
 
 def _joins_launch(state: Tables, run: Run, there: bool) -> None:
@@ -67,6 +72,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         if state.pools is not None:
             _count(state, old, -1)
             _count(state, new, 1)
+        _stir(state, new.node)
         state.unsettled = True
         state.news[key] = None
         refresh_candidate(state, key)
@@ -96,6 +102,8 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
     less, as it is parked."""
     _hold(state, old, False)
     _hold(state, new, True)
+    if old.devices != new.devices:
+        _stir(state, new.node)
     if state.keeps_order and old.used_devices_ppm != new.used_devices_ppm:
         charge(state, state.jobs.rows[old.job_id], old, False)
         charge(state, state.jobs.rows[new.job_id], new, True)

@@ -1,0 +1,70 @@
+"""What follows when a run is over: what is reported of it, and what it held is free."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from node_agent.jobs import exit_status
+from node_agent.jobs.confinement import Holding
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
+from node_agent.jobs.run_events import Exited
+from node_agent.jobs.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+LAUNCH_ERROR_LIMIT = 2048
+"""Bytes. What is reported must fit wherever the scheduler keeps it."""
+
+
+class Ending:
+    """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
+    runs are killed because the agent stops."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        paths: Paths,
+        node: str,
+        reported: Callable[[], None],
+        over: Callable[[RunKey], None],
+        gone: Callable[[RunRecord, Exited], None],
+        killing: Callable[[], bool],
+    ) -> None:
+        self._spool = spool
+        self._holding = holding
+        self._paths = paths
+        self._node = node
+        self._reported = reported
+        self._over = over
+        self._gone = gone
+        self._killing = killing
+
+    def refuse(self, record: RunRecord, error: str) -> None:
+        """A run that cannot be launched."""
+        self.finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
+    def not_fetched(self, record: RunRecord, why: str) -> None:
+        """A run whose checkpoint cannot be had."""
+        self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
+    def finish(self, record: RunRecord, event: Exited) -> None:
+        self._over(record.key)
+        killing = self._killing()
+        if not (event.launch_error or event.not_fetched):
+            ours = record.stop_received is not None or killing
+            event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
+            if record.stop_received is not None:
+                event = replace(event, told=True, checkpoint=record.checkpoint)
+            elif killing and exit_status.killed(event):
+                event = replace(event, node_stopped=True)
+        self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
+        self._reported()
+        # Runs that go as they should are not worth a line each: the scheduler has their story.
+        level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
+        if log.isEnabledFor(level):
+            log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
+        self._holding.release(record.key)
+        self._gone(record, event)

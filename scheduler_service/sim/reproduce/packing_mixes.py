@@ -1,0 +1,174 @@
+"""Random mixes of jobs that take turns on devices: which pairs probing packs, and which would be the best possible.
+
+Each device has a few jobs that take turns. Pairs are chosen and judged by the functions that `policy: gandiva` has (`pairing`),
+at the rates that Gavel's authors measured. The best pairs are computed apart from that, as a matching of the greatest weight.
+What a device does is the mean over its rows, of the sum of the normalised rates of the jobs that execute in a row: 1 while
+nobody is packed.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+from typing import Literal, NamedTuple
+
+import networkx as nx
+
+from scheduler_service.policies.introspection.pairing import next_pair, pays
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.sim.sharing.measured import Tables, assumed_use
+
+Rule = Literal["random", "group", "utilisation", "learnt"]
+PROBE_MIN = 2
+"""A probe lasts so long: nodes measure once a minute, and what counts was measured under the present share plan alone."""
+NOISE = 0.02
+"""Relative standard deviation of what is measured, as in simulations."""
+_PPM = 1_000_000
+
+
+class Pairs(NamedTuple):
+    """What is known of kinds of jobs on one model of device."""
+
+    kinds: tuple[str, ...]
+    work: Mapping[tuple[str, str], float]
+    """The sum of the normalised rates of two jobs on one device; 0: they do not fit into its memory."""
+    utilisation: Mapping[str, int]
+    """In millionths; assumed."""
+
+
+class Seen(NamedTuple):
+    """Of one mix, per device."""
+
+    work: float
+    probes: float
+    undone: float
+    lost_min: float
+    """Device-minutes of work that were lost while probes were worse than what was there before."""
+
+
+class Best(NamedTuple):
+    """Of one mix, per device: what could be reached."""
+
+    here: float
+    """By jobs that stay on their devices."""
+    anywhere: float
+    """If any two jobs of the mix could be packed."""
+
+
+class _Job(NamedTuple):
+    """As `pairing.Candidate`."""
+
+    utilisation_ppm: int
+    jobs: tuple[int, ...]
+    kind: str
+
+
+Mix = Sequence[Sequence[str]]
+"""The kinds of the jobs of each device."""
+
+
+def pairs_of(tables: Tables, device: str) -> Pairs:
+    alone = {name: rate for (name, on, gpus, spread), rate in tables.alone.items() if (on, gpus, spread) == (device, 1, False)}
+    kinds = tuple(sorted(name for name, rate in alone.items() if rate))
+    work = {}
+    for one in kinds:
+        for other in kinds:
+            rates = (tables.pairs.get((one, other, device, 1), 0), tables.pairs.get((other, one, device, 1), 0))
+            work[one, other] = rates[0] / alone[one] + rates[1] / alone[other] if all(rates) else 0.0
+    return Pairs(kinds, work, {name: assumed_use(tables, name, device)[0] for name in kinds})
+
+
+def mixes(of: Pairs, count: int, devices: int, jobs: int, seed: int) -> list[Mix]:
+    """So many mixes, of so many jobs on each device."""
+    rng = Random(f"{seed}:mixes")
+    return [[[rng.choice(of.kinds) for _ in range(jobs)] for _ in range(devices)] for _ in range(count)]
+
+
+# ---- probing -----------------------------------------------------------------------------------------------------------
+
+
+def play(of: Pairs, some: Sequence[Mix], rule: Rule, seed: int) -> list[Seen]:
+    """One mix after the other, with what was learnt from those before. The rules are: pairs at random; the lowest utilisation
+    first, judged by what the whole group does; the same, judged by what the pair does; and pairs that have paid before come
+    first. With each rule, pairs that have not paid are not tried again."""
+    probing = Probing(of, rule, Random(f"{seed}:probes"))
+    return [probing.mix(mix) for mix in some]
+
+
+class Probing:
+    def __init__(self, of: Pairs, rule: Rule, rng: Random) -> None:
+        self._of, self._rule, self._rng = of, rule, rng
+        self._gain = Settings().packing_gain
+        self._learnt: dict[tuple[str, str], tuple[bool, int]] = {}
+
+    def mix(self, mix: Mix) -> Seen:
+        """Devices are probed one after the other, each until there is no pair left to try."""
+        found = [self._device(kinds) for kinds in mix]
+        return Seen(*(sum(each) / len(mix) for each in zip(*found, strict=True)))
+
+    def _device(self, kinds: Sequence[str]) -> Seen:
+        rest = [_Job(self._order(kind), (number,), kind) for number, kind in enumerate(kinds)]
+        packed: list[float] = []
+        probes = undone = 0
+        lost = 0.0
+        while (pair := next_pair(rest, self._known, most=2)) is not None:
+            one, other = pair
+            work, before = self._of.work[one.kind, other.kind], _does(len(kinds), packed)
+            during = _does(len(kinds), [*packed, work])
+            seen = Fraction(work * self._rng.gauss(1, NOISE))
+            paid = pays(Fraction(during / before) if self._rule == "group" else seen, self._gain)
+            probes += 1
+            self._learnt[_key(one, other)] = paid, round(seen * _PPM) if self._rule == "learnt" else 0
+            if paid:
+                packed.append(work)
+                rest = [job for job in rest if job not in pair]
+            else:
+                undone += 1
+                lost += (before - during) * PROBE_MIN
+        return Seen(_does(len(kinds), packed), probes, undone, lost)
+
+    def _order(self, kind: str) -> int:
+        return self._rng.randrange(_PPM) if self._rule == "random" else self._of.utilisation[kind]
+
+    def _known(self, one: _Job, other: _Job) -> tuple[bool, int] | None:
+        if not self._of.work[one.kind, other.kind]:
+            return False, 0  # what they were measured to need does not fit
+        return self._learnt.get(_key(one, other))
+
+
+def _key(one: _Job, other: _Job) -> tuple[str, str]:
+    return min(one.kind, other.kind), max(one.kind, other.kind)
+
+
+def _does(jobs: int, packed: Sequence[float]) -> float:
+    """What a device does on which so many jobs take turns, of which these pairs execute together."""
+    rows = jobs - len(packed)
+    return (sum(packed) + jobs - 2 * len(packed)) / rows
+
+
+# ---- the best possible -------------------------------------------------------------------------------------------------
+
+
+def best(of: Pairs, mix: Mix) -> Best:
+    """Devices that have one row each would do what all rows do on average, so that `anywhere` is a bound."""
+    everyone = [kind for kinds in mix for kind in kinds]
+    return Best(sum(best_of(of, kinds) for kinds in mix) / len(mix), best_of(of, everyone))
+
+
+def best_of(of: Pairs, kinds: Sequence[str]) -> float:
+    """The most that can be done by packing pairs of these jobs. What a pair adds depends on how many rows there are, so the
+    matching is computed again with the weights that its own result implies, until that is the same (Dinkelbach): no matching
+    is better than the last one."""
+    does = 1.0
+    while True:
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(len(kinds)))
+        for one, other in combinations(range(len(kinds)), 2):
+            work = of.work[kinds[one], kinds[other]]
+            if work + does > 2:
+                graph.add_edge(one, other, weight=work + does - 2)
+        pairs = nx.max_weight_matching(graph)
+        better = _does(len(kinds), [of.work[kinds[one], kinds[other]] for one, other in pairs])
+        if better <= does + 1e-9:
+            return does
+        does = better

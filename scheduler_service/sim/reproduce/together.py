@@ -1,0 +1,151 @@
+"""`ebb-sim reproduce together`: FitGpp, HiveD, AlloX and Gandiva at once, and each alone (docs/choosing-a-policy.md)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from scheduler_service.sim.commands import say
+from scheduler_service.sim.figures import COLOURS, save, sheet
+from scheduler_service.sim.history import Floats
+from scheduler_service.sim.kept_results import Summary
+from scheduler_service.sim.reproduce.studies import Table, as_markdown, fill_in, number, show, simulated
+from scheduler_service.sim.reproduce.together_plan import NODES, Traces, Way, cases, own_policies
+from scheduler_service.sim.workloads import BadTrace
+from scheduler_service.sim.workloads.gavel_choices import Tenant
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+JOBS, QUICK_JOBS = 250, 50
+HOUR_US = 3.6e9
+CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
+
+
+class Seen(NamedTuple):
+    """Of one way to schedule. By job."""
+
+    vc: list[str]
+    job_class: list[str]
+    start_s: Floats
+    """From the submit to the first start."""
+    completion_s: Floats
+    lost_gpu_h: float
+    """By grace periods, work that is done again, and switches of turns."""
+    numbers: Mapping[str, float]
+
+    def of(self, vc: str = "", job_class: str = "") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        both = zip(self.vc, self.job_class, strict=True)
+        return np.array([(not vc or vc == one) and (not job_class or job_class == other) for one, other in both])
+
+
+@click.command("together")
+@click.option("--traces", metavar="PHILLY RATES PAIRS", type=(FILE, FILE, FILE), required=True, help="See docs/workloads.md.")
+@click.option("--quick", is_flag=True, help=f"{QUICK_JOBS} jobs instead of {JOBS}.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="[default: results/together, or -quick]")
+@click.option("--on", metavar="WHERE", default="local", show_default=True, help="local, local[N], or tcp://HOST:PORT of Dask.")
+@click.option("--fresh", is_flag=True, help="Simulate anew what is there already.")
+@click.option("--document", metavar="FILE", type=FILE, help="Fill in the tables of this Markdown file.")
+def command(
+    traces: tuple[Path, Path, Path], quick: bool, seed: int, output: Path | None, on: str, fresh: bool, document: Path | None
+) -> None:
+    """FitGpp, HiveD, AlloX and Gandiva at once on jobs of Philly's trace, against each alone and against FIFO.
+
+    \b
+    Example:
+      ebb-sim reproduce together --traces philly_jobs.csv.gz gavel_throughputs.csv.gz gavel_colocated.csv.gz
+    """
+    folder = output or Path("results") / ("together-quick" if quick else "together")
+    try:
+        wanted, tenants = cases(Traces(*traces), QUICK_JOBS if quick else JOBS, seed)
+    except BadTrace as error:
+        raise click.UsageError(str(error)) from error
+    found = simulated(wanted.values(), folder, on, fresh, keep="all")
+    seen = {way: see(found[case]) for way, case in wanted.items()}
+    tables = [by_class(seen), by_tenant(seen, tenants)]
+    show(tables, folder)
+    name = "figure-together"
+    save(drawn(seen), folder / "figures", name)
+    fill_in(document, {table.name: as_markdown(table) for table in tables}, {name: "Completion times"}, folder / "figures")
+    say(Console(stderr=True), f"{folder}: tables.md, figures/")
+
+
+def see(summary: Summary) -> Seen:
+    jobs = pq.read_table(summary.folder / "jobs.parquet")
+    runs = pq.read_table(summary.folder / "runs.parquet", columns=["job", "signalled_us", "ended_us"])
+    submit, start, end = (jobs[name].to_numpy().astype(np.float64) for name in ("submit_us", "start_us", "end_us"))
+    gpus = dict(zip(jobs["job"].to_pylist(), jobs["gpus"].to_pylist(), strict=True))
+    lost = sum(count * us for count, us in zip(jobs["gpus"].to_pylist(), jobs["lost_us"].to_pylist(), strict=True))
+    for job, signalled, ended in zip(*(runs[name].to_pylist() for name in ("job", "signalled_us", "ended_us")), strict=True):
+        if signalled is not None and ended is not None:
+            lost += gpus[job] * (ended - signalled)
+    return Seen(
+        jobs["vc"].to_pylist(),
+        jobs["class"].to_pylist(),
+        (start - submit) / 1e6,
+        (end - submit) / 1e6,
+        lost / HOUR_US + summary.numbers["sharing.switching_gpu_h"],
+        summary.numbers,
+    )
+
+
+def by_class(seen: Mapping[Way, Seen]) -> Table:
+    rows = []
+    for way, of in seen.items():
+        cells = []
+        for name in CLASSES:
+            some = of.of(job_class=name)
+            cells += [of.start_s[some].mean(), np.percentile(of.start_s[some], 95), of.completion_s[some].mean()]
+        told = of.numbers
+        counts = (told["preemptions"], told["reclaimed"], told["sharing.packings"])
+        shown = (*map(number, cells), number(100 * told["sharing.rate.arrivals"]), *(f"{count:.0f}" for count in counts))
+        rows.append((way.title, (*shown, number(of.lost_gpu_h))))
+    columns = (
+        *(f"{name}: {what}" for name in CLASSES.values() for what in ("to the start, s", "95 %, s", "completion, s")),
+        *("work of a GPU, %", "preempted", "reclaimed", "packed", "GPU-hours lost"),
+    )
+    jobs = len(next(iter(seen.values())).vc)
+    gpus = ", ".join(f"{4 * count} {model.upper()}s" for model, count in NODES.items())
+    note = (
+        f"{jobs} jobs on {gpus}. Work of a GPU: while jobs come, by that of a P100 which is always busy. Preempted, reclaimed: "
+        "runs. Packed: jobs. Lost: by grace periods, work that is done again, and switches of turns."
+    )
+    return Table("together", "Four papers at once, and each alone", columns, tuple(rows), note)
+
+
+def by_tenant(seen: Mapping[Way, Seen], tenants: Mapping[str, Tenant]) -> Table:
+    own = own_policies(tenants)
+    rows = []
+    for way, of in seen.items():
+        cells = [of.completion_s[some].mean() if some.any() else None for vc in tenants for some in _of_classes(of, vc)]
+        rows.append((way.title, tuple(map(number, cells))))
+    columns = tuple(f"{vc}, {name}" for vc in tenants for name in CLASSES.values())
+    said = "; ".join(
+        f"{vc}: {of.jobs} jobs, {100 * of.trials / of.jobs:.0f} % trials, {of.asked_s / 3600:.0f} GPU-hours, {own[vc]}"
+        for vc, of in tenants.items()
+    )
+    note = (
+        f"Virtual clusters before jobs were left out that nobody measured or that are too wide, and their own policies: {said}."
+    )
+    return Table("together-tenants", "Mean completion by virtual cluster, s", columns, tuple(rows), note)
+
+
+def _of_classes(of: Seen, vc: str) -> "list[np.ndarray[tuple[int], np.dtype[np.bool_]]]":
+    return [of.of(vc, name) for name in CLASSES]
+
+
+def drawn(seen: Mapping[Way, Seen]) -> Figure:
+    figure, all_axes = sheet(1, len(CLASSES), height=1 + 0.32 * len(seen))
+    titles = [way.title for way in seen]
+    for (name, title), axes in zip(CLASSES.items(), all_axes, strict=True):
+        values = [of.completion_s[of.of(job_class=name)].mean() / 60 for of in seen.values()]
+        axes.barh(titles, values, color=COLOURS[0])
+        axes.invert_yaxis()
+        axes.set(title=f"Completion of {title}", xlabel="minutes (mean)")
+        if axes is not all_axes[0]:
+            axes.set_yticklabels([])
+    return figure

@@ -1,0 +1,51 @@
+"""Real trainings while jobs are parked, migrated and resized, and while agents, schedulers, links and disks fail.
+
+No job is lost, no rank is at two places, and every loss is that of a training that nothing interrupts. The moves follow from a
+seed.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chaos import Chaos, Uninterrupted, moves
+from tests.e2e.chaos_site import ChaosSite
+from tests.torch_needed import require_torch
+
+pytestmark = pytest.mark.timeout(900)
+
+
+WAVE = 8
+"""Moves, after which everything heals and every job goes on."""
+
+
+def play(folder: Path, seed: int, waves: int) -> None:
+    began = time.monotonic()
+    with (
+        Uninterrupted(folder / "alone", elastic=False) as alone,
+        Uninterrupted(folder / "elastic", elastic=True) as elastic,
+        ChaosSite(folder, shared_storage=bool(seed % 2)) as site,
+    ):
+        chaos = Chaos(site, began)
+        chaos.say(f"seed {seed}, {waves} waves" + ("" if site.disks else "; this user may mount no disks, so none is filled"))
+        chaos.wait_steps()
+        for number, move in enumerate(moves(seed, waves * WAVE), 1):
+            chaos.make(move)
+            if number % WAVE == 0 and number < waves * WAVE:
+                chaos.recover()
+        chaos.end()
+        chaos.check_ended({"alone": alone.result(), "elastic": elastic.result()})
+        chaos.say("everything has ended")
+
+
+def test_trainings_in_chaos(folder: Path) -> None:
+    require_torch()
+    play(folder, seed=1, waves=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 22))
+def test_trainings_in_long_chaos(folder: Path, seed: int) -> None:
+    require_torch()
+    play(folder, seed, waves=7)

@@ -1,0 +1,219 @@
+"""Jobs take the place of jobs that they outrank, which are parked or moved; a trial does so before it has anybody preempted."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler_service.core.messages import NodeSeen, RunParked, RunParkRefused, RunReady, RunResumed, Step, VcRequested
+from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import order_of, stages
+from tests.core.driver import Driver, spec
+from tests.policies.introspected import Introspected
+from tests.policies.tenants import OPPORTUNISTIC, Tenants, inventory
+
+GIB = 1 << 30
+RUN, PARKED, QUEUED = JobState.RUNNING, JobState.SUSPENDED, JobState.QUEUED
+
+
+def told(d: Driver, kind: Any, job: int, **facts: Any) -> Step:
+    """What the nodes of all tasks report."""
+    node = d.where(job)
+    return d.step(*(kind(node.name, node.boot_id, d._next(node), run.key, **facts) for run in d.state.runs_of(job)))
+
+
+def parked(d: Driver, job: int) -> Step:
+    return told(d, RunParked, job, rung="cooperative", moved_bytes=GIB, residue_bytes=300 << 20)
+
+
+class Sites(Tenants):
+    """Two nodes, each of one of two virtual clusters: `a` introspects, and `b` does not. Half of what nodes have of CPUs and
+    memory goes with no device, for those who are parked."""
+
+    def __init__(self) -> None:
+        settings = Settings(pools=(), host_percent=50)
+        Driver.__init__(self, cells(), settings, order=order_of(stages("cells", FitGppSettings())))
+        for name in ("n1", "n2"):
+            seen = inventory("FOUR")
+            self.step(NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(memory_mib=4 << 20))))
+        self.vc("a", ("four-2x2", "node", 1), policy=VcPolicy("gandiva"))
+        self.vc("b", ("four-2x2", "node", 1))
+
+
+def site(*nodes: str, **own: float) -> Introspected:
+    return Introspected(*(nodes or ("n1",)), **own)
+
+
+def test_a_trial_takes_a_parked_slot_and_nobody_is_preempted_for_it() -> None:
+    d = site()
+    other = d.begin(4)
+    trial = d.begin(what=spec(4, trial=True))
+    assert d.job(other).state is JobState.STOPPING
+    assert d.state.operations.rows[d.state.operation_of[other]].kind is OperationKind.PARK
+    parked(d, other)
+    d.all_begin()
+    assert d.states(other, trial) == [PARKED, RUN]
+    assert d.job(other).preempted_for_trial == 0
+    d.leaves(trial)
+    told(d, RunResumed, other)
+    assert d.job(other).state is RUN
+    assert d.job(other).run == 1, "it goes on, and has lost nothing"
+    assert not [subject for _, subject in d.state.memos.rows if subject.startswith("displaced")]
+
+
+def test_a_trial_has_a_run_preempted_that_cannot_be_parked() -> None:
+    d = site()
+    other = d.begin(4)
+    trial = d.begin(what=spec(4, trial=True))
+    told(d, RunParkRefused, other, why="it does not know how")
+    assert d.run(other).stop_reason is StopReason.PREEMPTED
+    assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
+    d.step(d.exited(other, yielded=True))
+    d.all_begin()
+    assert d.states(other, trial) == [QUEUED, RUN]
+
+
+def test_without_preemption_it_waits_then() -> None:
+    d = site(preempting=0)
+    other = d.begin(4)
+    trial = d.begin(what=spec(4, trial=True))
+    told(d, RunParkRefused, other, why="it does not know how")
+    assert d.states(other, trial) == [RUN, QUEUED]
+    d.step(after=60)
+    assert d.states(other, trial) == [RUN, QUEUED], "it is left alone for ten minutes"
+
+
+def test_a_trial_has_those_preempted_who_take_turns_which_nobody_can_park() -> None:
+    d = site()
+    first, second = d.begin(4), d.begin(4)
+    assert d.rows_of(first) == [[first], [second]]
+    trial = d.begin(what=spec(2, trial=True))
+    assert {d.run(job).stop_reason for job in (first, second)} == {StopReason.PREEMPTED}
+    for job in (first, second):
+        d.step(d.exited(job, yielded=True))
+    d.all_begin()
+    assert d.job(trial).state is RUN
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_only_as_many_are_parked_as_make_room_the_lowest_first(trial: bool) -> None:
+    d = site()
+    low, mid, lowest = (d.begin(what=replace(spec(1), priority=priority)) for priority in (-1, 0, -2))
+    d.begin(what=replace(spec(1), priority=7))
+    high = d.submit(replace(spec(2, trial=trial), priority=1))
+    going = [job for job in d.state.jobs.rows if d.job(job).state is JobState.STOPPING]
+    assert going == sorted((low, lowest)), f"job {mid} has a higher priority"
+    for job in going:
+        parked(d, job)
+    d.all_begin()
+    assert d.job(high).state is RUN
+
+
+def test_nobody_is_parked_for_a_job_of_lower_or_equal_priority() -> None:
+    d = site()
+    high = d.begin(what=replace(spec(4), priority=1))
+    for job in (spec(1), replace(spec(1, trial=True), priority=0)):
+        waits = d.submit(job)
+        assert d.job(waits).state is QUEUED
+        d.cancel(waits)
+    assert (d.job(high).state, d.state.operation_of) == (RUN, {})
+    equal = d.begin(what=replace(spec(4), priority=1))
+    assert d.rows_of(equal) == [[high], [equal]], "of equals, nobody outranks the other: they take turns"
+
+
+def test_what_was_parked_does_not_come_back_before_those_who_outrank_it() -> None:
+    d = site()
+    low = d.begin(4)
+    high = d.begin(what=replace(spec(4), priority=2))
+    parked(d, low)
+    d.all_begin()
+    next_high, equal = d.submit(replace(spec(4), priority=1)), d.submit(spec(4))
+    d.step(d.exited(high, done=True))
+    d.all_begin()
+    assert d.states(low, next_high, equal) == [PARKED, RUN, QUEUED]
+    d.leaves(next_high)
+    told(d, RunResumed, low)
+    assert d.job(low).state is RUN, "and not after those whom it is equal to"
+
+
+def test_a_lower_job_moves_to_idle_devices_where_there_are_some() -> None:
+    d = site("n1", "n2", defragment_free=100, growth=0)
+    lower = [d.begin(1) for _ in range(5)]
+    assert d.nodes_of(*lower) == ["n1"] * 4 + ["n2"]
+    d.leaves(lower[0])
+    d.step(after=700)
+    high = d.submit(replace(spec(4), priority=1))
+    assert d.job(high).state is QUEUED
+    (moves,) = d.state.operations.rows.values()
+    assert moves.kind is OperationKind.MIGRATE
+    assert moves.job_id == lower[4]
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
+    node = d.state.nodes.rows[target.node]
+    assert node.name == "n1"
+    d.step(RunReady(node.name, node.boot_id, d._next(node), target.key, "n1:1"))
+    d.step(d.exited(lower[4], yielded=True))
+    d.all_begin()
+    assert d.nodes_of(high, lower[4]) == ["n2", "n1"]
+
+
+def test_in_a_virtual_cluster_it_is_the_same_and_the_others_have_their_cells() -> None:
+    d = Sites()
+    low = d.ask("a", 4)
+    other = d.ask("b", 4)
+    trial = d.ask("a", 4, trial=True)
+    assert d.job(low).state is JobState.STOPPING
+    parked(d, low)
+    d.begin(trial)
+    assert d.states(low, trial, other) == [PARKED, RUN, RUN]
+    assert d.guaranteed(trial)
+    assert d.guaranteed(other)
+    borrowed = d.ask("b", 4, guarantee=OPPORTUNISTIC)
+    d.end(trial)
+    assert d.job(borrowed).state is QUEUED, "its cells are for whoever was parked in them"
+    told(d, RunResumed, low)
+    assert d.job(low).state is RUN
+    assert d.guaranteed(low)
+
+
+def test_a_trial_of_a_virtual_cluster_has_a_guaranteed_run_preempted_that_cannot_be_parked() -> None:
+    d = Sites()
+    low = d.ask("a", 4)
+    trial = d.ask("a", 4, trial=True)
+    d.step(after=10)
+    told(d, RunParkRefused, low, why="it does not know how")
+    assert d.run(low).stop_reason is StopReason.PREEMPTED
+    d.leave(low)
+    d.begin(trial)
+    assert d.guaranteed(trial)
+
+
+def test_what_was_parked_goes_on_if_the_policy_is_another_one() -> None:
+    d = Sites()
+    low = d.ask("a", 4)
+    high = d.ask("a", 4, priority=1)
+    parked(d, low)
+    d.step(VcRequested("a", False, policy=VcPolicy("fifo")))
+    d.end(high) if d.job(high).state is not RUN else d.leave(high)
+    d.step(after=601)
+    d.step()
+    told(d, RunResumed, low)
+    assert d.job(low).state is RUN
+
+
+def test_the_story_says_for_whom() -> None:
+    d = site()
+    low = d.begin(4)
+    high = d.submit(replace(spec(4), priority=1))
+    taken = parked(d, low)
+    (blocker,) = explain(d.state, d.job(low), d.now, Random(0), stages("gandiva", FitGppSettings())).blockers
+    assert blocker.detail.startswith("another job has its place; it goes on when")
+    assert blocker.cause_job == high
+    kinds = [line.kind for line in taken.log if line.job_id == low]
+    assert kinds == [EventKind.PARKED]
+    assert d.job(high).state is JobState.STARTING
