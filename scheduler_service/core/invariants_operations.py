@@ -76,7 +76,6 @@ def check_warming(state: State, run: Run) -> None:
         job = state.jobs.rows[run.job_id]
         claim(run.run == job.numbered > job.run, f"run {run.key} waits, and its number is not that of the next launch")
         claim(run.asked == job.launch_spec.tasks()[run.task], f"run {run.key} waits, and its job asks for another place")
-        claim(not run.group, f"run {run.key} waits, and is in share group {run.group}")
 
 
 def check_parking(state: State, run: Run) -> None:
