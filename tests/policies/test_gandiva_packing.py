@@ -154,7 +154,9 @@ def test_a_probe_that_nobody_measures_is_undone() -> None:
     until_packed(d, a, b)
     told = [line.text for _ in range(12) for line in d.step(after=60).log if line.kind is EventKind.PROBED]
     assert told[:2] == ["packing is undone: the jobs were not measured in time"] * 2
-    assert memo_of(d.state, pair_subject("", kind_of(d.job(a)), kind_of(d.job(b)))) is None, "nothing is known of the pair"
+    memo = memo_of(d.state, pair_subject("", kind_of(d.job(a)), kind_of(d.job(b)))) is None, "nothing is known of the pair"
+    assert memo is not None
+    assert memo.value[0] == WORSE, "else the pair would be tried again at once, and would never do its work"
 
 
 def test_a_probe_ends_when_one_of_its_jobs_does() -> None:
@@ -255,3 +257,13 @@ def test_a_pair_that_has_paid_is_tried_before_the_jobs_of_the_lowest_utilisation
     d.profile({c: ALONE}, utilisation=30)
     until_packed(d, b, c)
     assert [b, c] in d.rows_of(b)
+
+
+def test_jobs_that_make_no_progress_together_are_not_tried_again() -> None:
+    """Without a measurement there is no verdict; jobs that were packed again and again would never end."""
+    d, (a, b) = overloaded()
+    d.profile({a: ALONE, b: ALONE})
+    until_packed(d, a, b)
+    told = [line.text for _ in range(30) for line in d.step(after=60).log if line.kind is EventKind.PROBED]
+    assert told == ["packing is undone: the jobs were not measured in time"] * 2
+    assert d.rows_of(a) == [[a], [b]]

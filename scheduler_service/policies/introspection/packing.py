@@ -143,7 +143,8 @@ def judge(state: State, vc: str, number: int, settings: Settings) -> Plan | None
     if rates is None:
         if state.cluster.clock_us < probe.deadline_us:
             return None
-        return _undo(state, group, probe, runs, "packing is undone: the jobs were not measured in time", (end,))
+        notes = tuple(_remember_pairs(state, vc, probe, False, Fraction(0), settings))  # else it would be tried again at once
+        return _undo(state, group, probe, runs, "packing is undone: the jobs were not measured in time", (*notes, end))
     in_turns = fair_rows(apart(units_of(group.rows, runs), probe.parts, runs))
     packed_before = {job_id: Fraction(rate, _PPM) for job_id, rate in probe.rates}
     others = {job_id: rate for job_id, rate in rates.items() if job_id not in probe.jobs}

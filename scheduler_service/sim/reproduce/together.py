@@ -145,7 +145,7 @@ def drawn(seen: Mapping[Way, Seen]) -> Figure:
         values = [of.completion_s[of.of(job_class=name)].mean() / 60 for of in seen.values()]
         axes.barh(titles, values, color=COLOURS[0])
         axes.invert_yaxis()
-        axes.set(title=f"Completion of {title}", xlabel="minutes (mean)")
+        axes.set(title=title.capitalize(), xlabel="mean completion (min)")
         if axes is not all_axes[0]:
             axes.set_yticklabels([])
     return figure
