@@ -6,7 +6,7 @@ Every call of the API is safe to send again (Submit by its request_id), so all o
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
 from client_sdk import errors, models
@@ -202,7 +202,7 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
         if request.skip_steps is not None:
             message.skip_steps = request.skip_steps
         if request.share is not None:
-            message.share = job_pb2.ShareMode.Value(f"SHARE_MODE_{request.share.name}")
+            message.MergeFrom(scheduler_pb2.UpdateRequest(share=f"SHARE_MODE_{request.share.name}"))
         if request.dependencies is not None:
             wanted = map(convert.dependency_message, request.dependencies)
             message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))
