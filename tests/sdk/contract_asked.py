@@ -250,6 +250,17 @@ async def what_was_asked_for_is_shown(world: World) -> None:
 
 
 @behaviour
+async def a_job_with_whole_devices_shares_none(world: World) -> None:
+    async with world.running(cpus=CPUS) as job:
+        with pytest.raises(sdk.FailedPrecondition, match="cannot be made sliced: it asks for whole devices") as refused:
+            await world.client.update(job, share="sliced")
+        assert (refused.value.reason, refused.value.metadata["share"]) == ("CANNOT_SHARE", "SLICED")
+        with pytest.raises(sdk.InvalidArgument, match="is unknown"):
+            await world.client.update(job, share="some")  # type: ignore[arg-type]
+        assert (await world.client.update(job, share="exclusive")).share_next is None
+
+
+@behaviour
 async def a_job_of_higher_priority_is_served_first(world: World) -> None:
     async with world.running(cpus=CPUS):
         first = await world.client.submit(["true"], cpus=CPUS)
