@@ -154,7 +154,7 @@ def test_a_probe_that_nobody_measures_is_undone() -> None:
     until_packed(d, a, b)
     told = [line.text for _ in range(12) for line in d.step(after=60).log if line.kind is EventKind.PROBED]
     assert told[:2] == ["packing is undone: the jobs were not measured in time"] * 2
-    memo = memo_of(d.state, pair_subject("", kind_of(d.job(a)), kind_of(d.job(b)))) is None, "nothing is known of the pair"
+    memo = memo_of(d.state, pair_subject("", kind_of(d.job(a)), kind_of(d.job(b))))
     assert memo is not None
     assert memo.value[0] == WORSE, "else the pair would be tried again at once, and would never do its work"
 
