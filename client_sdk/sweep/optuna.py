@@ -51,7 +51,7 @@ class OptunaSearch:
         if math.isnan(report.value):
             return True
         trial.report(report.value, report.step)
-        return trial.should_prune()
+        return bool(trial.should_prune())
 
     def ended(self, member: Member) -> None:
         if (trial := self._trials.pop(member.number, None)) is None:

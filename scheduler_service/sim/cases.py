@@ -28,6 +28,7 @@ from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
+from scheduler_service.sim.limits import LONGEST_S, in_time
 from scheduler_service.sim.metrics import POINTS, curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.runner_port import Tell
@@ -52,7 +53,6 @@ from scheduler_service.sim.workloads import (
 )
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import LONGEST_S, in_time
 from scheduler_service.sim.world import Site, World
 
 __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "preview", "simulate"]

@@ -13,12 +13,12 @@ from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.limits import LONGEST_S
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Cluster
 from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import LONGEST_S
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.sim.workloads.limits import LONGEST_S
+from scheduler_service.sim.limits import LONGEST_S
 
 
 class BadSchedule(Exception):

@@ -15,9 +15,9 @@ from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delay, Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
+from scheduler_service.sim.limits import LONGEST_H, LONGEST_S
+from scheduler_service.sim.reading import not_utf8
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
-from scheduler_service.sim.workloads.limits import LONGEST_H, LONGEST_S
-from scheduler_service.sim.workloads.reading import not_utf8
 
 NO_CAP = 2**31 - 1
 MOST = 1_000_000

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case
+from scheduler_service.sim.reading import BadTrace, rows
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS
 from scheduler_service.sim.reproduce.hived_plan import POOL, Scheme, apart, case_of, tenant
 from scheduler_service.sim.reproduce.hived_seen import see
@@ -24,7 +25,6 @@ from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.workloads.distributions import Constant
 from scheduler_service.sim.workloads.hived import DAY_S, apportioned
 from scheduler_service.sim.workloads.philly import COLUMNS as NEEDED
-from scheduler_service.sim.workloads.reading import BadTrace, rows
 
 NODES = 50
 TENANTS = 11

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.sim.reading import Row, rows
 from scheduler_service.sim.sharing.kinds import MILLION, UNKNOWN, Kind, Spread
 from scheduler_service.sim.sharing.model import BILLION, Site
-from scheduler_service.sim.workloads.reading import Row, rows
 
 ALONE_COLUMNS = ("device", "placement", "model", "batch_size", "gpus", "steps_per_s")
 PAIR_COLUMNS = ("device", "model", "batch_size", "gpus", "with_model", "with_batch_size", "steps_per_s", "with_steps_per_s")

@@ -13,6 +13,8 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import add
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.sim.jobs import Arrivals, SimJob
+from scheduler_service.sim.reading import BadTrace as BadTrace
+from scheduler_service.sim.reading import Skipped as Skipped
 from scheduler_service.sim.workloads import (
     allox,
     arriving,
@@ -50,8 +52,6 @@ from scheduler_service.sim.workloads.jobs_csv import write as write
 from scheduler_service.sim.workloads.jobs_csv import write_to as write_to
 from scheduler_service.sim.workloads.openb import Openb as Openb
 from scheduler_service.sim.workloads.philly import Philly as Philly
-from scheduler_service.sim.workloads.reading import BadTrace as BadTrace
-from scheduler_service.sim.workloads.reading import Skipped as Skipped
 from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"

@@ -16,9 +16,9 @@ from pydantic import Field
 from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import MOST_JOBS
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import MOST_JOBS
 
 ON_GPU = Vector(1000, 2 << 10, 1)
 """A GPU and, as every job on a GPU needs (section 4.4), a core."""

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, Field, model_validator
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies import registry
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
+from scheduler_service.sim.limits import Rate
+from scheduler_service.sim.reading import Skipped
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
-from scheduler_service.sim.workloads.limits import Rate
-from scheduler_service.sim.workloads.reading import Skipped
 
 HOUR_S = 3600
 OFFICE_HOURS = (*[0.4] * 7, 0.6, 0.9, 1.3, 1.6, 1.7, 1.5, 1.5, 1.7, 1.8, 1.7, 1.5, 1.2, 1.0, 0.9, 0.8, 0.6, 0.5)

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim.limits import MOST_JOBS
+from scheduler_service.sim.reading import Row
 from scheduler_service.sim.workloads.arriving import Arriving, Recorded
 from scheduler_service.sim.workloads.distributions import Amount, Model, Normal
-from scheduler_service.sim.workloads.limits import MOST_JOBS
-from scheduler_service.sim.workloads.reading import Row
 
 COMMAND = ("job",)
 """Of simulated jobs: nobody runs it."""

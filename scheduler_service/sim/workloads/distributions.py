@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
-from scheduler_service.sim.workloads.limits import between
+from scheduler_service.sim.limits import between
 
 MOST = 1e12
 """In microseconds or bytes still a number that the engine can hold. Of a distribution that has no end more is drawn again."""

@@ -15,9 +15,9 @@ from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import MOST_JOBS, Rate, between
 from scheduler_service.sim.workloads.arriving import Closed, PolicyName
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import MOST_JOBS, Rate, between
 
 MINUTE = 60 * SECOND
 

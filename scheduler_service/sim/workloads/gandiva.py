@@ -17,11 +17,11 @@ from pydantic import Field
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS
 from scheduler_service.sim.sharing.kinds import TABLE_1, TABLE_2
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import LONGEST_S, MOST_JOBS
 
 T = TypeVar("T")
 MINUTE = 60 * SECOND

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import MOST_JOBS
 from scheduler_service.sim.workloads.gandiva import MINUTE, Gandivas
-from scheduler_service.sim.workloads.limits import MOST_JOBS
 
 EVALUATIONS = 100 / 3
 """Of a whole training: one for each 3 % of its mini-batches."""

@@ -19,10 +19,10 @@ from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.reading import Skipped, rows
 from scheduler_service.sim.workloads.allox import estimated
 from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.philly import COLUMNS
-from scheduler_service.sim.workloads.reading import Skipped, rows
 
 DEVICES = ("v100", "p100", "k80")
 """In the order of the jobs' configurations."""

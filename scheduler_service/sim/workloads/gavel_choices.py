@@ -16,13 +16,13 @@ from scheduler_service.core.model import Configuration, JobClass, JobSpec
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import LONGEST_S
+from scheduler_service.sim.reading import Skipped, rows
 from scheduler_service.sim.sharing.measured import tables
 from scheduler_service.sim.workloads.allox import estimated
 from scheduler_service.sim.workloads.assuming import COMMAND, File, Trials
 from scheduler_service.sim.workloads.gavel import DEVICES
-from scheduler_service.sim.workloads.limits import LONGEST_S
 from scheduler_service.sim.workloads.philly import COLUMNS
-from scheduler_service.sim.workloads.reading import Skipped, rows
 
 
 class GavelChoices(File):

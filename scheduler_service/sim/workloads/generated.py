@@ -12,10 +12,10 @@ from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, WHOLE, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import MOST_JOBS, MOST_TASKS, between
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, cut
-from scheduler_service.sim.workloads.limits import MOST_JOBS, MOST_TASKS, between
 
 NOTHING = Constant(value=0)
 ONE = Constant(value=1)

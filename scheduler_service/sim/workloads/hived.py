@@ -21,13 +21,13 @@ from pydantic import Field
 from scheduler_service.core.model import JobClass, TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS, Rate, between
+from scheduler_service.sim.reading import BadTrace, rows
 from scheduler_service.sim.workloads import hived_fitted as fitted
 from scheduler_service.sim.workloads import philly
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.assuming import by_gpus, spec
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.limits import LONGEST_S, MOST_JOBS, Rate, between
-from scheduler_service.sim.workloads.reading import BadTrace, rows
 
 NODES, SPARE, NODE_GPUS = 279, 6, 8
 """The paper's cluster, and how many of its nodes are nobody's."""

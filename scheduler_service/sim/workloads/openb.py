@@ -16,9 +16,9 @@ from scheduler_service.core.model import JobClass, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.reading import Row, Skipped, rows
 from scheduler_service.sim.workloads.assuming import Trace, Trials, spec
 from scheduler_service.sim.workloads.distributions import Amount
-from scheduler_service.sim.workloads.reading import Row, Skipped, rows
 
 COLUMNS = ("qos", "submit_s", "sched_s", "end_s", "cpu_milli", "mem_mib", "num_gpus", "gpu_milli")
 _SHARES = {"sliced": ShareMode.SLICED, "packed": ShareMode.PACKED}

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.sim.workloads.limits import LARGEST, LATEST_S
+from scheduler_service.sim.limits import LARGEST, LATEST_S
 
 
 class BadTrace(Exception):
