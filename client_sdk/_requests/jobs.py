@@ -263,8 +263,8 @@ def update(
     time_limit: Time | None,
     dependencies: Sequence[Dependency] | None,
     grace: Time | None,
-    skip_steps: int | None,
-    share: Sharing,
+    skip_steps: int | None = None,
+    share: Sharing = None,
 ) -> Update:
     """Raises InvalidArgument for a limit that is no time, and for a way to share that there is not."""
     mode = share_mode(share)

@@ -21,6 +21,8 @@ class RunPhase(Word):
     PARKING = 6
     PARKED = 7
     RESUMING = 8
+    WARMING = 9
+    """At the destination of a migration, before the job goes on there."""
 
 
 class OperationKind(Word):
@@ -44,6 +46,12 @@ class OperationPhase(Word):
     """The run is parked, and is resumed when its devices are idle."""
     RESUMING = 4
     """The run was told to resume, and holds its devices."""
+    WARMING = 5
+    """The destination of a migration makes itself ready, and the job runs where it is."""
+    SAVING = 6
+    """The run was told to save its work and to stop, for its migration."""
+    STARTING = 7
+    """The job begins at the destination."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ def test_documented_commands_do_what_they_say(cluster: Cluster, tenants: bool) -
 def _prepare(command: str, cluster: Cluster, client: Client) -> None:
     """Waits until the job or the node is in the state that the page has come to."""
     call = command.rpartition("/")[2]
-    if call in ("Suspend", "Requeue", "Logs"):
+    if call in ("Suspend", "Requeue", "Migrate", "Logs"):
         until(lambda: client.get(1).state is JobState.RUNNING)
     elif call == "Resume":
         until(lambda: client.get(1).state is JobState.SUSPENDED)

@@ -71,7 +71,7 @@ def test_a_job_is_suspended_resumed_and_requeued(run: Run, client: Client) -> No
     run("requeue", str(job_id))
     stands(client, job_id, JobState.RUNNING, 3)
     changed = run("update", str(job_id), "--priority", "4", "--time-limit", "2h")
-    assert changed.output == f"job {job_id} is RUNNING: priority 4, time limit 2:00:00\n"
+    assert changed.output == f"job {job_id} is RUNNING: priority 4, time limit 2:00:00, grace period 0:30\n"
     told = run("story", str(job_id)).output
     assert "priority 3 -> 4; time limit 3600 s -> 7200 s" in told
     assert "NAME    STATE" in run("top", "-n", "1").output

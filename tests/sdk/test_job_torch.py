@@ -56,8 +56,8 @@ def test_a_full_disk_is_what_the_system_calls_it(torch: Any, tmp_path: Path, roo
     states = ({"weight": torch.zeros(100_000), "step": 1}, {str(n): torch.zeros(100) for n in range(3000)} | {"step": 1})
     for state in states:
         assert formats.choose(state) == "torch"
-        with full_disk(room), pytest.raises(OSError, match="too large"):
-            formats.FORMATS["torch"].write(tmp_path / "part.pt", state)
+        with full_disk(room), pytest.raises(OSError, match="too large"), DigestedFile(tmp_path / "part.pt") as file:
+            formats.FORMATS["torch"].write(file, state)
 
 
 def test_a_copy_does_not_change_with_the_state_and_keeps_tied_weights_tied(torch: Any) -> None:

@@ -24,6 +24,7 @@ _WHY: Mapping[StopReason, Reason] = {
     StopReason.RESIZED: Reason.RESIZED,
     StopReason.SAMPLED: Reason.SAMPLED,
     StopReason.PARKED: Reason.PARKED,
+    StopReason.MIGRATED: Reason.MIGRATED,
 }
 
 
