@@ -74,7 +74,7 @@ if "pid" in sys.argv:
     print("pid", os.getpid(), flush=True)
 x = torch.randn(4, 1000)
 if "big" in sys.argv:
-    kept = [torch.ones(1 << 20) for _ in range(64)]
+    kept = [torch.ones(1 << 20) for _ in range(128)]
 if "functional" in sys.argv:
     forward = lambda x: torch.nn.functional.linear(x, model.weight, model.bias)
 else:
