@@ -142,6 +142,7 @@ def test_it_needs_two_cpus() -> None:
 # ---- real processes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # to run alone: on busy CPUs two processes get twice as much as one, and packing looks faster
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kinds", [KINDS, KINDS[::-1]], ids="-".join)
 def test_the_verdict_about_packing_is_that_of_the_kind_of_jobs_whichever_device_they_are_on(
@@ -158,10 +159,7 @@ def test_the_verdict_about_packing_is_that_of_the_kind_of_jobs_whichever_device_
         assert places == [(0,), (0,), (1,), (1,)]
         site.end(*(f"{kind}-{number}" for kind in kinds for number in (1, 2)))
     assert [each.jobs for each in turned] == [(f"{kind}-1", f"{kind}-2") for kind in kinds]
-    verdicts, load = {each.kind: each.kept for each in packed}, os.getloadavg()[0]
-    if verdicts != EXPECTED and load > 4 * len(os.sched_getaffinity(0)):  # two processes then get twice the CPU of one
-        pytest.skip(f"other processes keep this machine too busy to compare rates: a load of {load:.0f}\n{said.getvalue()}")
-    assert verdicts == EXPECTED, said.getvalue()
+    assert {each.kind: each.kept for each in packed} == EXPECTED, said.getvalue()
 
 
 @pytest.mark.long
