@@ -66,7 +66,7 @@ def why_no_part(state: State, job: Job, guaranteed: bool = False) -> str:
 
 def _next_run(state: State, job: Job) -> RunKey:
     """Of the job's next launch; of an array, of the element that begins next."""
-    return RunKey(job.id, job.run + 1) if job.elements is None else RunKey(state.cluster.next_job, 1)
+    return RunKey(job.id, job.next_run) if job.elements is None else RunKey(state.cluster.next_job, 1)
 
 
 def _stays(state: State, group: ShareGroup, device: _Device) -> bool:
