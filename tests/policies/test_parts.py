@@ -6,7 +6,18 @@ import pytest
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import DrainRequested, NodeSeen, Place, Share, Spot, Submitted
+from scheduler_service.core.messages import (
+    Accepted,
+    DrainRequested,
+    MigrateRequested,
+    NodeSeen,
+    Place,
+    ResumeRequested,
+    Share,
+    Spot,
+    Submitted,
+    SuspendRequested,
+)
 from scheduler_service.core.model import Array, EventKind, JobState, Reason, Retry, RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
@@ -234,6 +245,19 @@ def test_explain_says_what_is_left() -> None:
     assert found.blockers[0].reason is Reason.NO_ROOM
     said = "1 device is shared by sliced jobs that it may join; the most that is left of one is 0.25"
     assert found.blockers[0].detail.endswith(said)
+
+
+def test_a_job_joins_others_again_after_a_migration_that_was_given_up() -> None:
+    """The migration has used the number of a launch that never began."""
+    d = site(ONE, ONE)
+    first, second = (ask(d, part(0.5, 4000)) for _ in range(2))
+    assert d.step(MigrateRequested(second, ("n2",), ())).replies == (Accepted(second),)
+    d.step(SuspendRequested(second))
+    d.exit(second, yielded=True)
+    assert d.state.operation_of == {}
+    d.step(ResumeRequested(second))
+    assert places(d, first, second) == [("n1", 0)] * 2
+    assert d.job(second).run == 3
 
 
 def test_the_story_says_with_whom() -> None:
