@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ebb.v1 import job_pb2
@@ -81,7 +82,7 @@ def test_a_run_that_only_seems_too_large_is_seldom_looked_at_closely(monkeypatch
 
         monkeypatch.setattr("node_agent.jobs.memory_watch.exact", look)
         clock = iter([100.0, 100.5, 109.0, 110.6, 111.0])
-        monkeypatch.setattr("node_agent.jobs.memory_watch.time.monotonic", lambda: next(clock))
+        monkeypatch.setattr("node_agent.jobs.memory_watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
         watch = MemoryWatch(dict, lambda *_: None)
         counts = []
         for _ in range(3):
