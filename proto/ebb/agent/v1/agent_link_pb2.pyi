@@ -243,7 +243,7 @@ class RunStarted(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +255,9 @@ class RunExited(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     NOT_FETCHED_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_DEVICE_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
@@ -266,7 +269,10 @@ class RunExited(_message.Message):
     done: bool
     checkpoint: str
     not_fetched: str
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ...) -> None: ...
+    out_of_device_memory: str
+    began_from: str
+    saved: str
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
