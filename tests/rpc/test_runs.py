@@ -1,14 +1,17 @@
 """What users are told of runs: every reason, phase and kind of operation has its word."""
 
+import grpc
 import pytest
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import job_pb2, scheduler_pb2
+from google.protobuf.duration_pb2 import Duration
 
 import client_sdk
 from scheduler_service.core.model import Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.operations import OperationKind, OperationPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.rpc.convert.runs import run_out
-from tests.rpc.server import LIMIT, Agent, Server
+from tests.rpc.server import LIMIT, Agent, Server, failure
 
 
 @pytest.mark.parametrize("reason", StopReason)
@@ -47,3 +50,22 @@ def test_what_an_agent_says_of_the_end_of_a_run_is_told(database_url: str) -> No
         assert (run.began_from, run.checkpoint) == ("c-step-10", "c-step-20")
         story = server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job.id), timeout=LIMIT).events
         assert [(event.reason, event.text) for event in story][-1] == (job_pb2.JOB_REASON_OUT_OF_DEVICE_MEMORY, why)
+
+
+def test_agents_are_told_which_jobs_ended_long_ago(server: Server) -> None:
+    """Of those that they name: one that has not ended, or that nobody knows, is none of them."""
+    with Agent(server) as agent:
+        agent.connect()
+        over, live = server.submit(devices=1), server.submit(devices=1)
+        agent.started(1, over.id)
+        agent.exited(2, over.id)
+        server.until(over.id, "SUCCEEDED")
+
+        def ended(seconds: int) -> list[int]:
+            request = link_pb.FindEndedRequest(job_ids=[99, live.id, over.id], after=Duration(seconds=seconds))
+            return list(agent.stub.FindEnded(request, timeout=LIMIT).job_ids)
+
+        assert ended(0) == [over.id]
+        assert ended(3600) == []
+        too_many = link_pb.FindEndedRequest(job_ids=range(1, 1002), after=Duration())
+        assert failure(lambda: agent.stub.FindEnded(too_many, timeout=LIMIT)).code is grpc.StatusCode.INVALID_ARGUMENT

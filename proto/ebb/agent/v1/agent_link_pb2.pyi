@@ -552,6 +552,20 @@ class SendLogResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class FindEndedRequest(_message.Message):
+    __slots__ = ("job_ids", "after")
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    after: _duration_pb2.Duration
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class FindEndedResponse(_message.Message):
+    __slots__ = ("job_ids",)
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class GetSnapshotRequest(_message.Message):
     __slots__ = ("job_id", "digest", "offset")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
