@@ -77,10 +77,11 @@ class LocalNode:
         watch, slices = self.step_watch, () if self.executor is None else self.executor.suspending.slices.observed()
         if slices:
             seen = replace(seen or Observations((), ()), slices=slices)
-        if watch is None or not (watch.latest or watch.graces):
+        if watch is None or not (watch.latest or watch.graces or watch.checkpoints):
             return seen
         found = seen or Observations((), ())
-        return replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
+        found = replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
+        return replace(found, checkpoints=watch.checkpoints)
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)

@@ -122,7 +122,7 @@ class Run:
     operations: tuple[OperationPhaseTime, ...] = ()
     """What the last phases of operations on it took, at most 16, in order."""
     began_from: str | None = None
-    """Of a run that has ended: the name of the checkpoint that its program loaded. None: none, or the program did not say."""
+    """The name of the checkpoint that its program loaded. None: none, or the program did not say."""
     checkpoint: str | None = None
     """The name of the last checkpoint that its program saved, as for `began_from`."""
 

@@ -326,6 +326,20 @@ def test_the_end_of_a_run_names_its_checkpoints(
     assert Path(run_directory(state, 1), "checkpoint.json").exists()
 
 
+def test_a_run_names_its_checkpoints_while_it_executes(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    command = 'echo "{\\"saved\\": \\"c-1\\"}" > "$EBB_CHECKPOINT_FILE"; until [ -e go ]; do sleep 0.02; done'
+    scheduler.start(1, "/bin/sh", "-c", command)
+    named = scheduler.wait(lambda: next((one for seen in scheduler.observations for one in seen.checkpoints), None))
+    assert (named.job_id, named.run, named.task, named.began_from, named.saved) == (1, 1, 0, "", "c-1")
+    (run_directory(state, 1) / "go").touch()
+    assert scheduler.exited(1).saved == "c-1"
+    before = len(scheduler.observations)
+    scheduler.wait(lambda: scheduler.heartbeats > 1 or len(scheduler.observations) > before)
+    assert not any(seen.checkpoints for seen in scheduler.observations[before + 1 :]), "it is over"
+
+
 def test_a_run_whose_checkpoint_file_is_none_ends_as_it_ends(agent: Start, scheduler: FakeScheduler) -> None:
     agent()
     scheduler.connected()

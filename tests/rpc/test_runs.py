@@ -12,6 +12,7 @@ from scheduler_service.core.model.operations import OperationKind, OperationPhas
 from scheduler_service.core.model.values import Vector
 from scheduler_service.rpc.convert.runs import run_out
 from tests.rpc.server import LIMIT, Agent, Server, failure
+from tests.store.waiting import wait_for
 
 
 @pytest.mark.parametrize("reason", StopReason)
@@ -41,6 +42,14 @@ def test_what_an_agent_says_of_the_end_of_a_run_is_told(database_url: str) -> No
         agent.connect()
         job = server.submit(devices=1)
         agent.started(1, job.id)
+        server.until(job.id, "RUNNING")
+        named = link_pb.RunCheckpoints(job_id=job.id, run=1, began_from="c-step-10", saved="c-step-15")
+        agent.send(observations=link_pb.Observations(checkpoints=[named]))
+        wait_for(lambda: server.get(job.id).checkpoint == "c-step-15")
+        (run,) = server.scheduler.ListRuns(scheduler_pb2.ListRunsRequest(job_id=job.id), timeout=LIMIT).runs
+        assert (run.began_from, run.checkpoint, server.get(job.id).began_from) == ("c-step-10", "c-step-15", "c-step-10")
+        agent.send(heartbeat=link_pb.Heartbeat())
+        wait_for(lambda: not server.get(job.id).checkpoint)
         how = {"exit_signal": 9, "out_of_memory": True, "out_of_device_memory": why}
         agent.exited(2, job.id, began_from="c-step-10", saved="c-step-20", **how)
         ended = server.until(job.id, "FAILED")
@@ -48,6 +57,7 @@ def test_what_an_agent_says_of_the_end_of_a_run_is_told(database_url: str) -> No
     with Server(database_url) as server:
         (run,) = server.scheduler.ListRuns(scheduler_pb2.ListRunsRequest(job_id=job.id), timeout=LIMIT).runs
         assert (run.began_from, run.checkpoint) == ("c-step-10", "c-step-20")
+        assert (server.get(job.id).began_from, server.get(job.id).checkpoint) == ("c-step-10", "c-step-20")
         story = server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job.id), timeout=LIMIT).events
         assert [(event.reason, event.text) for event in story][-1] == (job_pb2.JOB_REASON_OUT_OF_DEVICE_MEMORY, why)
 

@@ -101,6 +101,11 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
     return RunMeasured(node, key, seen.steps, *times, seen.total, round(seen.spread * 1_000_000), seen.memory_mib)
 
 
+def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
+    """The one that the program loaded, and the last one that it saved; empty: none."""
+    return _clean(seen.began_from), _clean(seen.saved)
+
+
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:
     return GraceWanted(node, RunKey(seen.job_id, seen.run, seen.task), duration_in(seen.grace_period))
 

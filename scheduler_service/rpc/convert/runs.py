@@ -47,8 +47,6 @@ def run_out(run: Run, nodes: Nodes) -> pb.Run:
         log_path=run.log_path,
         guaranteed=run.guaranteed,
         operations=[_phase_out(phase) for phase in run.phases],
-        began_from=run.began_from,
-        checkpoint=run.checkpoint,
     )
     if (parking := run.parking) is not None:
         out.parks, out.rung = parking.times, parking.rung

@@ -289,3 +289,13 @@ def test_the_runs_of_a_job_name_their_checkpoints(run: Run, client: Client, monk
     assert [(one["began_from"], one["checkpoint"]) for one in told] == [("c-step-20", None), (None, "c-step-20")]
     monkeypatch.setattr(Client, "runs", lambda _self, _job: iter([over]))
     assert run("runs", "1").output.splitlines()[0].endswith("END"), "no column without anything in it"
+
+
+def test_a_job_shows_the_checkpoints_of_its_run(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = client.get(client.submit(["sleep"], devices=1))
+    assert not re.search("began from|last saved", run("show", "1").output), "nobody said anything"
+    named = replace(job, began_from="c-step-10", checkpoint="c-step-20")
+    monkeypatch.setattr(Client, "get", lambda _self, _job: named)
+    shown = run("show", "1").output
+    assert re.search(r"^began from +c-step-10$", shown, re.MULTILINE)
+    assert re.search(r"^last saved +c-step-20$", shown, re.MULTILINE)
