@@ -14,7 +14,7 @@ from ebb.v1 import job_pb2
 from google.protobuf.duration_pb2 import Duration
 
 T = TypeVar("T")
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
