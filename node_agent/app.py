@@ -24,7 +24,9 @@ from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.criu import PROGRAM, unusable
 from node_agent.jobs.device_memory import DeviceMemoryWatch
+from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired
@@ -65,11 +67,23 @@ async def run(settings: Settings) -> None:
         held = claim(settings, state)
         groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
         devices = await opened(settings, state, held)
-        while await _serve(settings, state, devices, groups, systemd):
+        criu_unusable = await _criu_unusable(settings)
+        while await _serve(settings, state, devices, groups, systemd, criu_unusable):
             pass
 
 
-async def _serve(settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier) -> bool:
+async def _criu_unusable(settings: Settings) -> str:
+    """Why CRIU is not used on this node; empty: it is. A node without it is a node like any other."""
+    if settings.criu == "off":
+        return "criu is off on this node"
+    if why := await unusable():
+        log.warning("criu: %s. Programs that do not save their work lose it when they are stopped", why)
+    return why
+
+
+async def _serve(
+    settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier, criu_unusable: str
+) -> bool:
     """One life of the node, with one spool. Returns whether another is to begin, as the scheduler has forgotten this one."""
     loop = asyncio.get_running_loop()
     provider = devices.provider
@@ -121,7 +135,9 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     of_runs = groups, Ladder(driver), parks, mps
     copies = settings.checkpoint_copies == "auto"
     store = CheckpointStore(settings.checkpoint_store) if settings.checkpoint_store else None
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach, copies, store)
+    dumps = Dumps(paths, settings.node, cluster, provider.inventory, "" if criu_unusable else PROGRAM, criu_unusable)
+    moves = reach, copies, store, dumps
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, *moves)
     server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)

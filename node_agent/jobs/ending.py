@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from node_agent.jobs import exit_status
 from node_agent.jobs.confinement import Holding
+from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.run_events import Exited
@@ -32,6 +33,7 @@ class Ending:
         over: Callable[[RunKey], None],
         gone: Callable[[RunRecord, Exited], None],
         killing: Callable[[], bool],
+        dumps: Dumps,
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -41,6 +43,7 @@ class Ending:
         self._over = over
         self._gone = gone
         self._killing = killing
+        self._dumps = dumps
 
     def refuse(self, record: RunRecord, error: str) -> None:
         """A run that cannot be launched."""
@@ -51,13 +54,15 @@ class Ending:
         self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def finish(self, record: RunRecord, event: Exited) -> None:
+        self._dumps.bring_home(record.key)
         self._over(record.key)
         killing = self._killing()
         if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:
-                event = replace(event, told=True, checkpoint=record.checkpoint)
+                said = self._dumps.said(record.key) if event.yielded and record.checkpoint_asked else ""
+                event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from node_agent.jobs.launcher.restoring import kill_restored
 from node_agent.jobs.launcher.spawn import EXIT_FILE, may_save, write_exit
 from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of
 
@@ -23,7 +24,10 @@ AGAIN = 0.5
 class Run:
     """A run that this launcher started and that is not over."""
 
-    __slots__ = ("code", "directory", "group", "key", "over", "pid", "program", "saves", "signal", "start", "watched")
+    __slots__ = (
+        *("code", "directory", "group", "key", "over", "pid", "program", "restore_until", "restored", "restoring"),
+        *("saves", "signal", "start", "watched"),
+    )
 
     def __init__(self, key: str, pid: int, directory: str, group: str, program: str = "") -> None:
         self.key, self.pid, self.directory, self.group = key, pid, directory, group
@@ -38,20 +42,37 @@ class Run:
         """What its leader has left behind has the rest of the grace period, and is not killed from here."""
         self.over = False
         """Nothing of it is left, and its exit file is still to be written."""
+        self.restoring: dict[str, object] | None = None
+        """The request for it, while CRIU restores it: its process is CRIU."""
+        self.restore_until = 0.0
+        """When CRIU is killed that has not restored it."""
+        self.restored: bool | None = None
+        """Whether CRIU restored it; None: it was not to be restored."""
 
 
 class Children:
-    """`tell_end` is called when a run is over, once its exit file is there or could not be written."""
+    """`tell_end` is called when a run is over, once its exit file is there or could not be written; `criu_ended` with a run
+    that was being restored, when CRIU has exited with this code or by this signal."""
 
-    def __init__(self, selector: selectors.BaseSelector, tell_end: Callable[[Run], None]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        tell_end: Callable[[Run], None],
+        criu_ended: Callable[[Run, int, int], None],
+    ) -> None:
         self.selector = selector
         self.tell_end = tell_end
+        self.criu_ended = criu_ended
         self.boot = boot_id()
         self.runs: dict[str, Run] = {}
         self.by_pid: dict[int, Run] = {}
         """Those whose leader is not collected."""
         self.unsettled: list[Run] = []
         """Those for which something could not be done and is tried again."""
+        self.restoring: list[Run] = []
+        """Those that CRIU is restoring."""
+        self.unclaimed: dict[int, tuple[int, int]] = {}
+        """Children of no run that have ended while CRIU restored something: one may be a root that did not live long."""
         self.again_at = 0.0
         self.wakeup, wakeup = socket.socketpair()
         self.wakeup.setblocking(False)
@@ -64,7 +85,28 @@ class Children:
     def add(self, run: Run) -> None:
         self.runs[run.key] = self.by_pid[run.pid] = run
 
+    def adopt(self, run: Run, root: int) -> None:
+        """The run is this process from now on, which CRIU has restored, and which may have ended."""
+        run.pid = root
+        if (end := self.unclaimed.pop(root, None)) is None:
+            self.by_pid[root] = run
+        else:
+            run.code, run.signal = end
+
+    def limit_restores(self) -> None:
+        """Kills what CRIU has been restoring for too long."""
+        for run in self.restoring:
+            if time.monotonic() >= run.restore_until:
+                self.kill_restore(run)
+
+    def kill_restore(self, run: Run) -> None:
+        assert run.restoring is not None
+        kill_group(run.pid)
+        kill_restored(run.pid, int(str(run.restoring["root"])), run.start)
+
     def kill(self) -> None:
+        for run in self.restoring:
+            self.kill_restore(run)
         for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
             kill_group(pid)
         for run in self.runs.values():
@@ -92,11 +134,16 @@ class Children:
             if ended is None:
                 return
             run = self.by_pid.pop(ended.si_pid, None)
+            end = (ended.si_status, 0) if ended.si_code == os.CLD_EXITED else (0, ended.si_status)
+            if run is not None and run.restoring is not None:
+                if end != (0, 0):
+                    self.kill_restore(run)  # it has ended what it had begun, unless it was killed itself
+                os.waitpid(ended.si_pid, 0)
+                self.restoring.remove(run)
+                self.criu_ended(run, *end)
+                continue
             if run is not None:
-                if ended.si_code == os.CLD_EXITED:
-                    run.code = ended.si_status
-                else:
-                    run.signal = ended.si_status
+                run.code, run.signal = end
                 run.saves = signal.SIGTERM in (run.signal, run.code - 128) and may_save(run.directory, [run.pid])
             if run is None or not run.saves:
                 # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
@@ -104,6 +151,8 @@ class Children:
             os.waitpid(ended.si_pid, 0)
             if run is not None:
                 self.settle(run)
+            elif self.restoring:
+                self.unclaimed[ended.si_pid] = end
 
     def settle(self, run: Run) -> None:
         """The leader is gone. The run is over as soon as nothing of its groups is left.
