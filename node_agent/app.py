@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from node_agent.jobs.folder_expiry import remove_expired
 from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
+from node_agent.jobs.model import RunRecord
 from node_agent.jobs.observations import Observing
 from node_agent.jobs.parking import host_memory
 from node_agent.jobs.parking.ladder import Ladder
@@ -138,7 +139,7 @@ async def _serve(
     dumps = Dumps(paths, settings.node, cluster, provider.inventory, "" if criu_unusable else PROGRAM, criu_unusable)
     moves = reach, copies, store, dumps
     executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, *moves)
-    server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
+    server = CheckpointServer(folders, key, partial(last_modules, spool, paths), executor.would_dump)
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
@@ -164,7 +165,7 @@ async def _serve(
             workers = [
                 tasks.create_task(launcher.run()),
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
-                tasks.create_task(_prune(spool, state, settings.keep_runs)),
+                tasks.create_task(_prune(spool, state, settings.keep_runs, dumps.homes)),
                 tasks.create_task(_expire_snapshots(Snapshots(paths))),
                 tasks.create_task(node.observing.run()),
                 tasks.create_task(node.step_watch.run()),
@@ -226,12 +227,14 @@ async def _talk(
         begin_afresh()
 
 
-async def _prune(spool: Spool, state: Path, keep_days: float | None) -> None:
+async def _prune(
+    spool: Spool, state: Path, keep_days: float | None, homes: Callable[[Iterable[RunRecord]], Iterator[str]]
+) -> None:
     while True:
         if count := spool.prune(time.time()):
             log.debug("forgot %d runs that ended long ago", count)
         if keep_days is not None:
-            known = {key.name for key in spool.runs}
+            known = {*(key.name for key in spool.runs), *homes(spool.live())}
             if count := await remove_expired(state, spool.short_id, known, time.time() - keep_days * 86400):
                 log.info("removed folders of runs that ended more than %g days ago: %d", keep_days, count)
         await asyncio.sleep(_PRUNE_INTERVAL)

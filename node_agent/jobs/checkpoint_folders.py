@@ -62,6 +62,8 @@ class Described(NamedTuple):
     machine: str = ""
     """Where the node is, by the id of its boot, and the folder there."""
     folder: str = ""
+    would_dump: bool = False
+    """CRIU dumps the run of the job that is there if it has to move: another process cannot be warm in its place."""
 
 
 class CheckpointFolders:

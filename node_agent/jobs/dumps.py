@@ -9,7 +9,7 @@ token, a dump beside which something else was saved is older than that, and is n
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from node_agent.devices.base import Inventory
 from node_agent.jobs import criu
 from node_agent.jobs.checkpoint_folders import DUMP, saved_files
 from node_agent.jobs.criu import Image
-from node_agent.jobs.environment import Paths
+from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.launcher.criu_dump import SAID_FILE
 from node_agent.jobs.launcher.events import Restore, SpawnRequest
 from node_agent.jobs.launcher.spawn import savers_of
@@ -88,6 +88,14 @@ class Dumps:
             return "it is a task of a gang"
         if record.stop_reason not in DUMPS:
             return f"it is stopped for good ({record.stop_reason.name.lower()})"
+        return self._saves_itself(record, group)
+
+    def would_dump(self, records: Iterable[RunRecord], group: Callable[[RunKey], str]) -> bool:
+        """Whether one of these runs is dumped if it has to move, as it looks now."""
+        live = (record for record in records if record.pid and self.keeps(record.launch))
+        return any(not self._saves_itself(record, group(record.key)) for record in live)
+
+    def _saves_itself(self, record: RunRecord, group: str) -> str:
         if savers_of(self._paths.folder(record.key)):
             return "it saves its work itself"
         if next(self._own_files(record.key.job_id), None) is not None:
@@ -141,6 +149,10 @@ class Dumps:
         """What the launcher executes in place of the run's command. Raises OSError."""
         folder = self._paths.folder(key)
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        if not os.path.exists(image.home) and image.home.startswith(f"{self._paths.state}/{RUNS}/"):  # noqa: PTH110
+            # The folder was on another node, or is removed. For the program it is the one of this run.
+            os.makedirs(os.path.dirname(image.home), exist_ok=True)  # noqa: PTH103, PTH120
+            os.symlink(folder, image.home)  # noqa: PTH211
         Path(folder, _HOME).write_text(image.home, encoding="utf-8")
         command = criu.restore_command(self._program, image, folder)
         return Restore(command, self._environment(folder), image.pid, criu.restore_limit(image))
@@ -151,7 +163,7 @@ class Dumps:
             return ""
         if restored is None:
             found = self.restoration(launch)
-            return "" if found is None else _lost(found.image, found.why_not)
+            return "" if found is None else _lost(found.image, found.why_not or "a process was warm in its place")
         if (image := criu.read_image(self._folder(launch.key.job_id) / DUMP)) is None:
             return ""
         if restored:
@@ -166,6 +178,13 @@ class Dumps:
         for name in _SAYS:
             with suppress(OSError):
                 Path(home, name).rename(Path(own, name))
+
+    def homes(self, records: Iterable[RunRecord]) -> Iterator[str]:
+        """The run directories that restored programs still use and that are not those of their runs, as SPOOL/NAME."""
+        for record in records:
+            home = self._home(record.key)
+            if home != self._paths.folder(record.key):
+                yield "/".join(Path(home).parts[-2:])
 
     def _home(self, key: RunKey) -> str:
         own = self._paths.folder(key)

@@ -237,6 +237,11 @@ class Executor:
             case Lost():
                 self._ending.finish(record, Exited(unknown=True))
 
+    def would_dump(self, job_id: int) -> bool:
+        """Whether the run of a job that is here is dumped by CRIU if it has to move."""
+        records = [record for record in self._spool.live() if record.key.job_id == job_id]
+        return self.starting.dumps.would_dump(records, self._holding.path)
+
     def kill_all(self) -> None:
         """Ends every run at once, without grace, and launches none from here on."""
         self._killing = True

@@ -235,7 +235,7 @@ class Starting:
         folder = WarmFolder(self._paths, key)
         if record.pid:
             self._look_whether_warm(key)
-        elif warm_launch(launch, self._paths.hook) is None:
+        elif key in self.checkpoints.cold or warm_launch(launch, self._paths.hook) is None:
             self._tell_warm(record)
         else:
             try:
