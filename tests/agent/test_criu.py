@@ -2,12 +2,15 @@
 by the real program. Agents and launchers are real."""
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from node_agent.jobs import criu
 from node_agent.jobs.model import clean
 from node_agent.jobs.processes import stat_fields
-from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
+from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
 Start = Callable[..., AgentProcess]
@@ -404,11 +407,74 @@ def test_a_restored_run_survives_its_agent(
     assert scheduler.exited(1, 2).exit_code == 3
 
 
+def test_a_restored_run_is_no_stray_although_its_environment_names_another_spool(
+    fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
+) -> None:
+    one = agent("--criu", "on")
+    begin(scheduler, counting)
+    assert suspended(scheduler, counting).yielded
+    one.kill()
+    lose_spool(state)
+    two = agent("--criu", "on")
+    scheduler.connected(2)
+    scheduler.committed = 0
+    scheduler.start(1, *counting.command, run=2)
+    assert scheduler.started(1, 2).restored.startswith("CRIU restored run 1")
+    assert len({path.parent for path in state.glob("runs/*/1.*")}) == 2
+    two.kill()
+    agent("--criu", "on")
+    scheduler.connected(3)
+    counting.advances()
+    counting.end()
+    assert scheduler.exited(1, 2).exit_code == 3
+
+
+# The folder of the run that was dumped.
+
+
+def test_a_program_whose_first_folder_is_gone_finds_that_of_its_run_there(
+    kind: str, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
+) -> None:
+    agent("--criu", "on")
+    begin(scheduler, counting)
+    assert suspended(scheduler, counting).yielded
+    shutil.rmtree(run_directory(state, 1))
+    assert begin(scheduler, counting, run=2).restored.startswith("CRIU restored run 1")
+    counting.advances()
+    assert suspended(scheduler, counting, 2).yielded
+    begin(scheduler, counting, run=3)
+    counting.end()
+    assert scheduler.exited(1, 3).exit_code == 3
+    assert scheduler.result(1, 16, run=3).decode() == counting.word()
+
+
+def test_the_folder_that_a_restored_program_uses_does_not_expire(
+    fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
+) -> None:
+    one = agent("--criu", "on")
+    begin(scheduler, counting)
+    assert suspended(scheduler, counting).yielded
+    begin(scheduler, counting, run=2)
+    home = run_directory(state, 1)
+    one.kill()
+    long_ago = time.time() - 10 * 86400
+    old = home.parent / "9.1"
+    old.mkdir()
+    for path in (home / "exit.json", old):
+        os.utime(path, (long_ago, long_ago))
+    # So that the spool does not answer for the run that was dumped: it forgets what ended long ago.
+    with contextlib.closing(sqlite3.connect(state / "spool.db")) as spool, spool:
+        spool.execute("DELETE FROM run WHERE run = 1")
+    agent("--criu", "on", "--keep-runs", "1")
+    until(lambda: not old.exists())
+    assert home.exists()
+
+
 def _running(state: Path, action: str) -> list[int]:
     """CRIU at work for a run of this agent."""
     found = []
     for pid in of_state(state):
-        with suppress(OSError):  # it has ended since
+        with contextlib.suppress(OSError):  # it has ended since
             if action.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 found.append(pid)
     return found
