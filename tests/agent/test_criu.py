@@ -443,6 +443,7 @@ def test_a_program_whose_first_folder_is_gone_finds_that_of_its_run_there(
     counting.advances()
     assert suspended(scheduler, counting, 2).yielded
     begin(scheduler, counting, run=3)
+    counting.advances()
     counting.end()
     assert scheduler.exited(1, 3).exit_code == 3
     assert scheduler.result(1, 16, run=3).decode() == counting.word()

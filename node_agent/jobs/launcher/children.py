@@ -13,9 +13,12 @@ import socket
 import time
 from collections.abc import Callable
 
-from node_agent.jobs.launcher.restoring import kill_restored
 from node_agent.jobs.launcher.spawn import EXIT_FILE, may_save, write_exit
-from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of
+from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of, start_ticks
+
+TYPE_CHECKING = False  # as typing has it, which is not loaded here
+if TYPE_CHECKING:
+    from node_agent.jobs.launcher.restoring import Restores
 
 AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
@@ -25,7 +28,7 @@ class Run:
     """A run that this launcher started and that is not over."""
 
     __slots__ = (
-        *("code", "directory", "group", "key", "over", "pid", "program", "restore_until", "restored", "restoring"),
+        *("code", "directory", "group", "key", "over", "pid", "program", "restored"),
         *("saves", "signal", "start", "watched"),
     )
 
@@ -42,37 +45,24 @@ class Run:
         """What its leader has left behind has the rest of the grace period, and is not killed from here."""
         self.over = False
         """Nothing of it is left, and its exit file is still to be written."""
-        self.restoring: dict[str, object] | None = None
-        """The request for it, while CRIU restores it: its process is CRIU."""
-        self.restore_until = 0.0
-        """When CRIU is killed that has not restored it."""
         self.restored: bool | None = None
         """Whether CRIU restored it; None: it was not to be restored."""
 
 
 class Children:
-    """`tell_end` is called when a run is over, once its exit file is there or could not be written; `criu_ended` with a run
-    that was being restored, when CRIU has exited with this code or by this signal."""
+    """`tell_end` is called when a run is over, once its exit file is there or could not be written."""
 
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        tell_end: Callable[[Run], None],
-        criu_ended: Callable[[Run, int, int], None],
-    ) -> None:
+    def __init__(self, selector: selectors.BaseSelector, tell_end: Callable[[Run], None]) -> None:
         self.selector = selector
         self.tell_end = tell_end
-        self.criu_ended = criu_ended
+        self.restores: Restores
+        """Set by the launcher before there are any children."""
         self.boot = boot_id()
         self.runs: dict[str, Run] = {}
         self.by_pid: dict[int, Run] = {}
         """Those whose leader is not collected."""
         self.unsettled: list[Run] = []
         """Those for which something could not be done and is tried again."""
-        self.restoring: list[Run] = []
-        """Those that CRIU is restoring."""
-        self.unclaimed: dict[int, tuple[int, int]] = {}
-        """Children of no run that have ended while CRIU restored something: one may be a root that did not live long."""
         self.again_at = 0.0
         self.wakeup, wakeup = socket.socketpair()
         self.wakeup.setblocking(False)
@@ -85,28 +75,8 @@ class Children:
     def add(self, run: Run) -> None:
         self.runs[run.key] = self.by_pid[run.pid] = run
 
-    def adopt(self, run: Run, root: int) -> None:
-        """The run is this process from now on, which CRIU has restored, and which may have ended."""
-        run.pid = root
-        if (end := self.unclaimed.pop(root, None)) is None:
-            self.by_pid[root] = run
-        else:
-            run.code, run.signal = end
-
-    def limit_restores(self) -> None:
-        """Kills what CRIU has been restoring for too long."""
-        for run in self.restoring:
-            if time.monotonic() >= run.restore_until:
-                self.kill_restore(run)
-
-    def kill_restore(self, run: Run) -> None:
-        assert run.restoring is not None
-        kill_group(run.pid)
-        kill_restored(run.pid, int(str(run.restoring["root"])), run.start)
-
     def kill(self) -> None:
-        for run in self.restoring:
-            self.kill_restore(run)
+        self.restores.kill()
         for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
             kill_group(pid)
         for run in self.runs.values():
@@ -135,12 +105,9 @@ class Children:
                 return
             run = self.by_pid.pop(ended.si_pid, None)
             end = (ended.si_status, 0) if ended.si_code == os.CLD_EXITED else (0, ended.si_status)
-            if run is not None and run.restoring is not None:
-                if end != (0, 0):
-                    self.kill_restore(run)  # it has ended what it had begun, unless it was killed itself
+            if run is not None and run in self.restores.runs:
                 os.waitpid(ended.si_pid, 0)
-                self.restoring.remove(run)
-                self.criu_ended(run, *end)
+                self.restores.ended(run, *end)
                 continue
             if run is not None:
                 run.code, run.signal = end
@@ -151,8 +118,8 @@ class Children:
             os.waitpid(ended.si_pid, 0)
             if run is not None:
                 self.settle(run)
-            elif self.restoring:
-                self.unclaimed[ended.si_pid] = end
+            else:
+                self.restores.stranger_ended(ended.si_pid, end)
 
     def settle(self, run: Run) -> None:
         """The leader is gone. The run is over as soon as nothing of its groups is left.
@@ -214,6 +181,15 @@ class Children:
             del self.runs[run.key]
         else:
             self.unsettled.append(run)
+
+
+def start_of(pid: int) -> int:
+    """The start time of a child that is not collected yet. It is there; where the kernel cannot say, it is asked again."""
+    while True:
+        try:
+            return start_ticks(pid)
+        except OSError:
+            time.sleep(AGAIN)
 
 
 def complain(text: str) -> None:

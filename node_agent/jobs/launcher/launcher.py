@@ -52,18 +52,11 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
 from node_agent.jobs.launcher.cgroup_spawn import IGNORED
-from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain
+from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain, start_of
 from node_agent.jobs.launcher.connection import Connection
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
-from node_agent.jobs.launcher.restoring import (
-    abandon,
-    forget_root,
-    is_child,
-    now_ticks,
-    program_of,
-    restored_root,
-    restoring,
-)
+from node_agent.jobs.launcher.process_file import close, open_mark
+from node_agent.jobs.launcher.restoring import Restores, abandon
 from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE, describe, fault_in_request, spawn_found, write_json
 from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 
@@ -87,7 +80,9 @@ class Launcher:
         self.idle_limit = idle_limit
         self.agent = Connection(self.selector, self.attempt)
         self.send = self.agent.send
-        self.children = Children(self.selector, self.tell_end, self.criu_ended)
+        self.children = Children(self.selector, self.tell_end)
+        self.restores = Restores(self.children, self.begin_anew, self.tell_restored, lambda: self.quitting)
+        self.children.restores = self.restores
         self.begun: list[tuple[Run, int]] = []
         """Those of which nothing is told yet, each with the open file to write it down in."""
         self.quitting = False
@@ -113,7 +108,7 @@ class Launcher:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
                 break
-            soon = children.unsettled or children.restoring
+            soon = children.unsettled or self.restores.runs
             wait = _QUIET if self.wants_spare else AGAIN if soon else None if busy else self.idle_limit
             events = self.selector.select(_HEAD_START if self.begun else wait)
             if not events and self.begun:
@@ -129,7 +124,7 @@ class Launcher:
                     complain(traceback.format_exc())
                     time.sleep(AGAIN)
             children.retry()
-            children.limit_restores()
+            self.restores.limit()
         self.prepared.remove()
 
     # The agent.
@@ -163,7 +158,7 @@ class Launcher:
             self.children.kill()
         elif run := self.children.runs.get(str(request["key"])):
             self.tell_begun()
-            if run.restoring is None:
+            if run not in self.restores.runs:
                 self.tell_spawned(run)
             if run.over:
                 self.tell_end(run)
@@ -227,15 +222,16 @@ class Launcher:
         """Starts what is requested. `mark`: the open process file, which is closed; `log` as in `execute`."""
         key, directory = str(request["key"]), str(request["dir"])
         restore: dict[str, object] | None = request.get("restore") if restored is None else None  # type: ignore[assignment]
+        if restore is not None:
+            close(mark)  # which may be open to append
+            if not self.restores.is_ready(directory, restore):
+                restore, restored = None, False
+            mark = open_mark(directory)
         try:
-            if restore is not None:
-                forget_root(directory)
-                rewrite(directory, restoring(0, restore, now_ticks(), self.children.boot))
             pid, program = self.execute(request, log, restore)
         except (OSError, ValueError) as error:
             if restore is not None:  # the command does not need CRIU
-                close(mark)
-                self.begin(request, open_mark(directory), -1, restored=False)
+                self.begin(request, mark, -1, restored=False)
                 return
             text = fault_in_request(error, request)
             if not text or not write_json(mark, {"error": text}):
@@ -249,7 +245,7 @@ class Launcher:
             run.restored = restored
             self.children.add(run)
             if restore is not None:
-                self.await_restore(run, request, restore)
+                self.restores.begun(run, request, restore)
             else:
                 self.begun.append((run, mark))
                 mark = -1
@@ -257,39 +253,13 @@ class Launcher:
                 self.tell_begun()
         close(mark)
 
-    def await_restore(self, run: Run, request: dict[str, object], restore: dict[str, object]) -> None:
-        run.start = start_of(run.pid)
-        run.restoring = {**request, "root": restore["root"]}
-        run.restore_until = time.monotonic() + float(str(restore["limit"]))
-        self.children.restoring.append(run)
-        if not rewrite(run.directory, restoring(run.pid, restore, run.start, self.children.boot)):
-            # A launcher after this one would not know what to end.
-            self.children.kill_restore(run)
+    def begin_anew(self, request: dict[str, object], mark: int) -> None:
+        """CRIU has not restored a run."""
+        self.begin(request, mark, -1, restored=False)
 
-    def criu_ended(self, run: Run, code: int, signum: int) -> None:
-        """The run is what CRIU has restored, or else its command."""
-        request, run.restoring = run.restoring, None
-        assert request is not None
-        root = restored_root(run.directory) if code == signum == 0 else 0
-        children = self.children
-        if root and (root in children.unclaimed or is_child(root)):
-            children.adopt(run, root)
-            run.restored, run.program = True, program_of(root)
-            ended = root not in children.by_pid
-            mark = open_mark(run.directory)
-            self.begun.append((run, mark))
-            self.tell_begun()
-            if ended:
-                children.settle(run)
-        elif self.quitting:
-            run.signal = signal.SIGKILL
-            children.settle(run)
-        else:
-            del children.runs[run.key]
-            mark = open_mark(run.directory)
-            self.begin(request, mark, -1, restored=False)
-        if not children.restoring:
-            children.unclaimed.clear()
+    def tell_restored(self, run: Run, mark: int) -> None:
+        self.begun.append((run, mark))
+        self.tell_begun()
 
     def tell_begun(self) -> None:
         """Before anything else that may be about those runs."""
@@ -330,38 +300,6 @@ class Launcher:
 
     def tell_end(self, run: Run) -> None:
         self.send({"event": "exited", "key": run.key, "code": run.code, "signal": run.signal})
-
-
-def start_of(pid: int) -> int:
-    """The start time of a child that is not collected yet. It is there; where the kernel cannot say, it is asked again."""
-    while True:
-        try:
-            return start_ticks(pid)
-        except OSError:
-            time.sleep(AGAIN)
-
-
-def open_mark(directory: str) -> int:
-    """The process file of a run, to write to; -1 where it cannot be had, as if its disk were full."""
-    try:
-        return os.open(f"{directory}/{PROCESS_FILE}", os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-
-
-def rewrite(directory: str, content: dict[str, object]) -> bool:
-    """Writes the process file of a run in place of what it holds, or says that it could not."""
-    mark = open_mark(directory)
-    try:
-        return write_json(mark, content)
-    finally:
-        close(mark)
-
-
-def close(descriptor: int) -> None:
-    """Also where there is none, or its disk refuses."""
-    with contextlib.suppress(OSError):
-        os.close(descriptor)
 
 
 def main(descriptor: int, idle_limit: float) -> None:

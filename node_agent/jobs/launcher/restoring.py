@@ -13,13 +13,110 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 
-from node_agent.jobs.processes import find_leader, pids, stat_fields
+from node_agent.jobs.launcher.children import start_of
+from node_agent.jobs.launcher.process_file import open_mark, rewrite
+from node_agent.jobs.processes import find_leader, kill_group, pids, stat_fields
+
+TYPE_CHECKING = False  # as typing has it, which is not loaded here
+if TYPE_CHECKING:
+    from node_agent.jobs.launcher.children import Children, Run
+
+Request = dict[str, object]
 
 PID_FILE = "restored.pid"
 """In the directory of a run: CRIU writes the root of the restored tree there."""
 _DEATH = 5.0
 """Seconds that killed processes may take to be gone."""
+
+
+class Restores:
+    """Of one launcher. `begin` executes the command of a run that CRIU has not restored, given its request and its open
+    process file; `tell` is called with a run that CRIU has restored, and its open process file. `quitting` says whether
+    nothing begins any more."""
+
+    def __init__(
+        self,
+        children: Children,
+        begin: Callable[[Request, int], None],
+        tell: Callable[[Run, int], None],
+        quitting: Callable[[], bool],
+    ) -> None:
+        self._children = children
+        self._begin = begin
+        self._tell = tell
+        self._quitting = quitting
+        self.runs: dict[Run, tuple[Request, float]] = {}
+        """Those whose process is CRIU, each with its request, and when CRIU is killed that has not restored it."""
+        self._unclaimed: dict[int, tuple[int, int]] = {}
+        """Children of no run that have ended meanwhile: one may be a root that did not live long."""
+
+    def is_ready(self, directory: str, restore: Request) -> bool:
+        """Notes in the directory of a run that CRIU is going to be executed."""
+        try:
+            forget_root(directory)
+        except OSError:
+            return False
+        return rewrite(directory, self._known(0, restore, now_ticks()))
+
+    def begun(self, run: Run, request: Request, restore: Request) -> None:
+        """CRIU works for a run, and is its process."""
+        self.runs[run] = request, time.monotonic() + float(str(restore["limit"]))
+        run.start = start_of(run.pid)
+        if not rewrite(run.directory, self._known(run.pid, restore, run.start)):
+            self._kill(run)  # a launcher after this one would not know what to end
+
+    def ended(self, run: Run, code: int, signum: int) -> None:
+        """CRIU has exited, and is collected. The run is what it has restored, or else its command."""
+        if code or signum:
+            self._kill(run)  # CRIU has ended what it had begun, unless it was killed itself
+        request, _ = self.runs.pop(run)
+        root = restored_root(run.directory) if code == signum == 0 else 0
+        if root and (root in self._unclaimed or is_child(root)):
+            self._adopt(run, root)
+        elif self._quitting():
+            run.signal = signal.SIGKILL
+            self._children.settle(run)
+        else:
+            del self._children.runs[run.key]
+            self._begin(request, open_mark(run.directory))
+        if not self.runs:
+            self._unclaimed.clear()
+
+    def stranger_ended(self, pid: int, end: tuple[int, int]) -> None:
+        """A child of no run has ended."""
+        if self.runs:
+            self._unclaimed[pid] = end
+
+    def limit(self) -> None:
+        """Kills what CRIU has been restoring for too long."""
+        for run, (_, until) in self.runs.items():
+            if time.monotonic() >= until:
+                self._kill(run)
+
+    def kill(self) -> None:
+        for run in self.runs:
+            self._kill(run)
+
+    def _adopt(self, run: Run, root: int) -> None:
+        run.pid, run.restored, run.program = root, True, program_of(root)
+        end = self._unclaimed.pop(root, None)
+        if end is None:
+            self._children.by_pid[root] = run
+        self._tell(run, open_mark(run.directory))
+        if end is not None:
+            run.code, run.signal = end
+            self._children.settle(run)
+
+    def _kill(self, run: Run) -> None:
+        request, _ = self.runs[run]
+        kill_group(run.pid)
+        kill_restored(run.pid, int(str(request["restore"]["root"])), run.start)  # type: ignore[index]
+
+    def _known(self, criu: int, restore: Request, since: int) -> Request:
+        """What is written down before CRIU is executed, and then again with its pid: the next launcher ends it."""
+        return {"restoring": criu, "root": restore["root"], "start": since, "boot": self._children.boot}
 
 
 def restored_root(directory: str) -> int:
@@ -57,11 +154,6 @@ def program_of(pid: int) -> str:
 def now_ticks() -> int:
     """The start time of a process that starts now, at least."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
-
-
-def restoring(criu: int, restore: dict[str, object], since: int, boot: str) -> dict[str, object]:
-    """What is written down of a restore before CRIU is executed, and then again with its pid: the next launcher ends it."""
-    return {"restoring": criu, "root": restore["root"], "start": since, "boot": boot}
 
 
 def restored_by(criu: int, root: int, since: int) -> list[int]:
