@@ -209,8 +209,8 @@ class Dumps:
 
 def _has_open(pid: int, prefix: str) -> bool:
     """Whether a process has a file open whose name begins so."""
-    with suppress(OSError):
-        for entry in os.scandir(f"/proc/{pid}/fd"):
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
             with suppress(OSError):
                 if os.readlink(entry.path).startswith(prefix):  # noqa: PTH115
                     return True

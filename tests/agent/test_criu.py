@@ -8,20 +8,30 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
+from ebb.v1 import job_pb2
 
+from node_agent.devices.simulated import simulated
 from node_agent.jobs import criu
-from node_agent.jobs.model import clean
-from node_agent.jobs.processes import stat_fields
+from node_agent.jobs.dumps import Dumps
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.launcher.client import Ended, Restore, Spawned, SpawnRequest
+from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
+from node_agent.jobs.processes import start_ticks, stat_fields
 from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
+from tests.agent.launching import KEY, Client, Play
+from tests.agent.test_checkpoint_fetches import Two
 
 Start = Callable[..., AgentProcess]
 COUNTS = """
@@ -251,6 +261,26 @@ def test_a_node_without_criu_says_so_and_is_a_node_like_any_other(
     assert "CRIU is too old (Version: 3.17.1): install CRIU 4.2 or later" in one.log.read_text()
 
 
+def test_a_program_that_uses_a_gpu_is_not_dumped(tmp_path: Path) -> None:
+    device = tmp_path / "nvidia0"
+    device.touch()
+    record = RunRecord(RunKey(1, 1), RunPhase.STOPPING, LaunchSpec(RunKey(1, 1), ("cat",)), stop_reason=StopReason.PREEMPTED)
+    dumps = Dumps(
+        Paths(tmp_path, tmp_path, "s"), "n", lambda: "c", simulated("cpu-20c", "n").inventory, "criu", gpus=str(device)
+    )
+    for opened, why in ((device, "it uses a GPU, and CRIU is used for programs on CPUs alone"), (Path(os.devnull), "")):
+        with (
+            opened.open() as file,
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file, start_new_session=True) as p,
+        ):
+            until(lambda pid=p.pid: b"cat" in Path(f"/proc/{pid}/cmdline").read_bytes())  # type: ignore[misc]
+            running = replace(record, pid=p.pid, start_ticks=start_ticks(p.pid))
+            assert dumps.why_not(running, "") == why
+            assert dumps.why_not(replace(running, stop_reason=StopReason.CANCELLED), "") == "it is stopped for good (cancelled)"
+            assert p.stdin is not None
+            p.stdin.close()
+
+
 # What fails.
 
 
@@ -329,6 +359,33 @@ def test_a_run_with_other_devices_begins_anew(
     assert begin(scheduler, counting, run=2, devices=(2,)).restored.endswith("begins anew: it has other devices")
     assert suspended(scheduler, counting, 2).yielded
     assert begin(scheduler, counting, run=3, devices=(2,)).restored.startswith("CRIU restored run 2")
+
+
+def test_a_restore_that_takes_too_long_is_killed_and_the_command_executed(play: Play, state: Path) -> None:
+    async def scene(client: Client) -> None:
+        folder = state / str(KEY)
+        slow = Restore(("sh", "-c", "sleep 1000 & wait"), {"PATH": os.defpath, "EBB_RUN_DIR": str(folder)}, 1, 0.2)
+        command = "sh", "-c", "exit 5"
+        client.launcher.spawn(SpawnRequest(KEY, command, {"PATH": os.defpath}, state, folder, None, restore=slow))
+        spawned = await client.next(Spawned)
+        assert spawned.restored is False
+        assert (await client.next(Ended)).code == 5
+        until(lambda: not [pid for pid in of_state(state) if b"1000" in Path(f"/proc/{pid}/cmdline").read_bytes()])
+
+    play(scene)
+
+
+def test_a_launcher_that_quits_during_a_restore_leaves_nothing(play: Play, state: Path) -> None:
+    async def scene(client: Client) -> None:
+        folder = state / str(KEY)
+        slow = Restore(("sleep", "1000"), {"PATH": os.defpath, "EBB_RUN_DIR": str(folder)}, 1, 1000.0)
+        client.launcher.spawn(SpawnRequest(KEY, ("true",), {"PATH": os.defpath}, state, folder, None, restore=slow))
+        (criu_pid,) = until(lambda: [pid for pid in of_state(state) if b"1000" in Path(f"/proc/{pid}/cmdline").read_bytes()])
+        await client.launcher.quit()
+        assert not alive(criu_pid)
+        assert (await client.next(Ended)).signal == signal.SIGKILL
+
+    play(scene)
 
 
 # Who is killed meanwhile.
@@ -427,6 +484,61 @@ def test_a_restored_run_is_no_stray_although_its_environment_names_another_spool
     counting.advances()
     counting.end()
     assert scheduler.exited(1, 2).exit_code == 3
+
+
+# From node to node.
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    pair = Two(tmp_path)
+    yield pair
+    pair.close()
+
+
+def moved(two: Two, counting: Counting, folder: Path, *flags: str) -> tuple[pb.RunStarted, pb.RunStarted]:
+    """Has a script move to the destination, whose agent has these flags; how it began at both nodes."""
+    script = folder / "count.py"
+    script.write_text(COUNTS)
+    command = (sys.executable, "-S", str(script), *counting.command[4:])
+    source, destination = two.schedulers["source"], two.schedulers["destination"]
+    address = two.start("source", "--criu", "on")
+    two.start("destination", *flags)
+    source.start(1, *command)
+    first = source.started(1)
+    launch = pb.Launch(spec=job_pb2.JobSpec(command=command), user="u")
+    launch.checkpoint.CopyFrom(pb.CheckpointSource(node="source", address=address))
+    destination.desire(1, 2, 0, warming=launch)
+    destination.ready(1, 2)
+    assert not list((folder / "destination").glob("runs/*/1.2/warm")), "it would be in the way of the restored one"
+    counting.advances()
+    source.stop(1, 60, reason=pb.STOP_REASON_MIGRATED)
+    assert source.exited(1).yielded
+    destination.desire(1, 2, 0, running=launch)
+    return first, destination.started(1, 2)
+
+
+def test_a_program_that_moves_is_not_made_warm_and_goes_on_at_the_other_node(
+    kind: str, two: Two, tmp_path: Path, counting: Counting
+) -> None:
+    first, second = moved(two, counting, tmp_path, "--criu", "on")
+    assert second.restored.startswith("CRIU restored run 1, which was saved on source: ")
+    counting.advances()
+    counting.end()
+    destination = two.schedulers["destination"]
+    assert destination.exited(1, 2).exit_code == 3
+    assert destination.result(1, 16, run=2).decode() == counting.word()
+    assert (kind == "fake") or second.pid == first.pid
+    (images,) = (two.saved(node) / ".criu" for node in ("destination",))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in images.iterdir()} == {0o600}, "it is the memory of a program"
+
+
+def test_a_program_that_moves_to_a_node_without_criu_begins_anew_and_says_so(
+    fake: Plan, two: Two, tmp_path: Path, counting: Counting
+) -> None:
+    _, second = moved(two, counting, tmp_path)
+    lost = "the work of run 1, which CRIU saved on source, is lost, and the command begins anew: "
+    assert second.restored == f"{lost}criu is off on this node"
 
 
 # The folder of the run that was dumped.

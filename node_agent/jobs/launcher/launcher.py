@@ -256,6 +256,7 @@ class Launcher:
     def begin_anew(self, request: dict[str, object], mark: int) -> None:
         """CRIU has not restored a run."""
         self.begin(request, mark, -1, restored=False)
+        self.tell_begun()  # its end may be collected at once
 
     def tell_restored(self, run: Run, mark: int) -> None:
         self.begun.append((run, mark))
