@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from node_agent.jobs.launcher import criu_dump
-from node_agent.jobs.launcher.criu_dump import ABOUT_FILE, last_error
+from node_agent.jobs.launcher.criu_dump import ABOUT_FILE, first_error
 from node_agent.jobs.launcher.restoring import PID_FILE
 from node_agent.jobs.limited_run import run_limited
 
@@ -105,7 +105,7 @@ def restore_limit(image: Image) -> float:
 
 def why_not_restored(folder: str) -> str:
     """What CRIU has said in the folder of a run."""
-    return last_error(f"{folder}/{_LOG}", "")
+    return first_error(f"{folder}/{_LOG}", "")
 
 
 def read_image(folder: Path) -> Image | None:

@@ -23,7 +23,7 @@ from node_agent.jobs.launcher.criu_dump import SAID_FILE
 from node_agent.jobs.launcher.events import Restore, SpawnRequest
 from node_agent.jobs.launcher.spawn import savers_of
 from node_agent.jobs.model import LaunchSpec, RunKey, RunRecord, StopReason, clean
-from node_agent.jobs.processes import handles, rest_of, stat_fields
+from node_agent.jobs.processes import handles, read, rest_of, stat_fields
 
 DUMPS = frozenset(
     {
@@ -101,7 +101,7 @@ class Dumps:
         if next(self._own_files(record.key.job_id), None) is not None:
             return "it has saved something itself"
         members = set(rest_of(record.pid, record.start_ticks, group))
-        if any(handles(pid, signal.SIGTERM) for pid in members):
+        if any(handles(pid, signal.SIGTERM) and not _is_worker(pid) for pid in members):
             return "it handles SIGTERM"
         if any(_has_open(pid, self._gpus) for pid in members):
             return "it uses a GPU, and CRIU is used for programs on CPUs alone"
@@ -205,6 +205,14 @@ class Dumps:
     def _environment(self, folder: str) -> Mapping[str, str]:
         """By EBB_RUN_DIR a launcher finds a process that the one before it has started and not written down."""
         return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "EBB_RUN_DIR": folder}
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether a process was forked from one that does not handle SIGTERM, and executes the same program. Workers of PyTorch's
+    DataLoader handle SIGTERM, and save nothing."""
+    parent = int(fields[1]) if len(fields := stat_fields(pid)) > 1 else 0
+    same = read(f"/proc/{pid}/cmdline") == read(f"/proc/{parent}/cmdline")
+    return same and not handles(parent, signal.SIGTERM)
 
 
 def _has_open(pid: int, prefix: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 _CLONE3, _CLONE_PARENT = 435, 0x8000
 _FLAGS = (
     *("--file-locks", "--restore-detached", "--restore-sibling", "--leave-stopped", "-v2"),
-    *("--manage-cgroups=ignore", "--cpu-cap=cpu"),
+    *("--manage-cgroups=ignore", "--cpu-cap=cpu", "--ghost-limit=1G"),
 )
 
 
@@ -39,7 +39,9 @@ def main() -> int:
         signal.pause()
     if why := plan.get("fail", {}).get(given.action):
         if work is not None:
-            (work / given.log_file).write_text(f"(00.01) Error (criu/fake.c:1): {why}\n(00.02) Error (x.c:2): FAILED.\n")
+            said = "Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n"
+            said += f"Error (criu/fake.c:1): {why}\nError (criu/cr-dump.c:2128): Dumping FAILED.\n"
+            (work / given.log_file).write_text(said)
         sys.stderr.write(why + "\n")
         return 1
     if given.action == "dump":

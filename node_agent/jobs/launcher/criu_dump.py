@@ -32,6 +32,10 @@ ABOUT_FILE = "ebb.json"
 NEW, OLD = ".new", ".old"
 """What follows the name of the folder: of a dump that is being written, and of one that is being replaced."""
 _MIB = 1 << 20
+_HARMLESS = "rlimit: "
+"""Begins an error after which CRIU goes on: it may not open more files than the launcher."""
+_GHOST_LIMIT = "1G"
+"""How large a file may be that has no name any more, such as memory that the workers of PyTorch's DataLoader share."""
 
 
 def tree(root: int) -> list[int]:
@@ -47,12 +51,12 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def last_error(log: str, output: str) -> str:
-    """The last error in CRIU's log, which says more than its exit status."""
+def first_error(log: str, output: str) -> str:
+    """The first error in CRIU's log: those that follow come of it."""
     with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        errors = [line.partition("): ")[2] for line in file if " Error (" in line and "FAILED" not in line]
-        if errors:
-            return errors[-1].strip()
+        errors = (line.partition("): ")[2] for line in file if "Error (" in line)
+        if error := next((error for error in errors if not error.startswith(_HARMLESS)), ""):
+            return error.strip()
     lines = output.strip().splitlines()
     return lines[-1] if lines else "it says nothing"
 
@@ -83,11 +87,11 @@ def dump(request: dict[str, object]) -> tuple[bool, str]:
     log = f"{request['folder']}/dump.log"
     argv = [
         *(str(request["criu"]), "dump", "--tree", str(pid), "--images-dir", new, "--leave-stopped", "--file-locks"),
-        *("--manage-cgroups=ignore", "--cpu-cap=cpu", "--log-file", log, "-v2"),
+        *("--manage-cgroups=ignore", "--cpu-cap=cpu", f"--ghost-limit={_GHOST_LIMIT}", "--log-file", log, "-v2"),
     ]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
-        why = last_error(log, done.stdout.decode(errors="replace"))
+        why = first_error(log, done.stdout.decode(errors="replace"))
         shutil.rmtree(new, ignore_errors=True)
         return False, f"CRIU could not save it ({why})"
     dumped = tree(pid)
