@@ -241,6 +241,26 @@ def test_a_program_that_saves_or_that_does_not_go_on_is_not_dumped(
     assert not list(state.glob("checkpoints/*/job-1/.criu"))
 
 
+WORKERS = """
+import os, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    open("ready", "w").close()
+time.sleep(60)
+"""
+
+
+def test_workers_that_handle_sigterm_save_nothing(fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent("--criu", "on")
+    scheduler.connected()
+    scheduler.start(1, sys.executable, "-S", "-c", WORKERS)
+    until((run_directory(state, 1) / "ready").exists)
+    scheduler.started(1)
+    scheduler.stop(1, 30, reason=pb.STOP_REASON_PREEMPTED)
+    assert scheduler.exited(1).yielded
+    assert not [pid for pid in of_state(state) if b"fork()" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def test_nothing_is_dumped_unless_the_site_wants_it(
     fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
 ) -> None:
