@@ -24,9 +24,9 @@ from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.criu import PROGRAM, unusable
 from node_agent.jobs.device_memory import DeviceMemoryWatch
-from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired

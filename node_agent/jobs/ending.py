@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from node_agent.jobs import exit_status
 from node_agent.jobs.confinement import Holding
-from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.run_events import Exited
@@ -21,7 +20,8 @@ LAUNCH_ERROR_LIMIT = 2048
 
 class Ending:
     """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
-    runs are killed because the agent stops."""
+    runs are killed because the agent stops. `bring_home` takes what a restored run has left where it thinks that its folder is,
+    and `dump_said` is what came of dumping a run, in words."""
 
     def __init__(
         self,
@@ -33,7 +33,8 @@ class Ending:
         over: Callable[[RunKey], None],
         gone: Callable[[RunRecord, Exited], None],
         killing: Callable[[], bool],
-        dumps: Dumps,
+        bring_home: Callable[[RunKey], None],
+        dump_said: Callable[[RunKey], str],
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -43,7 +44,8 @@ class Ending:
         self._over = over
         self._gone = gone
         self._killing = killing
-        self._dumps = dumps
+        self._bring_home = bring_home
+        self._dump_said = dump_said
 
     def refuse(self, record: RunRecord, error: str) -> None:
         """A run that cannot be launched."""
@@ -54,14 +56,14 @@ class Ending:
         self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def finish(self, record: RunRecord, event: Exited) -> None:
-        self._dumps.bring_home(record.key)
+        self._bring_home(record.key)
         self._over(record.key)
         killing = self._killing()
         if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:
-                said = self._dumps.said(record.key) if event.yielded and record.checkpoint_asked else ""
+                said = self._dump_said(record.key) if event.yielded and record.checkpoint_asked else ""
                 event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)

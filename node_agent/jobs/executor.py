@@ -21,8 +21,8 @@ from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
 from node_agent.jobs.checkpoint_uploads import CheckpointUploads
+from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.confinement import Holding
-from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.ending import Ending
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -101,7 +101,7 @@ class Executor:
         self._killing = False
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
-        ends = self._over, self._gone, lambda: self._killing, dumps
+        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said
         self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared

@@ -14,9 +14,9 @@ from node_agent.jobs.checkpoint_fetches import CheckpointFetches
 from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpointing.dumps import Dumps, is_waited_for
+from node_agent.jobs.checkpointing.images import Image
 from node_agent.jobs.confinement import Holding
-from node_agent.jobs.criu import Image
-from node_agent.jobs.dumps import Dumps, is_waited_for
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from node_agent.jobs.checkpointing import Checkpointing
+from node_agent.jobs.checkpointing.asking import Checkpointing
+from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.confinement import Holding
-from node_agent.jobs.dumps import Dumps
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import savers_of
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StopReason

@@ -23,7 +23,8 @@ from ebb.v1 import job_pb2
 
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import criu
-from node_agent.jobs.dumps import Dumps
+from node_agent.jobs.checkpointing.dumps import Dumps
+from node_agent.jobs.checkpointing.images import read_image
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.client import Ended, Restore, Spawned, SpawnRequest
 from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
@@ -641,6 +642,6 @@ async def test_a_criu_that_is_not_there_is_said() -> None:
 
 
 def test_what_was_dumped_in_part_is_no_dump(tmp_path: Path) -> None:
-    assert criu.read_image(tmp_path) is None
+    assert read_image(tmp_path) is None
     (tmp_path / "ebb.json").write_text("{}")
-    assert criu.read_image(tmp_path) is None
+    assert read_image(tmp_path) is None

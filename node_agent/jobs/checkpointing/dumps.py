@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs import criu
 from node_agent.jobs.checkpoint_folders import DUMP, saved_files
-from node_agent.jobs.criu import Image
+from node_agent.jobs.checkpointing import images
+from node_agent.jobs.checkpointing.images import Image
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.launcher.criu_dump import SAID_FILE
 from node_agent.jobs.launcher.events import Restore, SpawnRequest
@@ -119,8 +119,8 @@ class Dumps:
             "node": self._node,
             "devices": self._devices(launch),
         }
-        images = self._folder(key.job_id) / DUMP
-        command = criu.dump_command(self._program, record.pid, images, about, self._paths.yielded(key), folder)
+        folder_of_dump = self._folder(key.job_id) / DUMP
+        command = images.dump_command(self._program, record.pid, folder_of_dump, about, self._paths.yielded(key), folder)
         return SpawnRequest(key, command, self._environment(folder), self._paths.folder(key), folder, None, beside=True)
 
     def said(self, key: RunKey) -> str:
@@ -136,7 +136,7 @@ class Dumps:
         key = launch.key
         if key.run == 1 or launch.gang is not None:
             return None
-        image = criu.read_image(self._folder(key.job_id) / DUMP)
+        image = images.read_image(self._folder(key.job_id) / DUMP)
         if image is None or next(self._own_files(key.job_id), None) is not None:
             return None
         if not self._program:
@@ -154,8 +154,8 @@ class Dumps:
             os.makedirs(os.path.dirname(image.home), exist_ok=True)  # noqa: PTH103, PTH120
             os.symlink(folder, image.home)  # noqa: PTH211
         Path(folder, _HOME).write_text(image.home, encoding="utf-8")
-        command = criu.restore_command(self._program, image, folder)
-        return Restore(command, self._environment(folder), image.pid, criu.restore_limit(image))
+        command = images.restore_command(self._program, image, folder)
+        return Restore(command, self._environment(folder), image.pid, images.restore_limit(image))
 
     def told(self, launch: LaunchSpec | None, restored: bool | None) -> str:
         """What is said of a run that began. `restored`: what the launcher says."""
@@ -164,11 +164,11 @@ class Dumps:
         if restored is None:
             found = self.restoration(launch)
             return "" if found is None else _lost(found.image, found.why_not or "a process was warm in its place")
-        if (image := criu.read_image(self._folder(launch.key.job_id) / DUMP)) is None:
+        if (image := images.read_image(self._folder(launch.key.job_id) / DUMP)) is None:
             return ""
         if restored:
             return f"CRIU restored run {image.run}, which was saved on {image.node}: {-(-image.bytes >> 20)} MiB"
-        return _lost(image, f"CRIU cannot restore it ({criu.why_not_restored(self._paths.folder(launch.key))})")
+        return _lost(image, f"CRIU cannot restore it ({images.why_not_restored(self._paths.folder(launch.key))})")
 
     def bring_home(self, key: RunKey) -> None:
         """Moves what a restored program has left for its agent from the run directory that it knows. Harmless to repeat."""
