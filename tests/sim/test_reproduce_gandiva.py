@@ -20,7 +20,7 @@ from scheduler_service.sim.reproduce.gandiva_plan import (
     cases,
     policies,
 )
-from scheduler_service.sim.reproduce.gandiva_tables import Shares, shares
+from scheduler_service.sim.reproduce.gandiva_tables import shares
 
 DATA = Path(__file__).parent / "data"
 TRACES = Traces(DATA / "philly_slice_1000.csv.gz", DATA / "gavel_rates.csv", DATA / "gavel_pairs.csv")
@@ -55,10 +55,9 @@ def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
     text = document.read_text()
     assert "| paper | 66.7 | " in text
     assert "| round robin | 66." in text
-    (found,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, TURNS)]
-    assert found == Shares(pytest.approx((0.5, 0.5, 1, 1), abs=0.01), pytest.approx((0.5, 0.5), abs=0.01))
-    (fair,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, GANDIVA)]
-    assert (*fair.long, *fair.short) == pytest.approx((4 / 6,) * 6, abs=0.02), "jobs change places"
+    for policy in (TURNS, GANDIVA):
+        (fair,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, policy)]
+        assert (*fair.long, *fair.short) == pytest.approx((4 / 6,) * 6, abs=0.02), "jobs change places"
 
 
 def _is_of(folder: Path, policy: str) -> bool:

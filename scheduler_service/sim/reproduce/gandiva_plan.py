@@ -19,13 +19,16 @@ ON_TRACES: tuple[Part, ...] = ("measured",)
 
 BASELINE, TURNS, GANDIVA = "fifo", "round-robin", "gandiva"
 TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
-_OWN: Mapping[Part, tuple[tuple[str, float], ...]] = {
-    "slicing": (("packing", 0.0),),
-    "experiment": (("migration", 0.0), ("growth", 0.0)),
-    "trace": (("rotate", 0.0),),
+_STAY = (("rotate", 0.0),)
+_OWN: Mapping[tuple[Part, str], tuple[tuple[str, float], ...]] = {
+    ("slicing", GANDIVA): (("packing", 0.0),),
+    ("experiment", TURNS): _STAY,
+    ("experiment", GANDIVA): (("migration", 0.0), ("growth", 0.0)),
+    ("trace", TURNS): _STAY,
+    ("trace", GANDIVA): _STAY,
 }
-"""Settings: Figure 9 has no packing, section 6.3 has time slicing and packing alone, and on the trace jobs do not change places
-on their servers only to get the same."""
+"""Settings: Figure 9 has no packing, section 6.3 has no migrations, and on the trace jobs do not change places on their servers
+only to get the same."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
 """In which the paper averages the utilisation."""
@@ -99,8 +102,7 @@ def policies() -> list[str]:
 
 def cases(study: Study, part: Part, policy: str) -> list[Case]:
     """One for each seed. Feedback comes with a job's first turn, so slices are exact where that is measured."""
-    own = _OWN.get(part, ()) if policy == GANDIVA else ()
-    of = Policy(name=policy, label=TITLES[policy], settings=own)
+    of = Policy(name=policy, label=TITLES[policy], settings=_OWN.get((part, policy), ()))
     if part == "slicing":
         while_six = (SIX.at_min * MINUTE, (SIX.at_min + SIX.short_min) * MINUTE)
         sharing = Sharing(interference=False, stable=while_six)

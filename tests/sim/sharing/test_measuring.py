@@ -6,10 +6,10 @@ from scheduler_service.core.messages import MiniBatchMeasured
 from scheduler_service.sim.sharing.kinds import GANDIVA, TABLE_1
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed
-from tests.sim.sharing.building import PAPER, TURNS, job, node, packing, slow
+from tests.sim.sharing.building import PAPER, job, node, packing, slow, turns
 
 
-def measured(*jobs, setup=None, policy=TURNS, until: float = 20, asked: bool = True):  # type: ignore[no-untyped-def]
+def measured(*jobs, setup=None, policy=turns, until: float = 20, asked: bool = True):  # type: ignore[no-untyped-def]
     """The world after so many minutes, and what was told until then."""
     world = World(Site((node(),), policy, sharing=setup or slow(0, every=60)), Listed(list(jobs)))
     world.agents._asked = lambda: asked
