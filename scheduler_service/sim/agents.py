@@ -407,4 +407,5 @@ class Agents:
         party = task.party
         if party.there:
             launched = party.life.job.spec.configured(party.launch.configuration)
-            self.torn.append(Torn(party.launch, at, launched.tasks()[task.key.task]))
+            tasks = launched.tasks()
+            self.torn.append(Torn(party.launch, at, tasks[0 if launched.elastic else task.key.task]))  # it may have more by now

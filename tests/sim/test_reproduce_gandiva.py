@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.reproduce import gandiva_published as published
+from scheduler_service.sim.reproduce.gandiva_growing import Span, spans, table
 from scheduler_service.sim.reproduce.gandiva_plan import (
     BASELINE,
     GANDIVA,
@@ -43,7 +44,7 @@ def test_each_policy_has_the_same_jobs_on_the_same_cluster(part: Part) -> None:
 
 def test_the_clusters_are_the_papers() -> None:
     gpus = {part: cases(Study(traces=TRACES), part, BASELINE)[0].capacity().devices for part in PARTS}
-    assert gpus == {"slicing": 4, "experiment": 180, "trace": 100, "measured": 100}
+    assert gpus == {"slicing": 4, "growing": 4, "experiment": 180, "trace": 100, "measured": 100}
 
 
 def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
@@ -58,6 +59,31 @@ def test_the_command_makes_the_table_of_figure_9(tmp_path: Path) -> None:
     for policy in (TURNS, GANDIVA):
         (fair,) = [shares(folder) for folder in (tmp_path / "results").iterdir() if _is_of(folder, policy)]
         assert (*fair.long, *fair.short) == pytest.approx((4 / 6,) * 6, abs=0.02), "jobs change places"
+
+
+def test_the_command_makes_the_table_and_the_figure_of_figure_11(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    parts = ("figure-11", "growing")
+    document.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in parts))
+    told = ["reproduce", "gandiva", "--part", "growing", "-o", str(tmp_path / "results"), "--document", str(document)]
+    done = CliRunner().invoke(main, told)
+    assert done.exit_code == 0, done.output
+    assert "| minute 45: the job with two GPUs ends | 4 | 4 | " in document.read_text()
+    assert (tmp_path / "page" / "growing.svg").exists()
+    (folder,) = [folder for folder in (tmp_path / "results" / "growing").iterdir() if _is_of(folder, GANDIVA)]
+    elastic, *others = spans(folder)
+    assert [span.gpus for span in elastic] == [1, 2, 4, 2, 1]
+    begun = [span.begin for span in elastic[1:]]
+    assert begun == pytest.approx([30, 50, 75, 85], abs=1.5), "growth waits for five idle minutes, and shrinking for nothing"
+    assert all(job[0].begin == pytest.approx(at, abs=0.5) for job, at in zip(others, (0, 0, 75, 85), strict=True))
+
+
+def test_the_table_of_figure_11_has_no_number_where_nothing_followed() -> None:
+    growing = {GANDIVA: [[Span(0, 45, 1), Span(50, 225, 4)]], BASELINE: [[Span(0, 225, 1)]]}
+    rows = dict(table(growing).rows)
+    assert rows["minute 25: the job with one GPU ends"] == ("2", "-", "-")
+    assert rows["minute 45: the job with two GPUs ends"] == ("4", "4", "300")
+    assert rows["minute 75: a job with two GPUs comes"] == ("2", "-", "-")
 
 
 def _is_of(folder: Path, policy: str) -> bool:

@@ -8,9 +8,9 @@ from scheduler_service.policies import registry
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.workloads import Gandiva, GandivaSlicing, GandivaTrace, GavelKinds
+from scheduler_service.sim.workloads import Gandiva, GandivaGrowing, GandivaSlicing, GandivaTrace, GavelKinds
 
-Part = Literal["slicing", "experiment", "trace", "measured"]
+Part = Literal["slicing", "growing", "experiment", "trace", "measured"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """In which all policies have the same jobs."""
 ALL_PARTS = (*PARTS, "search")
@@ -65,6 +65,9 @@ SIX = GandivaSlicing(long_min=120, short_min=40)
 """With 4/6 of a GPU, the short jobs stay for an hour."""
 
 
+GROWING = GandivaGrowing()
+
+
 class Traces(NamedTuple):
     """Where the files are."""
 
@@ -107,6 +110,8 @@ def cases(study: Study, part: Part, policy: str) -> list[Case]:
         while_six = (SIX.at_min * MINUTE, (SIX.at_min + SIX.short_min) * MINUTE)
         sharing = Sharing(interference=False, stable=while_six)
         return [Case(cluster=FOUR, workload=SIX, policy=of, sharing=sharing)]
+    if part == "growing":
+        return [Case(cluster=FOUR, workload=GROWING, policy=of, sharing=Sharing(interference=False))]
     if part == "experiment":
         sharing = Sharing(slices="exact", interference=False, stable=STABLE)
         jobs = Gandiva(jobs=study.jobs, hours=study.hours)

@@ -12,6 +12,14 @@ class Slicing(NamedTuple):
     """Of the rates of all jobs together, at most."""
 
 
+class Resize(NamedTuple):
+    """Figure 11: the elastic job has another number of GPUs after an event."""
+
+    event: str
+    at_min: float
+    gpus: int
+
+
 class Experiment(NamedTuple):
     """Section 6.3, figure 15."""
 
@@ -44,6 +52,13 @@ SEARCHES = {
 """By GPUs."""
 ACCURACIES = {"70 %": Found(15, 134.1, 134.1), "80 %": Found(58, 2849.1, 543.1), "90 %": Found(87, 5296.7, 935.4)}
 SLICING = Slicing()
+RESIZES = (
+    Resize("the job with one GPU ends", 25, 2),
+    Resize("the job with two GPUs ends", 45, 4),
+    Resize("a job with two GPUs comes", 75, 2),
+    Resize("a job with one GPU comes", 85, 1),
+)
+"""The time of the last one is not printed."""
 EXPERIMENT = {"fifo": Experiment(2203, 0.501), "gandiva": Experiment(498, 0.628)}
 TRACE = {"fifo": Trace(832, 13371), "gandiva": Trace(656, 11349, 470)}
 """By the policies that stand for the paper's. Its baseline packs bins and does not over-subscribe; that of the trace is YARN's
