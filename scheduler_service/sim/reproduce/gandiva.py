@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Figures 9, 11, 14 and 15 and tables 3 to 5 of the Gandiva paper (OSDI 2018), beside what it prints.
 
-    The parts are six jobs on four GPUs, an elastic job that grows and shrinks, the experiment on 180 GPUs, the trace of 9 days on
-    100 GPUs, searches for the right configuration among many, and, if files are given, jobs of Philly's trace at rates that were
-    measured on real GPUs.
+    The parts are six jobs on four GPUs, an elastic job that grows and shrinks, the experiment on 180 GPUs, the trace of 9 days
+    on 100 GPUs, searches for the right configuration among many, and, if files are given, jobs of Philly's trace at rates that
+    were measured on real GPUs.
 
     \b
     Examples:
