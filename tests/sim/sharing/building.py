@@ -47,9 +47,8 @@ def job(minutes: float, at: float = 0, kind: str = "", gpus: int = 1, tasks: int
 def turns(state: State, _rng: Rng) -> Proposals:
     """First come, first served. A job that finds no idle device has turns of a minute on devices with few users."""
     while (job := head_of(state, {Lane.BEST_EFFORT: 0})) is not None:
-        action = place(state, job)
-        if action is None:
-            (action,) = SLICES(state, job, Where()) or (None,)
+        alone = place(state, job)
+        action = alone if alone is not None else next(iter(SLICES(state, job, Where()) or ()), None)
         if not isinstance(action, Place):
             return
         if (share := action.share) is not None:

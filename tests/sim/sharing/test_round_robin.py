@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobState
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
-from tests.sim.building import MINUTE, FitGppSettings, Listed
+from tests.sim.building import MINUTE, Listed
 from tests.sim.sharing.building import PAPER, ends, job, node
 
 
