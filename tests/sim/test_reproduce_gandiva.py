@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
+from scheduler_service.sim.reproduce import gandiva, gandiva_shared
 from scheduler_service.sim.reproduce import gandiva_published as published
 from scheduler_service.sim.reproduce.gandiva_growing import Span, spans, table
 from scheduler_service.sim.reproduce.gandiva_plan import (
@@ -22,6 +23,7 @@ from scheduler_service.sim.reproduce.gandiva_plan import (
     policies,
 )
 from scheduler_service.sim.reproduce.gandiva_tables import shares
+from scheduler_service.sim.workloads import GandivaShared
 
 DATA = Path(__file__).parent / "data"
 TRACES = Traces(DATA / "philly_slice_1000.csv.gz", DATA / "gavel_rates.csv", DATA / "gavel_pairs.csv")
@@ -86,6 +88,34 @@ def test_the_table_of_figure_11_has_no_number_where_nothing_followed() -> None:
     assert rows["minute 75: a job with two GPUs comes"] == ("2", "-", "-")
 
 
+def test_the_command_makes_the_table_of_figure_18(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gandiva, "QUICK", QUICK._replace(shared_days=0.03, shared_at_min=20))
+    document = tmp_path / "page.md"
+    document.write_text("<!-- begin: figure-18 -->\n<!-- end: figure-18 -->\n")
+    told = ["reproduce", "gandiva", "--quick", "--part", "shared", "-o", str(tmp_path / "results"), "--document", str(document)]
+    done = CliRunner().invoke(main, told)
+    assert done.exit_code == 0, done.output
+    rows = [line.split("|")[1:-1] for line in document.read_text().splitlines() if line.startswith("| search")]
+    assert [row[0].strip() for row in rows] == ["search 1", "search 2"]
+    for row in rows:
+        first, ours, faster = float(row[2]), float(row[4]), float(row[6])
+        assert faster == pytest.approx(first / ours, rel=0.02)
+        assert faster > 4
+
+
+def test_each_search_of_figure_18_has_eight_gpus_and_both_ways_have_the_same_configurations() -> None:
+    made = gandiva_shared.cases(1.5, 1440, [1])
+    fifo, ours = (made[policy][0] for policy in (BASELINE, GANDIVA))
+    assert fifo.cluster == ours.cluster
+    assert [vc.owns for vc in fifo.virtual_clusters] == [vc.owns for vc in ours.virtual_clusters]
+    plain = {"exclusive": 0, "live": 0}
+    assert isinstance(ours.workload, GandivaShared)
+    same = tuple(search.model_copy(update=plain) for search in ours.workload.searches)
+    assert ours.workload.model_copy(update={"searches": same}) == fifo.workload
+    owned = {vc.name: 4 * sum(count for _, levels in vc.owns for _, count in levels) for vc in fifo.virtual_clusters}
+    assert owned == {"search-1": 8, "search-2": 8, "others": 84}
+
+
 def _is_of(folder: Path, policy: str) -> bool:
     case = folder / "case.json"
     return case.exists() and Case.model_validate_json(case.read_text()).policy.name == policy
@@ -103,4 +133,4 @@ def test_all_parts_together(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["reproduce", "gandiva", "--quick", "-o", str(tmp_path), "--on-traces", *files])
     assert done.exit_code == 0, done.output
     tables = (tmp_path / "tables.md").read_text()
-    assert all(title in tables for title in ("Figure 9", "Section 6.3", "Table 5", "Gavel"))
+    assert all(title in tables for title in ("Figure 9", "Figure 11", "Figure 18", "Section 6.3", "Table 5", "Gavel"))

@@ -13,7 +13,7 @@ from scheduler_service.sim.workloads import Gandiva, GandivaGrowing, GandivaSlic
 Part = Literal["slicing", "growing", "experiment", "trace", "measured"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """In which all policies have the same jobs."""
-ALL_PARTS = (*PARTS, "search")
+ALL_PARTS = (*PARTS, "search", "shared")
 ON_TRACES: tuple[Part, ...] = ("measured",)
 """Parts that take files."""
 
@@ -91,10 +91,26 @@ class Study(NamedTuple):
     measured_jobs: int = 2000
     """Of Philly's, at Gavel's rates."""
     search_seeds: tuple[int, ...] = (1, 2, 3)
+    shared_days: float = 1.5
+    """In which others' jobs come."""
+    shared_at_min: float = 1440
+    """When the searches beside them begin."""
+    shared_seeds: tuple[int, ...] = (1, 2, 3)
     traces: Traces | None = None
 
 
-QUICK = Study(jobs=250, hours=0.5, seeds=(1,), trace_jobs=500, days=0.5, measured_jobs=300, search_seeds=(1,))
+QUICK = Study(
+    jobs=250,
+    hours=0.5,
+    seeds=(1,),
+    trace_jobs=500,
+    days=0.5,
+    measured_jobs=300,
+    search_seeds=(1,),
+    shared_days=0.1,
+    shared_at_min=60,
+    shared_seeds=(1,),
+)
 
 
 def policies() -> list[str]:

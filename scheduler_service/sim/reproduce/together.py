@@ -108,8 +108,13 @@ def ranged(values: Sequence[float], shown: Callable[[float], str] = number) -> s
     return middle if least == most else f"{middle} ({least} to {most})"
 
 
+def _completions(every: Sequence[Seen]) -> list[float]:
+    """Means of best-effort jobs, with each seed."""
+    return [float(of.completion_s[of.of(job_class="best_effort")].mean()) for of in every]
+
+
 def by_class(seen: Ways) -> Table:
-    rows = []
+    rows, first = [], _completions(next(iter(seen.values())))
     for way, every in seen.items():
         cells = []
         for name in CLASSES:
@@ -117,12 +122,14 @@ def by_class(seen: Ways) -> Table:
             cells.append(ranged([of.start_s[these].mean() for of, these in some]))
             cells.append(ranged([float(np.percentile(of.start_s[these], 95)) for of, these in some]))
             cells.append(ranged([of.completion_s[these].mean() for of, these in some]))
+        cells.append(ranged([100 * (mine / base - 1) for mine, base in zip(_completions(every), first, strict=True)]))
         cells.append(ranged([100 * of.numbers["sharing.rate.arrivals"] for of in every]))
         for count in ("preemptions", "reclaimed", "sharing.packings"):
             cells.append(ranged([of.numbers[count] for of in every], lambda value: f"{value:.0f}"))
         rows.append((way.title, (*cells, ranged([of.lost_gpu_h for of in every]))))
     columns = (
         *(f"{name}: {what}" for name in CLASSES.values() for what in ("to the start, s", "95 %, s", "completion, s")),
+        f"the same against {next(iter(seen)).title}, %",
         *("work of a GPU, %", "preempted", "reclaimed", "packed", "GPU-hours lost"),
     )
     every = next(iter(seen.values()))

@@ -21,6 +21,7 @@ from scheduler_service.sim.workloads import (
     fitgpp,
     gandiva,
     gandiva_search,
+    gandiva_shared,
     gavel,
     gavel_choices,
     gavel_kinds,
@@ -42,6 +43,7 @@ from scheduler_service.sim.workloads.gandiva import GandivaGrowing as GandivaGro
 from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
 from scheduler_service.sim.workloads.gandiva_search import GandivaSearch as GandivaSearch
+from scheduler_service.sim.workloads.gandiva_shared import GandivaShared as GandivaShared
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
 from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
@@ -59,7 +61,7 @@ TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
 Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
-OfKinds = gandiva.OfPaper | GandivaSearch | GavelKinds
+OfKinds = gandiva.OfPaper | GandivaSearch | GandivaShared | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
 Workload = Annotated[
     FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
@@ -90,6 +92,8 @@ def jobs_of(
         return _fitting(gandiva.jobs(workload, seed), nodes, counted)
     if isinstance(workload, GandivaSearch):
         return _fitting(gandiva_search.jobs(workload), nodes, counted)
+    if isinstance(workload, GandivaShared):
+        return _fitting(gandiva_shared.jobs(workload, seed), nodes, counted)
     if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
