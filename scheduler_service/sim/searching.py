@@ -16,7 +16,7 @@ from scheduler_service.core.messages import CancelRequested, Event, ResumeReques
 from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.sim.jobs import Load, SimJob
+from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import gandiva_shared
 from scheduler_service.sim.workloads.arriving import Timed
@@ -158,17 +158,17 @@ class Searches:
             Search(one, seed + place, gandiva_shared.searching(model, place), model.begins_us)
             for place, one in enumerate(model.searches)
         ]
-        self._others = Timed(gandiva_shared.others(model, seed))
+        self._arrivals: list[Arrivals] = [Timed(gandiva_shared.others(model, seed)), *self.each]
 
     def _over(self) -> bool:
         return all(search.found_us is not None for search in self.each)
 
     def next_us(self, now: Micros, load: Load) -> Micros | None:
-        times = [] if self._over() else [one.next_us(now, load) for one in (self._others, *self.each)]
+        times = [] if self._over() else [one.next_us(now, load) for one in self._arrivals]
         return min((time for time in times if time is not None), default=None)
 
     def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
-        return [] if self._over() else [job for one in (self._others, *self.each) for job in one.take(now, load)]
+        return [] if self._over() else [job for one in self._arrivals for job in one.take(now, load)]
 
     def looks_us(self) -> Micros | None:
         return min((time for search in self.each if (time := search.looks_us()) is not None), default=None)
