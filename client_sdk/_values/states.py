@@ -185,7 +185,7 @@ class JobEventKind(Word):
     PARKED = 41
     """Its run is parked, and its devices are free for others; `text` says what that took."""
     PARK_REFUSED = 42
-    """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
+    """Its run could not be parked or resumed; `text` has the reason and the consequence."""
     UNPARKED = 43
     """Its run executes again after a park; `text` says what that took."""
     PROBED = 49

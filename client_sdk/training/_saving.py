@@ -158,7 +158,7 @@ class Saving:
     def _migrates(self) -> bool:
         """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.
 
-        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the digests
+        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the checksums
         show that this checkpoint is not whole, and the one before is used: it has to be kept.
         """
         stop = None if self._stop_file is None else read_stop_file(self._stop_file)

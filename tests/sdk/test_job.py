@@ -15,7 +15,7 @@ import pytest
 
 from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
 from client_sdk.training._storing import files, formats
-from client_sdk.training._storing.digested import DigestedFile, digest
+from client_sdk.training._storing.checksummed import ChecksummedFile, checksums, threads
 from client_sdk.training._storing.folders import Reference
 from tests.sdk.job_tools import New, folders, run_to
 
@@ -251,9 +251,10 @@ def test_formats_return_what_they_were_given(tmp_path: Path, state: Any, format_
     found = formats.choose(state)
     assert found == format_name
     path = tmp_path / "part"
-    with DigestedFile(path) as file:
+    with ChecksummedFile(path) as file, threads() as pool:
         extra = formats.FORMATS[found].write(file, state)
-    assert file.blake2b == digest(path)
+        file.flush()
+        assert file.checksums == checksums(path, pool)
     back = formats.FORMATS[found].read(path, extra)
     np.testing.assert_equal(back, state)
     assert type(back) is type(state)

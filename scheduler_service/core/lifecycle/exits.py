@@ -20,8 +20,8 @@ GOES_ON = frozenset(
 the job has another end, which no exit with 0 replaces."""
 
 RESIZED = 200
-"""Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell gives it for a signal
-(128 + n is at most 192) and it is none of sysexits.h."""
+"""Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell reports a signal by it
+(128 + n is at most 192), and sysexits.h does not define it."""
 
 
 def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, str]:
