@@ -6,12 +6,17 @@ It is the policy `gandiva` without packing, growth and other moves: it shows wha
 
 from typing import NamedTuple
 
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.introspection import policy
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 
 OFF = {"packing": 0.0, "growth": 0.0, "moves_per_hour": 0.0, "preempting": 0.0}
 """Moves that are no changes of places are counted by the hour."""
+
+
+MEASURED_US = 1800 * SECOND
+"""Turns need the memory of jobs alone, which hardly changes after the first measurement."""
 
 
 class Settings(NamedTuple):
@@ -26,4 +31,5 @@ class Settings(NamedTuple):
 def stages(options: Options) -> Stages:
     """Raises ValueError for settings that cannot be."""
     own_settings(Settings, options.own)  # another mechanism of `gandiva` is no setting here
-    return policy.stages(options._replace(own={**options.own, **OFF}))
+    made = policy.stages(options._replace(own={**options.own, **OFF}))
+    return made._replace(order=made.order._replace(measured_us=MEASURED_US))
