@@ -135,6 +135,8 @@ class JobReason(Word):
     """STOPPING or STARTING: it goes on at another node. QUEUED: it did not begin there."""
     CHECKPOINT_AWAY = 55
     """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
+    OUT_OF_DEVICE_MEMORY = 58
+    """FAILED: it used more memory of a device, which others used at the same time, than it may."""
 
 
 class JobEventKind(Word):
@@ -196,6 +198,8 @@ class JobEventKind(Word):
     """It runs at the other node; `text` says what each phase took."""
     MIGRATION_FAILED = 57
     """It does not go to the other node; `text` says why."""
+    RESIZED = 58
+    """It runs with another number of tasks; `text` says what each phase of the resize took."""
 
 
 class Guarantee(Word):

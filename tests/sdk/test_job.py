@@ -1,5 +1,6 @@
 """`job.checkpointable` without PyTorch: what can be saved, and the loop."""
 
+import json
 import logging
 import os
 import random
@@ -123,6 +124,18 @@ print(sorted({"numpy", "torch", "grpc", "google", "safetensors"} & set(sys.modul
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_run_names_the_folders_that_it_has_loaded_and_saved(new_job: New, tmp_path: Path) -> None:
+    """Which have the step in their names."""
+    seen: list[int] = []
+    for _ in range(2):
+        job = new_job()
+        job.checkpointable(seen=seen)
+        run_to(job, job.step + 3)
+    one, two = (path.name for path in folders(tmp_path))
+    assert json.loads(tmp_path.with_suffix(".names").read_text()) == {"began_from": one, "saved": two}
+    assert (one.split("-run-")[0], two.split("-run-")[0]) == ("checkpoint-step-00000003", "checkpoint-step-00000006")
 
 
 def test_a_number_cannot_be_restored_in_place(new_job: New) -> None:

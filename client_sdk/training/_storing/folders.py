@@ -42,7 +42,7 @@ class Saved(NamedTuple):
     """What the writer says about the checkpoint, such as its step."""
 
 
-class Reference:
+class Reference(files.Refers):
     """Names a folder and the digest of its manifest. Inside `opening`, unpickling a reference gives what the folder holds."""
 
     def __init__(self, folder: str, digest: str) -> None:

@@ -38,6 +38,8 @@ def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, s
         return Reason.YIELDED, ""
     if event.unknown:
         return Reason.EXIT_UNKNOWN, "the process is gone and nothing on its node knows how it ended"
+    if event.out_of_device_memory:
+        return Reason.OUT_OF_DEVICE_MEMORY, event.out_of_device_memory
     if event.out_of_memory:
         return Reason.OUT_OF_MEMORY, ""
     if event.node_stopped:
