@@ -80,7 +80,8 @@ class Saving:
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
-        self._stop_file = RunFiles.of(environment).stop
+        self._files = RunFiles.of(environment)
+        self._stop_file = self._files.stop
         self.folder: Path | None = None
         """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
@@ -153,6 +154,24 @@ class Saving:
         """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
         self.wait()
         return self._write(parts(), time.monotonic(), durable=not self._migrates) if self._takes_part else None
+
+    def save_parked(self, step: int, parts: Callable[[], Parts]) -> None:
+        """Saves the state of a program that is parked after this step, unless a checkpoint of the step is there already.
+
+        Raises what reading and writing the parts raise.
+        """
+        self.wait()
+        if self._background.failure is None and step and self._saved_at == step:
+            return
+        self._background.failure = None  # that checkpoint is not there, and this one takes its place
+        if self._takes_part:
+            taken = parts()
+            self._checkpointer.save(self._write(taken, time.monotonic(), durable=not self._migrates))
+        self._saved_at = step
+
+    def say_yielded(self) -> None:
+        """Says that the work is saved and that the program leaves because it was asked to. Raises OSError."""
+        self._files.say_yielded(self._run)
 
     @property
     def _migrates(self) -> bool:

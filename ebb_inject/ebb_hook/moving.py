@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .arena import Arena
+from .host_copies import HostCopies
 from .refused import Refused
 from .storages import find
 
@@ -89,6 +90,10 @@ class Mover:
             if (error := self._filled(moved.storages, moved.places, moved.sizes)) is not None:
                 raise Refused(f"the contents cannot be moved back: {error}") from error
             return {"fill": monotonic() - begin}
+
+    def copies(self, moved: Moved) -> HostCopies:
+        """What was moved, for a save."""
+        return HostCopies(self._torch, moved)
 
     def _filled(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
         """Gives the storages that have no memory their contents back. After an error all of them are without memory."""
