@@ -10,8 +10,8 @@ from client_sdk.training._run.exit_status import OBEYED
 from client_sdk.training._saving import Parts, Saving
 
 if TYPE_CHECKING:
-    from ebb_inject.ebb_hook.host_copies import HostCopies
-    from ebb_inject.ebb_hook.parking import Saver
+    from ebb_inject.ebb_hook.moving import HostCopies
+    from ebb_inject.ebb_hook.parking import Parking, Saver
 
 
 class WhileParked:
@@ -22,20 +22,24 @@ class WhileParked:
     """
 
     def __init__(self, saving: Saving, step: Callable[[], int], parts: Callable[[], Parts]) -> None:
-        self._parking = step_counter.parking_of_process()
+        self._parking: Parking | None = step_counter.parking_of_process()
         self._saver: Saver | None = None
         if self._parking is not None and not saving.sharded:
-            from ebb_inject.ebb_hook.parking import Saver
-
-            def save(host: "HostCopies") -> None:
-                saving.save_parked(step(), lambda: _taken(host, parts))
-
-            self._saver = Saver(save, lambda: _leave(saving))
+            self._saver = _saver(saving, step, parts)
 
     def can_save(self, complete: bool) -> None:
         """Whether a program that is parked from here on can save."""
         if self._parking is not None:
             self._parking.saver = self._saver if complete else None
+
+
+def _saver(saving: Saving, step: Callable[[], int], parts: Callable[[], Parts]) -> "Saver":
+    from ebb_inject.ebb_hook.parking import Saver  # which outside of Ebb is not imported
+
+    def save(host: "HostCopies") -> None:
+        saving.save_parked(step(), lambda: _taken(host, parts))
+
+    return Saver(save, lambda: _leave(saving))
 
 
 def _taken(host: "HostCopies", parts: Callable[[], Parts]) -> Parts:

@@ -52,8 +52,8 @@ MAGIC = b"EBBPARK1"
 SIZE = 4096
 """Bytes of the file."""
 RESUME, PARK, PREPARE, SAVE, LEAVE = 1, 2, 3, 4, 5
-"""Commands. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked process save its
-checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
+"""Commands. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked process save
+its checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
 RUNNING, PARKED, REFUSED, PREPARED, SAVED = "running", "parked", "refused", "prepared", "saved"
 """States of an answer. A process that has refused is running. One that has saved is parked."""
 WAKE = ".wake"

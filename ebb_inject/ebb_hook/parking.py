@@ -30,8 +30,7 @@ from .control import (
     Control,
     Request,
 )
-from .host_copies import HostCopies
-from .moving import Moved, Mover
+from .moving import HostCopies, Moved, Mover
 from .refused import Refused
 from .signals import put_back, put_off
 from .steps import Steps, claiming

@@ -28,7 +28,8 @@ _WAITS = "wait"
 
 class Suspending:
     """Of the runs of one spool. `start` launches a run; one that `waits` is launched by itself later. `press` stops a run that
-    was told to stop, `kill` sends a signal to one, and `relent` kills it at no deadline any more. `reported` is called when there is something to report."""
+    was told to stop, `kill` sends a signal to one, and `relent` kills it at no deadline any more. `reported` is
+    called when there is something to report."""
 
     def __init__(
         self,

@@ -213,7 +213,9 @@ def test_a_parked_run_saves_and_exits_if_it_goes_on_elsewhere(
     assert list(losses) == [str(step) for step in range(1000)]
 
 
-def test_a_parked_run_that_cannot_save_stays_parked(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
+def test_a_parked_run_that_cannot_save_stays_parked(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
     agent()
     scheduler.connected()
     assert not parked_training(scheduler, state, OWN, tmp_path).saves
@@ -226,7 +228,9 @@ def test_a_parked_run_that_cannot_save_stays_parked(agent: Start, scheduler: Fak
     goes_on(state, 1)
 
 
-def test_a_parked_run_whose_save_fails_stays_parked(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
+def test_a_parked_run_whose_save_fails_stays_parked(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
     agent()
     scheduler.connected()
     assert parked_training(scheduler, state, JOB, tmp_path).saves

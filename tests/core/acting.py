@@ -236,7 +236,9 @@ class Acting(Base):
         self.all_reports_arrive()
 
     @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
-    @rule(data=st.data(), how=st.sampled_from(("well", "saves", "saves", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
+    @rule(
+        data=st.data(), how=st.sampled_from(("well", "saves", "saves", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9))
+    )
     def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
         for agent in self.agents.values():
             moving = agent.in_phase(*MOVES)

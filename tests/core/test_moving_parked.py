@@ -22,8 +22,7 @@ from scheduler_service.core.messages import (
     Warming,
 )
 from scheduler_service.core.model import EventKind, JobState, OperationKind, OperationPhase, Reason, Run, RunPhase, StopReason
-from scheduler_service.core.model.configurations import TaskGroup
-from scheduler_service.core.model.configurations import NodeSelector
+from scheduler_service.core.model.configurations import NodeSelector, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.operations.moving_parked import MOST_MOVES

@@ -14,6 +14,7 @@ from tests.torch_needed import require_torch
 
 pytestmark = pytest.mark.usefixtures("_torch")
 
+
 @pytest.fixture(scope="module")
 def _torch() -> None:
     require_torch()

@@ -48,14 +48,13 @@ def turn_into(
     operation: Operation,
     kind: OperationKind,
     phase: OperationPhase,
+    more: dict[str, int],
     deadline_us: Micros | None = None,
     target: RunKey | None = None,
-    **more: int,
 ) -> Operation:
     """Goes on as an operation of another kind, with the same number: those that wait are served in the order of numbers."""
     noted = tuple(sorted({**dict(operation.more), **more}.items()))
-    facts = {"kind": kind, "phase": phase, "phase_us": now, "deadline_us": deadline_us, "target": target, "more": noted}
-    after: Operation = changed(operation, **facts)
+    after = changed(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
     state.put(state.operations, operation.id, after)
     return after
 

@@ -9,7 +9,6 @@ from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros
 
-
 PARKED_FROM = "parked_from"
 """Noted of a migration whose job is parked: the phase of the park, to which the job returns if it does not go elsewhere."""
 MOVES = "moves"

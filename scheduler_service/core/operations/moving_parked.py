@@ -1,7 +1,7 @@
 """Parked jobs that go on elsewhere: what is particular to a migration whose source is parked.
 
-The operation of the park becomes that of the migration, and keeps its number. While the destination makes itself ready, the runs
-stay parked; then they save without their devices, and exit.
+The operation of the park becomes that of the migration, and keeps its number. While the destination makes itself ready, the
+runs stay parked; then they save without their devices, and exit.
 
     what fails                                        what becomes of the job
     the destination, before the runs were to save     it is parked as before; after three times it waits for its own devices
@@ -14,7 +14,17 @@ from scheduler_service.core.allocation.operations import begin, note_phase, oper
 from scheduler_service.core.allocation.targets import release_targets
 from scheduler_service.core.allocation.transitions import show, stop_job
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.model import EventKind, Job, OperationKind, OperationPhase, Reason, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.model import (
+    EventKind,
+    Job,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
 from scheduler_service.core.model.operations import MOVES, PARKED_FROM, Operation
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
@@ -55,8 +65,8 @@ def may_move(state: State, operation: Operation) -> bool:
 def becomes_move(state: State, now: Micros, park: Operation, target: RunKey, deadline_us: Micros, same_nodes: bool) -> None:
     """The destination makes itself ready for the job."""
     note_phase(state, now, park, "")
-    noted = {PARKED_FROM: int(park.phase), _SAME_NODES: int(same_nodes)}
-    turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, deadline_us, target, **noted)
+    more = {PARKED_FROM: int(park.phase), _SAME_NODES: int(same_nodes)}
+    turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, more, deadline_us, target)
     show(state, changed(state.jobs.rows[park.job_id], suspend_requested=False))
 
 
@@ -71,7 +81,7 @@ def back_to_park(state: State, now: Micros, operation: Operation, why: str, phas
     release_targets(state, now, operation)
     phase = phase or OperationPhase(int(operation.noted(PARKED_FROM)))
     moves = {MOVES: int(operation.noted(MOVES)) + 1}
-    turn_into(state, now, operation, OperationKind.PARK, phase, **moves)
+    turn_into(state, now, operation, OperationKind.PARK, phase, moves)
     show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=phase is OperationPhase.PARKED))
 
 
@@ -86,8 +96,9 @@ def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
             stop_job(state, now, job, StopReason.PARKED, Reason.PARKED, most_us=0)
         return
     assert run.parking is not None  # it is parked
-    stays = {"stop_reason": None, "stop_us": None, "stop_grace_us": 0, "parking": run.parking._replace(saves=False)}
-    state.put(state.runs, run.key, changed(run, phase=RunPhase.PARKED, generation=run.generation + 1, **stays))
+    parking, generation = run.parking._replace(saves=False), run.generation + 1
+    stays = changed(run, phase=RunPhase.PARKED, stop_reason=None, stop_us=None, stop_grace_us=0, parking=parking)
+    state.put(state.runs, run.key, changed(stays, generation=generation))
     if operation is not None:
         back_to_park(state, now, operation, why)
     else:  # it was lost meanwhile where the job was to go

@@ -1,4 +1,4 @@
-"""Where a parked job goes on whose own devices are not idle: on other devices of its nodes, or else where it would start now."""
+"""Where a parked job goes on if its own devices are not idle: on others of its nodes, or else where it would start now."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
