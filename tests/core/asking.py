@@ -153,6 +153,26 @@ class Asking(Base):
         if resumes and job_id in self.driver.state.jobs.rows:
             self.take(ResumeRequested(job_id))
 
+    @precondition(lambda self: self.driver.state.operations.rows)
+    @rule(data=st.data(), saves=st.booleans())
+    def move_parked(self, data: st.DataObject, saves: bool) -> None:
+        """A job with an operation goes on at some node, which is ready at once. A parked run is told to save, and may fail."""
+        jobs = sorted(row.job_id for row in self.driver.state.operations.rows.values())
+        name = data.draw(st.sampled_from(sorted(self.driver.state.node_ids)))
+        self.take(MigrateRequested(data.draw(st.sampled_from(jobs)), (name,)))
+        for _ in range(2):
+            for agent in self.agents.values():
+                while agent.inbox:
+                    agent.obey()
+                for key in agent.in_phase(RunPhase.WARMING):
+                    agent.warm(key)
+                for key in sorted(agent.saving & {*agent.in_phase(RunPhase.STOPPING)}):
+                    if saves:
+                        agent.end(key, {"yielded": True, "told": True})
+                    else:
+                        agent.stay_parked(key)
+            self.all_reports_arrive()
+
     @precondition(lambda self: self.agents and _may_migrate(self.driver.state))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:

@@ -1,5 +1,6 @@
 """Parked jobs go on elsewhere when their own devices are taken, and lose nothing whatever fails on the way."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,9 +27,11 @@ from scheduler_service.core.model.configurations import NodeSelector, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.operations.moving_parked import MOST_MOVES
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.test_parking import begun_gang
 
@@ -163,6 +166,23 @@ def test_it_waits_and_moves_as_soon_as_there_is_room_anywhere_before_jobs_that_w
     (order,) = d.exit(other).orders
     assert (type(order.desired), order.key.job_id, order.node) == (Warming, job, 2)
     assert d.job(later).state is JobState.QUEUED
+
+
+def test_explanations_say_what_it_waits_for() -> None:
+    d = desk()
+    job = parked(d)
+    first, second = taken(d), taken(d)
+    d.step(ResumeRequested(job))
+
+    def blockers() -> list[tuple[str, int]]:
+        found = explain(d.state, d.job(job), d.now, Random(0), Stages(fifo))
+        return [(blocker.detail, blocker.cause_job) for blocker in found.blockers]
+
+    why = "there is no room elsewhere: job {} has device {} of node n1"
+    assert blockers() == [(why.format(first, index), first) for index in (0, 1)]
+    d.exit(second)
+    assert operation(d, job) == MOVING
+    assert blockers() == []
 
 
 def test_a_program_that_cannot_save_waits_for_its_own_devices() -> None:

@@ -30,23 +30,23 @@ def pair() -> Iterator[Pair]:
         assert not leftovers(made.folder)
 
 
-def taken(pair: Pair, job: Job) -> Job:
+def taken(pair: Pair, job: Job, devices: int = WHOLE_NODE) -> Job:
     """Parks the job, and has another one hold its devices."""
     pair.client.suspend(job, park_only=True)
     wait_for(lambda: pair.client.get(job).parked, LIMIT)
-    holder = pair.client.submit(["sleep", "600"], devices=WHOLE_NODE, grace=1)
+    holder = pair.client.submit(["sleep", "600"], devices=devices, grace=1)
     wait_for(lambda: pair.client.get(holder).state is JobState.RUNNING, LIMIT)
     assert pair.where(holder) == pair.client.get(job).node
     return holder
 
 
-def stepping(pair: Pair, held: bool) -> tuple[Job, Trace]:
+def stepping(pair: Pair, held: bool, devices: int = WHOLE_NODE) -> tuple[Job, Trace]:
     pair.jobs += 1
     trace = Trace(pair.folder / f"job-{pair.jobs}")
     if not held:
         trace.release()
     environment = {**trace.environment, "PYTHONPATH": f"{ROOT}"}
-    job = pair.client.submit([sys.executable, STEPPER], env=environment, devices=WHOLE_NODE, grace=60)
+    job = pair.client.submit([sys.executable, STEPPER], env=environment, devices=devices, grace=60)
     trace.wait("step")
     return job, trace
 
@@ -83,6 +83,23 @@ def test_a_training_is_parked_and_goes_on_at_the_other_node_as_if_nothing_had_be
     assert moved.startswith(f"moved to {second.node}: ready in ")
     assert "while it was parked; then saved in" in moved
     assert [each.phase.name for each in first.operations] == ["PARKING", "PARKED", "WAITING", "WARMING"]
+    ended(pair, holder)
+
+
+def test_other_devices_of_the_node_come_first(pair: Pair) -> None:
+    """There it needs no other node's copy of its checkpoint."""
+    job, trace = stepping(pair, held=False, devices=WHOLE_NODE // 2)
+    source, devices = pair.where(job), pair.client.get(job).devices
+    holder = taken(pair, job, WHOLE_NODE // 2)
+    pair.client.resume(job)
+    trace.wait("step", source, run=2)
+    moved = pair.client.get(job)
+    assert (moved.node, set(moved.devices) & set(devices)) == (source, set())
+    trace.end()
+    assert pair.client.wait(job, timeout=LIMIT).state is JobState.SUCCEEDED
+    trace.check()
+    (line,) = [event.text for event in pair.client.story(job.id) if event.kind is JobEventKind.MIGRATED]
+    assert line.startswith("moved to other devices of its node: ready in ")
     ended(pair, holder)
 
 

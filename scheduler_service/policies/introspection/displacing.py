@@ -71,7 +71,8 @@ def _leaves_for(state: State, job_id: int, job: Job) -> bool:
     memo, operation = memo_of(state, displaced_subject(job_id)), operation_of(state, job_id)
     if memo is None or operation is None or memo.value[0] != job.id:
         return False
-    return operation.kind is OperationKind.MIGRATE or operation.phase is OperationPhase.PARKING
+    moves = operation.kind is OperationKind.MIGRATE and not operation.is_of_parked
+    return moves or operation.phase is OperationPhase.PARKING
 
 
 def _outranked(state: State, job: Job) -> list[Job]:
