@@ -213,6 +213,65 @@ def test_a_parked_run_saves_and_exits_if_it_goes_on_elsewhere(
     assert list(losses) == [str(step) for step in range(1000)]
 
 
+RANKS = """
+import json, os, torch, torch.distributed as dist
+from client_sdk.training import job
+torch.set_num_threads(1)
+torch.manual_seed(3)
+dist.init_process_group("gloo")
+model = torch.nn.Linear(50, 50)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+x, losses = torch.randn(4, 50) * (dist.get_rank() + 1), {}
+job.checkpointable(model=model, optimizer=optimizer, losses=losses)
+for epoch in job.epochs(1):
+    for _ in job.steps(range(2000)):
+        loss = model(x).square().mean()
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses[str(job.step)] = loss.item().hex()
+print(json.dumps(losses))
+"""
+
+
+def test_the_ranks_of_a_gang_save_at_one_step_and_others_go_on(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    agent()
+    scheduler.connected()
+    command, told = told_to_train(RANKS, tmp_path)
+
+    def each_rank(run: int, **more: Any) -> None:
+        for rank in (0, 1):
+            place = gang(rank, go=("127.0.0.1", ports[run]), size=2)
+            place.nodes[:] = ["n1"]
+            scheduler.start(1, *command, run=run, gang=place, **told, **more)
+
+    with socket.socket() as one, socket.socket() as two:
+        for free in (one, two):
+            free.bind(("127.0.0.1", 0))
+        ports = {1: one.getsockname()[1], 2: two.getsockname()[1]}
+    each_rank(1)
+    folders = [until(lambda rank=rank: next(state.glob(f"runs/*/1.1{rank}"), None)) for rank in ("", ".1")]
+    for folder in folders:
+        until(lambda folder=folder: steps_of(folder) > 20, LIMIT)
+    each_rank(1, park_within=60)
+    assert [scheduler.event("parked", 1, task=task).saves for task in (0, 1)] == [True, True]
+    for task in (0, 1):
+        scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED, task=task)
+    assert [scheduler.exited(1, task=task, limit=LIMIT).yielded for task in (0, 1)] == [True, True]
+    saved = [read_folder(path)["job"]["step"] for path in state.rglob("checkpoint*-step-*") if path.is_dir()]
+    assert saved == [steps_of(folders[0]) + 1] * 2
+    each_rank(2)
+    assert [scheduler.exited(1, run=2, task=task, limit=LIMIT).exit_code for task in (0, 1)] == [0, 0]
+    for rank in ("", ".1"):
+        (log,) = state.glob(f"runs/*/1.2{rank}/output.log")
+        (line,) = [line for line in log.read_text().splitlines() if line.startswith("{")]
+        assert list(json.loads(line)) == [str(step) for step in range(2000)]
+
+
 def test_a_parked_run_that_cannot_save_stays_parked(
     agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
 ) -> None:

@@ -9,9 +9,11 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
+    HoldRequested,
     MigrateRequested,
     Parked,
     RequeueRequested,
+    ResizeRequested,
     ResumeRequested,
     Running,
     RunParked,
@@ -129,6 +131,22 @@ def test_a_resume_whose_devices_are_taken_moves_at_once() -> None:
     ]
     d.exit(job)
     assert d.job(job).state is JobState.SUCCEEDED
+
+
+def test_the_calls_may_be_repeated_and_refused_ones_change_nothing() -> None:
+    d = desk()
+    job = moving(d)
+    for phase in (OperationPhase.WARMING, OperationPhase.SAVING):
+        assert operation(d, job) == (OperationKind.MIGRATE, phase)
+        before = d.state.snapshot()
+        for request in (ResumeRequested(job), MigrateRequested(job, ("n2",))):
+            assert d.reply(request) == Accepted(job)
+            assert d.state.snapshot() == before
+        for request in (HoldRequested(job), ResizeRequested(job, 2)):
+            assert isinstance(d.reply(request), FailedPrecondition)
+            assert d.state.snapshot() == before
+        if phase is OperationPhase.WARMING:
+            told(d, target(d, job), RunReady, address="a", port=7)
 
 
 def test_other_devices_of_its_node_come_first() -> None:

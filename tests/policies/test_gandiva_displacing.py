@@ -160,6 +160,10 @@ def test_what_was_parked_goes_on_elsewhere_if_there_is_room_and_its_own_devices_
     (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
     node = d.state.nodes.rows[target.node]
     assert node.name == "n2"
+    d.step(after=301)  # it was not ready in time
+    (again,) = d.state.operations.rows.values()
+    assert (again.kind, again.target) != (OperationKind.MIGRATE, target.key)
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
     d.step(RunReady(node.name, node.boot_id, d._next(node), target.key, "n2:1"))
     d.step(d.exited(low, yielded=True, told=True))
     d.all_begin()

@@ -118,6 +118,8 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
         if job.suspend_requested:
             log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         resuming.unpark(state, now, operation)
+    elif operation is not None and operation.is_of_parked:
+        pass  # it goes on elsewhere
     elif job.state is JobState.SUSPENDED:
         if is_over(job):
             raise refusal(job, "resumed", "its time limit is over: give it a longer one first")

@@ -79,7 +79,8 @@ def migrate(
         begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
     else:
         same = [run.node for run in state.runs_of(job.id)] == [spot.node for spot in spots]
-        becomes_move(state, now, park, target, deadline, same)
+        back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy has it go on
+        becomes_move(state, now, park, back_to, target, deadline, same)
         names = f"{where(state.operations.rows[park.id], names)}, though it is parked"
     text = f"to {names}, which makes itself ready" + (f": {why}" if why else "")
     first = state.runs_of(job.id)[0]

@@ -62,10 +62,18 @@ def may_move(state: State, operation: Operation) -> bool:
     return can_save and whole and int(operation.noted(MOVES)) < MOST_MOVES
 
 
-def becomes_move(state: State, now: Micros, park: Operation, target: RunKey, deadline_us: Micros, same_nodes: bool) -> None:
-    """The destination makes itself ready for the job."""
+def becomes_move(
+    state: State,
+    now: Micros,
+    park: Operation,
+    back_to: OperationPhase,
+    target: RunKey,
+    deadline_us: Micros,
+    same_nodes: bool,
+) -> None:
+    """The destination makes itself ready for the job, which returns to the phase `back_to` if nothing comes of that."""
     note_phase(state, now, park, "")
-    more = {PARKED_FROM: int(park.phase), _SAME_NODES: int(same_nodes)}
+    more = {PARKED_FROM: int(back_to), _SAME_NODES: int(same_nodes)}
     turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, more, deadline_us, target)
     show(state, changed(state.jobs.rows[park.job_id], suspend_requested=False))
 

@@ -1,12 +1,12 @@
 """Where a parked job goes on if its own devices are not idle: on others of its nodes, or else where it would start now."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Migrate, Place, Rng, Spot
-from scheduler_service.core.model import Job, OperationKind, Run
+from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.values import first_of, mask_of
 from scheduler_service.core.operations.moving_parked import may_move
 from scheduler_service.core.state.state import State
@@ -32,10 +32,10 @@ def _move_waiting(state: State, find: Find) -> Proposals:
     for number in sorted(state.waiting_operations):
         operation = state.operations.rows[number]
         job = state.jobs.rows[operation.job_id]
-        if operation.kind is not OperationKind.PARK or not may_move(state, operation):
+        if not may_move(state, operation):
             continue
         needs = job.needs(), job.configuration
-        move = next(_on_its_nodes(state, job), None)
+        move = _on_its_nodes(state, job)
         if move is None and needs not in in_vain:
             move = _anywhere(state, job, find)
             if move is None:
@@ -49,25 +49,24 @@ def elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
     operation = state.operations.rows[state.operation_of[job.id]]
     if not may_move(state, operation):
         return None
-    return next(_on_its_nodes(state, job), None) or _anywhere(state, job, find)
+    return _on_its_nodes(state, job) or _anywhere(state, job, find)
 
 
-def _on_its_nodes(state: State, job: Job) -> Iterator[Migrate]:
+def _on_its_nodes(state: State, job: Job) -> Migrate | None:
     """On idle devices of the nodes where its runs are. Not for a job that asks for devices of one cell."""
     runs, cells = state.runs_of(job.id), job.launch_spec.cells
     if cells.levels or cells.within or cells.pin or not all(run.placed_on for run in runs):
-        return
+        return None
     taken: Counter[int] = Counter()
     spots = []
     for run in runs:
         devices = _idle(state, job, run, taken[run.node])
         if len(devices) < len(run.placed_on) or not state.is_usable(job.launch_spec, run.node):
-            return
+            return None
         taken[run.node] |= mask_of(devices)
         spots.append(Spot(run.node, devices))
     move = Migrate(job.id, tuple(spots), "other devices of its node are idle")
-    if _would_do(state, move):
-        yield move
+    return move if _would_do(state, move) else None
 
 
 def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
