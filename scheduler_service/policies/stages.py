@@ -13,6 +13,8 @@ from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, Queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.placing.elsewhere import Find, resuming_elsewhere
+from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.scope import Starts
 from scheduler_service.policies.shares import Shares
 
@@ -67,8 +69,8 @@ class Where(NamedTuple):
 
 Overload = Callable[[State, Job, Where], Plan | None]
 """What becomes of a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
-PutBack = Callable[[State, str], Proposals]
-"""Of a virtual cluster, or (empty) of the site."""
+PutBack = Callable[[State, str, Find], Proposals]
+"""Of a virtual cluster, or (empty) of the site; and where a job that is parked may go on."""
 Introspect = Callable[[State, Where], Proposals]
 """Changes how runs of a virtual cluster (empty: of the site) hold devices, by what happened and what was measured: they are
 packed, moved, grown and shrunk. Asked after queues were served. What may turn out not to pay is a probe, and is undone."""
@@ -108,6 +110,8 @@ class Stages(NamedTuple):
     """Has jobs go on that were parked for others, once those who outrank them are served. None: no job is ever parked."""
     introspect: Introspect | None = None
     """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
+    find: Find = place
+    """Where a parked job goes on whose own devices are taken."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 
@@ -122,7 +126,8 @@ def stages(
 ) -> Stages:
     """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name
     that is not in it, and for settings that it does not know or that cannot be."""
-    return registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
+    made = registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
+    return made._replace(policy=resuming_elsewhere(made.policy, made.find))
 
 
 def name_within(policy: VcPolicy) -> str:

@@ -40,6 +40,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
+from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
 from tests.core.driver import unsaved
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
@@ -117,6 +119,7 @@ class CellsMachine(RuleBasedStateMachine):
         self.each = 40 * (100 - beside)
         """How many thousandths of a CPU go with a device."""
         self.tenants = Watched(nodes, plans, bad_node_strikes=0, host_percent=beside)
+        self.tenants.policy = resuming_elsewhere(self.tenants.policy, place_opportunistic)
         self.tenants.plain = self.plain
         for vc in VCS[: data.draw(st.integers(2, 3))]:
             self._vc(data, vc)
@@ -351,7 +354,7 @@ class CellsMachine(RuleBasedStateMachine):
                 if how == "refused":
                     self.take(RunParkRefused(*report, why="no", lost=run.phase is RunPhase.RESUMING))
                 elif run.phase is RunPhase.PARKING:
-                    self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1))
+                    self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1, saves=mib == 64))
                 else:
                     self.take(RunResumed(*report, rung="driver"))
 
@@ -359,7 +362,8 @@ class CellsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), warm=st.booleans())
     def migrate(self, data: st.DataObject, warm: bool) -> None:
         state = self.tenants.state
-        run = data.draw(st.sampled_from([key for key, run in state.runs.rows.items() if run.phase is RunPhase.RUNNING]))
+        movable = RunPhase.RUNNING, RunPhase.PARKED
+        run = data.draw(st.sampled_from([key for key, run in state.runs.rows.items() if run.phase in movable]))
         name = data.draw(st.sampled_from(sorted(state.node_ids)))
         before = state.operation_of.get(run.job_id)
         [reply] = self.take(MigrateRequested(run.job_id, (name,)))

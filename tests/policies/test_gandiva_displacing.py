@@ -153,6 +153,34 @@ def test_what_was_parked_does_not_come_back_before_those_who_outrank_it() -> Non
     assert d.job(low).state is RUN, "and not after those whom it is equal to"
 
 
+def saves(d: Driver, job: int) -> Step:
+    """It is parked, and its program can save while it is."""
+    return told(d, RunParked, job, rung="cooperative", moved_bytes=GIB, saves=True)
+
+
+def test_what_was_parked_goes_on_elsewhere_if_there_is_room_and_its_own_devices_are_taken() -> None:
+    d = site("n1", "n2", growth=0)
+    low = d.begin(4)
+    filler, high = (d.begin(what=replace(spec(4), priority=2)) for _ in range(2))
+    saves(d, low)
+    d.all_begin()
+    assert d.states(low, filler, high) == [PARKED, RUN, RUN]
+    d.leaves(filler)
+    (moves,) = d.state.operations.rows.values()
+    assert (moves.kind, moves.job_id) == (OperationKind.MIGRATE, low)
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
+    node = d.state.nodes.rows[target.node]
+    assert node.name == "n2"
+    d.step(after=301)  # it was not ready in time
+    (again,) = d.state.operations.rows.values()
+    assert (again.kind, again.target) != (OperationKind.MIGRATE, target.key)
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
+    d.step(RunReady(node.name, node.boot_id, d._next(node), target.key, "n2:1"))
+    d.step(d.exited(low, yielded=True, told=True))
+    d.all_begin()
+    assert (d.states(low), d.nodes_of(low), d.state.memos_of.get(low, set())) == ([RUN], ["n2"], set())
+
+
 def test_a_lower_job_moves_to_idle_devices_where_there_are_some() -> None:
     d = site("n1", "n2", defragment_free=100, growth=0)
     lower = [d.begin(1) for _ in range(5)]

@@ -50,13 +50,13 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
     """The queues of a site."""
     yield from start_on_earmarks(state, place_on_earmarks)
     skipped = {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}
-    yield from put_back(state, "")
+    yield from put_back(state, "", place_by_affinity)
     while (job := first_waiting(state, skipped)) is not None:
         if (plan := place_by_affinity(state, job)) is not None:
             if (yield (plan,)) is not None:
                 skipped[own_lane(job)] += 1
             else:
-                yield from put_back(state, "")
+                yield from put_back(state, "", place_by_affinity)
             continue
         if job.id in state.earmarks_of:
             skipped[own_lane(job)] += 1
@@ -140,5 +140,6 @@ def stages(options: Options) -> Stages:
         about=lambda state, job: why_no_turn(state, job, Where(), settings),
         overload=overload,
         put_back=put_back,
+        find=place_by_affinity,
         introspect=introspect,
     )
