@@ -63,6 +63,8 @@ class Where(NamedTuple):
     """The servers; None: any."""
     plan: Callable[[State, Job], Plan | None] | None = None
     """How a job would start there beside all that run; None: nobody can tell."""
+    more: Callable[[State, Job, Plan, int], Plan] | None = None
+    """Such a plan, with up to so many tasks more beyond the job's guarantee; None: no job is guaranteed anything there."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]

@@ -1,5 +1,7 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
+from collections.abc import Sequence
+
 from scheduler_service.core.allocation.bindings import entitled, left
 from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
@@ -28,6 +30,9 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     require(not all(leaves_in_time(state, run) for run in runs), f"job {job.id} is leaving already")
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
+    if action.beyond:
+        _reclaim_beyond(state, job, claimant, action.beyond, now)
+        return
     for job_id in together(state, action.job_id):
         _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
 
@@ -51,6 +56,34 @@ def _reclaim_job(state: State, job: Job, claimant: Job, now: Micros) -> None:
     else:
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, claimant.id, most_us=most)
     log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
+
+
+def _reclaim_beyond(state: State, job: Job, claimant: Job, count: int, now: Micros) -> None:
+    """The job gives back so many tasks that it has beyond its guarantee: it starts again without them, as after a resize. That
+    is no preemption, and no cap counts it."""
+    runs, most = state.runs_of(job.id), state.settings.reclaim_grace_us
+    beyond = [run for run in runs if not run.guaranteed]
+    enough = guaranteed_in_part(runs) and count <= len(beyond)
+    require(enough, f"job {job.id} has {len(beyond)} tasks beyond a guarantee, and not {count}")
+    has_right = claimant.spec.guarantee is not Guarantee.OPPORTUNISTIC
+    require(has_right, f"job {claimant.id} has no right to what job {job.id} holds")
+    if (refusal := why_not(state, Claim.GUARANTEED, claimant, job, beyond)) is not None:
+        raise PlanRefused(refusal)
+    first, tasks = runs[0], len(job.spec.tasks())
+    if first.phase.exits_soon:
+        for run in runs:
+            shorten_grace(state, now, run, most)
+        text = f"it was leaving already, and has {most / SECOND:g} s left for it"
+    else:
+        job = changed(job, resize_to=tasks - count, beyond=max(job.beyond - count, 0))
+        stop_job(state, now, job, StopReason.RESIZED, Reason.RESIZED, claimant.id, most_us=most)
+        text = f"devices that it has beyond its guarantee: tasks {tasks} -> {job.resize_to}"
+    log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
+
+
+def guaranteed_in_part(runs: Sequence[Run]) -> bool:
+    """Whether a job with these runs has tasks beyond its guarantee."""
+    return any(run.guaranteed for run in runs) and not all(run.guaranteed for run in runs)
 
 
 def stopped_together(state: State, job_id: int, for_job: int, now: Micros) -> bool:
@@ -88,7 +121,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
 def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
     """It goes on where it is, until somebody who has a right to its devices needs them; so do all jobs of its share group."""
     everybody = runs_together(state, job_id)
-    require(bool(everybody) and all(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
+    require(any(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
     for run in everybody:
         state.put(state.runs, run.key, changed(run, guaranteed=False))
     _set_group(state, job_id, guaranteed=False)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Place, Plan, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
@@ -113,14 +114,15 @@ class _Server(NamedTuple):
     """The devices of a node that a job may share, with those who hold them."""
 
     users: dict[int, list[Run]]
-    """By device; none of a device that is idle."""
+    """By device; none of a device that is idle. In a virtual cluster, idle devices are in its own cells."""
 
 
 def _server(state: State, job: Job, node: int, where: Where) -> _Server:
     capacity = state.nodes.rows[node].capacity.devices
     closed = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
     idle = state.idle_devices.get(node, 0)
-    users: dict[int, list[Run]] = {i: [] for i in range(capacity) if idle >> i & 1}
+    may_have = (i for i in range(capacity) if idle >> i & 1 and (not where.guaranteed or entitled(state, job, node, 1 << i)))
+    users: dict[int, list[Run]] = {i: [] for i in may_have}
     refused: Mask = closed
     for key in sorted(state.runs_on.get(node, ())):
         run = state.runs.rows[key]
