@@ -202,7 +202,9 @@ class CellsMachine(RuleBasedStateMachine):
         vc = self._any_vc(data)
         if not vc:
             return
-        self.take(VcRequested(vc, False, policy=VcPolicy("gandiva")))
+        pool = data.draw(st.sampled_from(self.plain))
+        own = (Quota(pool.name, pool.levels[0], tasks),) if data.draw(st.booleans()) else ()
+        self.take(VcRequested(vc, False, own or None, policy=VcPolicy("gandiva")))
         [reply] = self.take(Submitted("ann", "", elastic(vc, tasks, most, guarantee=guarantee)))
         if isinstance(reply, FailedPrecondition):
             return
@@ -212,6 +214,15 @@ class CellsMachine(RuleBasedStateMachine):
         self.take()
         self.tenants.growing = 0
         self._leaves_and_comes_up(reply.job_id)
+
+    @precondition(lambda self: any(job.beyond for job in self.tenants.state.jobs.rows.values()))
+    @rule(data=st.data(), tasks=st.integers(1, 2))
+    def others_want_their_cells(self, data: st.DataObject, tasks: int) -> None:
+        """All other virtual clusters ask for a device of their own, while a job has some beyond its guarantee."""
+        for name in sorted(self.tenants.state.vc_ids):
+            pool = data.draw(st.sampled_from(self.plain))
+            if not self._of_cpus(pool):
+                self._ask(name, [1] * tasks, True, pool=pool.name)
 
     def _leaves_and_comes_up(self, job_id: int) -> None:
         self._report(*(self.tenants.exited(job_id, task, yielded=True) for task in self._in_phase(job_id, RunPhase.STOPPING)))

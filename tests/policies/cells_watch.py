@@ -52,6 +52,8 @@ class Watched(Tenants):
         """An elastic job that is told to grow in each step."""
         self.mixed: set[int] = set()
         """Jobs that were guaranteed in part."""
+        self.given_back = 0
+        """How many tasks have given back what they had beyond the guarantee of their job."""
         self.plans: dict[tuple[str, str], Delegate] = {}
         """Plans that policies wait for, by policy and subject: the last question about each."""
         super().__init__(*args, **settings)
@@ -141,6 +143,7 @@ class Watched(Tenants):
         """What a job has beyond its guarantee is reclaimed: the claimant gets some of that, and nothing else of the job."""
         tasks = self.state.runs_of(new.job_id)
         assert all(task.phase is RunPhase.STOPPING for task in tasks), f"job {new.job_id} was told to leave in part"
+        self.given_back += not new.guaranteed
         if new.stop_for in dropped:
             return
         got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
