@@ -17,7 +17,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     VcRequested,
 )
-from scheduler_service.core.model import JobState, RunPhase
+from scheduler_service.core.model import JobClass, JobState, RunPhase
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
 from tests.policies.cells_watch import Watched
@@ -79,7 +79,8 @@ class Growing(Watched):
             self.ask("abc"[n % 3], n % 4 + 1, guarantee=Guarantee.OPPORTUNISTIC)
         elif what == "leave":
             self.leave_all(*active)
-        elif what == "quota":
+        elif what == "quota" and not any(self.job(job).spec.job_class is JobClass.TRIAL for job in active):
+            # A trial that loses its guarantee, and its cells to a best-effort job, preempts this in the same step.
             self.change("a", ("p", "switch", n % 3))
             self.change("a", ("p", "switch", 2))
         elif what == "policy":
