@@ -23,7 +23,7 @@ from node_agent.errors import (
 from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
-from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpoint_store import CheckpointStore, StoredExpiry
 from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
@@ -129,6 +129,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     node.executor = executor
     node.observing = observing
     node.step_watch = StepWatch(spool, paths, settings.step_window)
+    if store is not None and settings.keep_stored is not None:
+        node.stored_expiry = StoredExpiry(store, cluster, settings.keep_stored)
     log.info(
         "node %s: %d devices (%s), state in %s",
         settings.node,

@@ -125,6 +125,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="Where the checkpoints of runs that have left are uploaded, such as s3://BUCKET/PREFIX. [default: nowhere]",
 )
 @click.option(
+    "--keep-stored",
+    metavar="DAYS",
+    help="Remove a job's checkpoints from the checkpoint store so long after its end. [default: keep all]",
+)
+@click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
 )
 @click.option(

@@ -60,6 +60,7 @@ class Ending:
                 event = replace(event, told=True, checkpoint=record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
+            event = exit_status.with_checkpoints(event, self._paths.checkpoint_names(record.key))
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.

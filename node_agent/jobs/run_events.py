@@ -47,6 +47,12 @@ class Exited:
     """What came of its checkpoint signal or command, for people."""
     not_fetched: str = ""
     """Why its checkpoint could not be had from another node. The run did not begin."""
+    out_of_device_memory: str = ""
+    """How much of which device it used, where it was killed for that."""
+    began_from: str = ""
+    """The checkpoint that its program loaded, if it said so."""
+    saved: str = ""
+    """The last one that its program saved, if it said so."""
 
 
 Phases = tuple[tuple[str, float], ...]

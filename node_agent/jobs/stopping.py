@@ -119,7 +119,7 @@ class Stopping:
             log.warning("run %s: killing it: %s", key, why)
             with suppress(OSError), open(record.log_path, "a", encoding="utf-8") as file:  # noqa: PTH123
                 file.write(f"ebb: killed: out of device memory: {why}\n")
-            self._spool.remember([replace(record, out_of_memory=True)])
+            self._spool.remember([replace(record, out_of_memory=True, device_memory=why)])
         self.signal(record, signal.SIGKILL)
 
     def signal(self, record: RunRecord, signum: int) -> None:

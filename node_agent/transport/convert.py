@@ -183,6 +183,9 @@ def _report(report: Report) -> pb.Report:
                     done=event.done,
                     checkpoint=event.checkpoint,
                     not_fetched=event.not_fetched,
+                    out_of_device_memory=event.out_of_device_memory,
+                    began_from=event.began_from,
+                    saved=event.saved,
                 )
             )
     return message

@@ -9,6 +9,9 @@ from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros
 
+OBSERVING = frozenset({OperationKind.VACATE, OperationKind.RESIZE})
+"""Kinds that follow a stop of a job, and hold up nothing (`allocation.vacating`)."""
+
 
 @dataclass(frozen=True)
 class Operation:

@@ -232,11 +232,11 @@ def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, 
     faulty = _faulty_in_pin(pools, choice, job)
     if faulty:
         what = f"{faulty} {pool.shape.levels[0]} of pin {choice.owner.pin}"
-        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {what} of virtual cluster {vc.name} are faulty now")
+        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: faulty cells of virtual cluster {vc.name}: {what}")
     doomed = [level for level in range(len(pool.shape.levels)) if pool.doomed(choice.owner, level)]
     if doomed:
         names = ", ".join(f"{pool.doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
-        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {names} of virtual cluster {vc.name} are faulty now")
+        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: faulty cells of virtual cluster {vc.name}: {names}")
     return Wait(job.id, Reason.BEYOND_QUOTA, f"the cells of virtual cluster {vc.name} are in use")
 
 
