@@ -251,7 +251,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
 
 def _share(launch: pb.Launch) -> SharePlan:
     plan = launch.share
-    rows = (ShareRow(tuple(RunKey(run.job_id, run.run, run.task) for run in row.runs), max(1, row.weight)) for row in plan.rows)
+    rows = (ShareRow(tuple(RunKey(run.job_id, run.run, run.task) for run in row.runs), max(0, row.weight)) for row in plan.rows)
     return SharePlan(
         plan.group,
         plan.generation,

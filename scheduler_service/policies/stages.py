@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Plan, Remember, Rng
+from scheduler_service.core.messages import Bind, Plan, Remember, Rng, Spot
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
@@ -65,6 +65,10 @@ class Where(NamedTuple):
     """The servers; None: any."""
     plan: Callable[[State, Job], Plan | None] | None = None
     """How a job would start there beside all that run; None: nobody can tell."""
+    onto: Callable[[State, Job, int, bool], tuple[tuple[Bind, ...], tuple[Spot, ...]] | None] | None = None
+    """Where a running job could go on at a node, guaranteed or not, beside all that run; None: on whatever is idle."""
+    more: Callable[[State, Job, Plan, int], Plan] | None = None
+    """Such a plan, with up to so many tasks more beyond the job's guarantee; None: no job is guaranteed anything there."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]

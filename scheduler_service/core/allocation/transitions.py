@@ -173,7 +173,7 @@ def requeue(
 def with_target(job: Job) -> Job:
     """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has."""
     job = job.with_share()
-    return job.resized(job.resize_to) if job.resize_to else job
+    return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------

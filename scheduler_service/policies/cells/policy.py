@@ -13,6 +13,7 @@ from scheduler_service.core.model.virtual_clusters import Binding, Owner, Virtua
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.beyond import more_tasks, with_more
 from scheduler_service.policies.cells.contested import contested
 from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.cells.making_room import make_room
@@ -226,6 +227,8 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
     for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
+            more = more_tasks(state, vc, job)
+            plan = with_more(state, job, plan, more) if more else plan
             return _waits(plan, (yield plan))
     overload = stages_within(vc.policy).overload
     if overload is not None:

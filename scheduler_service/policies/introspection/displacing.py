@@ -2,8 +2,8 @@
 
 A trial outranks best-effort jobs of no higher priority, and of two best-effort jobs that of higher priority outranks the other.
 What was parked goes on as soon as nobody who outranks it waits and its devices are idle, or others if it can save while it is
-parked. So no job is suspended for one that it
-outranks, and nobody who is parked loses any work. Jobs that share devices stay where they are.
+parked. So no job is suspended for one that it outranks, and nobody who is parked loses any work. Jobs that take turns stay in
+their share group, and give their turns to the job (`overload/slicing.py`).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, place_to_move
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.overload.slicing import NAME, outranks, would_do
 from scheduler_service.policies.placing.elsewhere import Find, elsewhere
 from scheduler_service.policies.stages import Where
 
@@ -37,13 +37,6 @@ PAUSE_US = 600 * SECOND
 def displaced_subject(job_id: int) -> str:
     """Of the memo that says that the job gives its place to another one, and to which."""
     return f"displaced/{job_id}"
-
-
-def outranks(one: Job, other: Job) -> bool:
-    """Whether the one may take the place of the other."""
-    if other.spec.job_class is not JobClass.BEST_EFFORT:
-        return False
-    return one.priority > other.priority or (one.spec.job_class is JobClass.TRIAL and one.priority == other.priority)
 
 
 # ---- to take a place ---------------------------------------------------------------------------------------------------

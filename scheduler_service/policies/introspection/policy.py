@@ -14,7 +14,7 @@ from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.displacing import displace, leave_alone, put_back
-from scheduler_service.policies.introspection.growing import as_before, shrink_for, shrink_in
+from scheduler_service.policies.introspection.growing import as_before, retreat, shrink_for, shrink_in
 from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
@@ -90,7 +90,13 @@ def overloaded(settings: Settings) -> Overload:
         if plan is None and where.vc and settings.growth:
             plan = shrink_in(state, job, where)
         if plan is None:
-            plan = displace(state, job, where, settings)
+            plan = in_place_or_turns(state, job, where)
+        if plan is None and where.vc:
+            plan = retreat(state, job, where, lambda: in_place_or_turns(state, job, where))
+        return plan
+
+    def in_place_or_turns(state: State, job: Job, where: Where) -> Plan | None:
+        plan = displace(state, job, where, settings)
         return turns(state, job, where) if plan is None else plan
 
     return overload
