@@ -21,6 +21,8 @@ class Started:
     log_path: str
     program: str = ""
     """The file that was executed; empty where the launcher did not say."""
+    restored: str = ""
+    """What became of a dump of the job, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)

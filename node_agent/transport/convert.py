@@ -160,8 +160,8 @@ def _report(report: Report) -> pb.Report:
     match report.event:
         case Ready(address, port):
             message.ready.CopyFrom(pb.RunReady(address=address, port=port))
-        case Started(pid, log_path, program):
-            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program))
+        case Started(pid, log_path, program, restored):
+            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program, restored=restored))
         case RunParked(rung, size, residue, phases):
             parked = pb.RunParked(rung=rung, bytes=size, residue_bytes=residue, phases=_phases(phases))
             message.parked.CopyFrom(parked)

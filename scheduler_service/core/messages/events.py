@@ -249,6 +249,8 @@ class RunStarted:
     log_path: str = ""
     program: str = ""
     """The file that was executed; empty: unknown."""
+    restored: str = ""
+    """What became of a dump of the job by CRIU, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     match report.WhichOneof("event"):
         case "started":
             started = report.started
-            return RunStarted(node, boot_id, report.sequence, key, _clean(started.log_path), _clean(started.program))
+            return RunStarted(*of, _clean(started.log_path), _clean(started.program), _clean(started.restored))
         case "ready":
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
         case "parked":

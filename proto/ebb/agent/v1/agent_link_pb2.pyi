@@ -233,14 +233,16 @@ class RunReady(_message.Message):
     def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ("pid", "log_path", "program")
+    __slots__ = ("pid", "log_path", "program", "restored")
     PID_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     pid: int
     log_path: str
     program: str
-    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ...) -> None: ...
+    restored: str
+    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ..., restored: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
     __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved")
