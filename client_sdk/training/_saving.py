@@ -81,7 +81,6 @@ class Saving:
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
         self._files = RunFiles.of(environment)
-        self._stop_file = self._files.stop
         self.folder: Path | None = None
         """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
@@ -110,6 +109,7 @@ class Saving:
         self._saved_at = saved.about["step"]
         self._grace.measured(saved.about["seconds"], 0.0)
         self.folder = saved.folder
+        self._files.say_loaded(saved.folder.name)
         return saved.parts
 
     def _read(self, reference: folders.Reference) -> folders.Saved:
@@ -177,10 +177,10 @@ class Saving:
     def _migrates(self) -> bool:
         """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.
 
-        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the digests
+        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the checksums
         show that this checkpoint is not whole, and the one before is used: it has to be kept.
         """
-        stop = None if self._stop_file is None else read_stop_file(self._stop_file)
+        stop = None if self._files.stop is None else read_stop_file(self._files.stop)
         return stop is not None and stop.reason == "migrated" and self._options.keep > 1
 
     def _save(self, parts: Callable[[], Parts]) -> None:

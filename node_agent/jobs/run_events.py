@@ -21,6 +21,8 @@ class Started:
     log_path: str
     program: str = ""
     """The file that was executed; empty where the launcher did not say."""
+    restored: str = ""
+    """What became of a dump of the job, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Exited:
     """What came of its checkpoint signal or command, for people."""
     not_fetched: str = ""
     """Why its checkpoint could not be had from another node. The run did not begin."""
+    out_of_device_memory: str = ""
+    """How much of which device it used, where it was killed for that."""
+    began_from: str = ""
+    """The checkpoint that its program loaded, if it said so."""
+    saved: str = ""
+    """The last one that its program saved, if it said so."""
 
 
 Phases = tuple[tuple[str, float], ...]

@@ -160,8 +160,8 @@ def _report(report: Report) -> pb.Report:
     match report.event:
         case Ready(address, port):
             message.ready.CopyFrom(pb.RunReady(address=address, port=port))
-        case Started(pid, log_path, program):
-            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program))
+        case Started(pid, log_path, program, restored):
+            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program, restored=restored))
         case RunParked(rung, size, residue, phases, saves):
             parked = pb.RunParked(rung=rung, bytes=size, residue_bytes=residue, phases=_phases(phases), saves=saves)
             message.parked.CopyFrom(parked)
@@ -183,6 +183,9 @@ def _report(report: Report) -> pb.Report:
                     done=event.done,
                     checkpoint=event.checkpoint,
                     not_fetched=event.not_fetched,
+                    out_of_device_memory=event.out_of_device_memory,
+                    began_from=event.began_from,
+                    saved=event.saved,
                 )
             )
     return message

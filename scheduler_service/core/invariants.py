@@ -58,8 +58,9 @@ def sample(state: State, rng: Rng) -> None:
     if jobs := state.jobs.rows:
         job = next(islice(jobs.values(), rng.randrange(len(jobs)), None))
         _check_job(state, job, state.runs_of(job.id))
-        if (operation := state.operation_of.get(job.id)) is not None:
-            check_operation(state, state.operations.rows[operation])
+        for operation in (state.operation_of.get(job.id), state.vacating_of.get(job.id)):
+            if operation is not None:
+                check_operation(state, state.operations.rows[operation])
     if nodes := state.nodes.rows:
         node = next(islice(nodes.values(), rng.randrange(len(nodes)), None))
         runs = [state.runs.rows[key] for key in state.runs_on.get(node.id, ())]

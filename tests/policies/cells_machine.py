@@ -287,8 +287,9 @@ class CellsMachine(RuleBasedStateMachine):
                 if all(run.guaranteed for run in state.runs_of(job_id)) and data.draw(st.booleans()):
                     demote(state, job_id, now)
                 else:
-                    for run in state.runs_of(job_id):
-                        state.put(state.runs, run.key, None)
+                    for key in [run.key for run in state.runs_of(job_id)]:
+                        run = state.runs.rows[key]  # its share group may have dissolved with the task before it
+                        state.put(state.runs, key, None)
                         if run.group:
                             leave(state, run)
             for key in data.draw(_some_of(sorted(state.bindings.rows))):

@@ -67,6 +67,17 @@ def test_a_trial_takes_a_parked_slot_and_nobody_is_preempted_for_it() -> None:
     assert not [subject for _, subject in d.state.memos.rows if subject.startswith("displaced")]
 
 
+def test_another_trial_takes_turns_with_the_first_and_not_with_who_is_parked() -> None:
+    d = site()
+    other = d.begin(4)
+    first = d.begin(what=spec(4, trial=True))
+    parked(d, other)
+    d.all_begin()
+    second = d.begin(what=spec(4, trial=True))
+    assert d.rows_of(first) == [[first], [second]]
+    assert d.states(other, first, second) == [PARKED, RUN, RUN]
+
+
 def test_a_trial_has_a_run_preempted_that_cannot_be_parked() -> None:
     d = site()
     other = d.begin(4)

@@ -10,6 +10,7 @@ from scheduler_service.core.state.state import State
 
 
 def operation_of(state: State, job_id: int) -> Operation | None:
+    """The operation that holds up what else may be done to the job. A vacate or a resize holds up nothing: see `vacating`."""
     number = state.operation_of.get(job_id)
     return None if number is None else state.operations.rows[number]
 

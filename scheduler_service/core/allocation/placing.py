@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.share_groups import arrange, number_for
@@ -65,6 +66,8 @@ def place(state: State, action: Place, now: Micros) -> None:
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
             start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+    if state.vacating_of:
+        vacating.placed(state, now, placed)
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)

@@ -99,10 +99,10 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
 
 
 def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
-    """What runs that are parked by their users have left on devices of these nodes."""
+    """What runs that are parked, and are in no share group, have left on devices of these nodes."""
     found: dict[Device, int] = {}
     for node in nodes:
-        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+        for run in (state.runs.rows[key] for key in state.runs_on.get(node, ())):
             if run.parking is not None and run.is_parked:
                 residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
                 for index in run.placed_on:

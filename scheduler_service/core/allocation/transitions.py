@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
 from scheduler_service.core.allocation.operations import cut_short, operation_of
@@ -69,6 +70,8 @@ def end_job(
 def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
     if job.id in state.earmarks_of:
         drop_earmarks(state, now, job.id, "the job ended")
+    if state.vacating_of:
+        vacating.not_queued(state, job.id)
     ended = changed(
         job,
         state=to,
@@ -217,6 +220,7 @@ def stop_job(
     of its row."""
     if job.id in state.operation_of and why is not StopReason.MIGRATED:
         cut_short(state, now, job.id, f"given up: {why.name}")
+    vacating.stopping(state, now, job, why)
     grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
     for run in state.runs_of(job.id):
         stop_run(state, now, run, why, grace_us, cause_job)
@@ -230,6 +234,8 @@ def stop_job(
 
 def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
+    if state.vacating_of:
+        outcome |= {"phases": vacating.phases_at_end(state, now, run)}
     ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
     released = run.demand
     if run.parking is not None:

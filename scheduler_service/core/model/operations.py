@@ -9,6 +9,8 @@ from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros
 
+OBSERVING = frozenset({OperationKind.VACATE, OperationKind.RESIZE})
+"""Kinds that follow a stop of a job, and hold up nothing (`allocation.vacating`)."""
 PARKED_FROM = "parked_from"
 """Noted of a migration whose job is parked: the phase of the park, to which the job returns if it does not go elsewhere."""
 MOVES = "moves"

@@ -188,7 +188,7 @@ class State(Tables):
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},
             "elements_of": {job: set(ids) for job, ids in self.elements_of.items()},
             "promised_by": dict(self.promised_by),
-            "operations": (dict(self.operation_of), set(self.waiting_operations)),
+            "operations": (dict(self.operation_of), set(self.waiting_operations), dict(self.vacating_of)),
             "deadlines": list(self.deadlines),
             "room": self.free_resources.snapshot(),
             "traits": dict(self.suitable_nodes.traits),

@@ -200,7 +200,9 @@ class Tables:
         jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 
         self.operation_of: dict[int, int] = {}
-        """Job -> its operation."""
+        """Job -> the operation that is done to it, such as a park: nothing else is done to it meanwhile."""
+        self.vacating_of: dict[int, int] = {}
+        """Job -> its vacate or resize."""
         self.waiting_operations: set[int] = set()
         """Operations that wait for devices."""
 

@@ -13,6 +13,7 @@ from scheduler_service.core.model.virtual_clusters import Binding, Owner, Virtua
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.contested import contested
 from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, promote, serve_opportunistic
@@ -50,6 +51,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
+            yield from guaranteed(state, contested(state), rng)
             yield from start_on_earmarks(state, place_on_cells_kept)
         yield from guaranteed(state, _with_work(state), rng)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:

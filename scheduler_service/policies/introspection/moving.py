@@ -176,7 +176,8 @@ def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | N
     if profile is None or moved or len(runs) != 1 or runs[0].group or not runs[0].given:
         return None
     slower = 100 * (profile.mini_batch_us - profile.best_us) > settings.slowed * profile.best_us
-    neighbours = any(key.job_id != job.id and state.runs.rows[key].given for key in state.runs_on.get(node, ()))
+    others = (state.runs.rows[key] for key in state.runs_on.get(node, ()) if key.job_id != job.id)
+    neighbours = any(run.given and not run.is_parked for run in others)
     if not (slower and neighbours):
         return None
     for target in _with_room(state, job, runs[0].demand, state.loads().affinity == 0):

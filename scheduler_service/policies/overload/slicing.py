@@ -124,7 +124,7 @@ def _server(state: State, job: Job, node: int, where: Where) -> _Server:
     refused: Mask = closed
     for key in sorted(state.runs_on.get(node, ())):
         run = state.runs.rows[key]
-        if not run.given:
+        if not run.given or run.is_parked:
             continue
         if not may_share(state, run, job, where):
             group = state.share_groups.rows.get(run.group)
@@ -221,13 +221,13 @@ def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
 
 
 def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
-    """All who hold a device of these, with all of their gangs and share groups; in order."""
+    """All who hold a device of these, with all of their gangs and share groups; in order. Whoever is parked holds none."""
     found: dict[RunKey, Run] = {}
     for node, devices in spots:
         mask = mask_of(devices)
         for key in state.runs_on.get(node, ()):
             run = state.runs.rows[key]
-            if key in found or not mask & mask_of(run.given):
+            if key in found or not (run.given and mask & mask_of(run.devices)):
                 continue
             group = state.share_groups.rows.get(run.group)
             keys = [task.key for task in state.runs_of(run.job_id)] if group is None else group.members()

@@ -75,7 +75,9 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         _stir(state, new.node)
         state.unsettled = True
         state.news[key] = None
-        refresh_candidate(state, key)
+        group = state.share_groups.rows.get(new.group)
+        for member in (key,) if group is None else group.members():  # another may be the first that executes
+            refresh_candidate(state, member)
         return
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
