@@ -9,13 +9,14 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.lifecycle.desired import share_plan
 from scheduler_service.core.messages import Action, Launch, Migrate, Order, Place, Plan, Share, SharePlan, Spot, Unshare
 from scheduler_service.core.model import Job, JobState, Run, RunKey, ShareMode
-from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.slicing import outranks
 
 Pick = Callable[[Sequence[Any]], Any]
 """Takes one of several."""
@@ -161,6 +162,15 @@ def _open(state: State, pick: Pick) -> Action | None:
 # ---- what must hold ----------------------------------------------------------------------------------------------------
 
 
+def gives_way(state: State, group: ShareGroup, run: Run, members: Sequence[Run]) -> bool:
+    """Whether a member that has turns outranks the run's job, and uses a device of it."""
+    job = state.jobs.rows[run.job_id]
+    mine = {(task.node, index) for task in members if task.job_id == run.job_id for index in task.devices}
+    others = [other for other in members if time_share(group.rows, other.key)]
+    above = [other for other in others if outranks(state.jobs.rows[other.job_id], job)]
+    return any((other.node, index) in mine for other in above for index in other.devices)
+
+
 def check_sharing(state: State) -> None:
     """The equations hold by the settings under which all groups were made."""
     for group in state.share_groups.rows.values():
@@ -169,7 +179,8 @@ def check_sharing(state: State) -> None:
         assert (over := excess(group.rows, members, memory, state.settings)) is None, over
         for run in members:
             assert run.parked_mib == parked_mib(group.rows, run, memory, state.settings)
-            assert 0 < time_share(group.rows, run.key) <= 1
+            assert 0 <= time_share(group.rows, run.key) <= 1
+            assert time_share(group.rows, run.key) or gives_way(state, group, run, members), f"run {run.key} starves"
             job = state.jobs.rows[run.job_id]
             assert bool(run.part_ppm) == job.spec.shares, f"run {run.key} has {run.part_ppm} ppm, and its job is {job.spec}"
         for device in memory:

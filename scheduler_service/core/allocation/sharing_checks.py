@@ -37,7 +37,8 @@ def _check_form(action: Share) -> None:
     for row in action.rows:
         require(bool(row.runs), "a row has no runs")
         require(len(set(row.runs)) == len(row.runs), f"a run is twice in a row: {row.runs}")
-        require(row.weight > 0, f"a row has weight {row.weight}")
+        require(row.weight >= 0, f"a row has weight {row.weight}")
+    require(any(row.weight for row in action.rows), "no row of a share group has a turn")
 
 
 def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
