@@ -27,6 +27,7 @@ from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.checkpointing.images import read_image
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.client import Ended, Restore, Spawned, SpawnRequest
+from node_agent.jobs.launcher.restoring import now_ticks, restored_by
 from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
 from node_agent.jobs.processes import start_ticks, stat_fields
 from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
@@ -407,6 +408,23 @@ def test_a_launcher_that_quits_during_a_restore_leaves_nothing(play: Play, state
         assert (await client.next(Ended)).signal == signal.SIGKILL
 
     play(scene)
+
+
+def test_a_stranger_that_has_the_number_of_a_dumped_process_is_not_taken_for_it() -> None:
+    script = "read _; sleep 1000 & echo $!; read _; kill $!"
+    with subprocess.Popen(["sh", "-c", script], stdin=-1, stdout=-1, text=True, start_new_session=True) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        until(lambda: now_ticks() > start_ticks(one.pid))
+        since = now_ticks()
+        one.stdin.write("go\n")
+        one.stdin.flush()
+        child = int(one.stdout.readline())
+        until(lambda: start_ticks(child) >= since)
+        assert restored_by(0, one.pid, since) == [], "its session is older, whatever begins there"
+        assert set(restored_by(0, one.pid, start_ticks(one.pid))) == {one.pid, child}
+        assert restored_by(one.pid, 0, since) == [child], "what CRIU has begun is found after it has ended"
+        one.stdin.write("end\n")
 
 
 # Who is killed meanwhile.
