@@ -427,6 +427,37 @@ def test_a_stranger_that_has_the_number_of_a_dumped_process_is_not_taken_for_it(
         one.stdin.write("end\n")
 
 
+@pytest.fixture
+def uncollected(
+    fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has exited and is not collected. A dump has its pid, and the next run waits for that."""
+    one = agent("--criu", "on")
+    begin(scheduler, counting)
+    assert suspended(scheduler, counting).yielded
+    (about,) = state.glob("checkpoints/*/job-1/.criu/ebb.json")
+    with subprocess.Popen(["true"]) as process:
+        until(lambda: stat_fields(process.pid)[0] == "Z")
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"pids": [process.pid]}))
+        scheduler.start(1, *counting.command, run=2)
+        until(lambda: "run 1.2: waits" in one.log.read_text())
+        assert scheduler.of(1, 2) == []
+        yield process
+
+
+def test_a_run_waits_until_the_pids_of_its_dump_are_free(
+    uncollected: subprocess.Popen[bytes], scheduler: FakeScheduler
+) -> None:
+    uncollected.wait()
+    assert scheduler.started(1, 2).restored.startswith("CRIU restored run 1")
+
+
+def test_a_run_that_waits_for_pids_can_be_stopped(uncollected: subprocess.Popen[bytes], scheduler: FakeScheduler) -> None:
+    scheduler.stop(1, 0, 2, reason=pb.STOP_REASON_CANCELLED)
+    assert scheduler.exited(1, 2).exit_signal == signal.SIGTERM
+    assert len(scheduler.of(1, 2)) == 1, "it has not begun"
+
+
 # Who is killed meanwhile.
 
 
