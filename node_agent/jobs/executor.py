@@ -114,7 +114,8 @@ class Executor:
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
-        acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
+        stops = self._press, self.stopping.signal, self.stopping.relent
+        acts = self.starting.launch, self.starting.waits, *stops, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._rendezvous = rendezvous
@@ -306,6 +307,7 @@ class Executor:
         if record.pid:
             if record.park.stage is not ParkStage.EXECUTES or record.share is not None:
                 self.stopping.kill_at(record, record.stop_deadline)
+                self.stopping.tell_why(record, record.stop_deadline)
                 if self.suspending.awakes(record):
                     return  # it is pressed again once it has resumed
             self.stopping.press(record, record.stop_deadline)

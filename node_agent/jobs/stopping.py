@@ -62,7 +62,7 @@ class Stopping:
             self._kill(key)
             return
         self.kill_at(record, deadline)
-        self._tell_why(record, deadline)
+        self.tell_why(record, deadline)
         if not self.checkpointing.begin(record, deadline):
             self._terminate(key)
 
@@ -76,6 +76,12 @@ class Stopping:
         """The run has ended."""
         self._no_deadline(key)
         self.checkpointing.over(key)
+
+    def relent(self, key: RunKey) -> None:
+        """The run is not stopped after all, and is not to read that it is."""
+        self.over(key)
+        with suppress(OSError):
+            self._paths.stop(key).unlink(missing_ok=True)
 
     def _no_deadline(self, key: RunKey) -> None:
         if (timer := self.deadlines.pop(key, None)) is not None:
@@ -142,7 +148,7 @@ class Stopping:
             log.info("run %s: its grace period is over, killing it", key)
             self.signal(record, signal.SIGKILL)
 
-    def _tell_why(self, record: RunRecord, deadline: float) -> None:
+    def tell_why(self, record: RunRecord, deadline: float) -> None:
         """For the run to read. It is stopped all the same where that cannot be written."""
         assert record.stop_received is not None
         grace = round(deadline - record.stop_received, 3)

@@ -104,9 +104,10 @@ class Agents:
         finished: Callable[[Life], None],
         outages: Outages = NO_OUTAGES,
         sharing: Setup | None = None,
-        asked: Callable[[], bool] = lambda: False,
+        asked: Callable[[], Micros | None] = lambda: None,
     ) -> None:
-        """`finished` hears of each job that has done all of its work; `asked` says whether measurements are wanted."""
+        """`finished` hears of each job that has done all of its work; `asked` says how long, at least, after a measurement of a
+        run the next one is wanted, or that none is (None)."""
         self._asked = asked
         self._delays = delays
         self._rng = rng
@@ -312,7 +313,7 @@ class Agents:
         party.end_us = self._delays.end(self._rng)
         if self.executing.covers(party):
             self.executing.begins(party, at)
-            if (every := self.executing.measures_every_us) is not None and self._asked():
+            if (every := self.executing.measures_every_us) is not None and self._asked() is not None:
                 self._push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
@@ -338,7 +339,7 @@ class Agents:
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
             return []
-        self._push(at + every, OBSERVED, task)
+        self._push(at + max(every, self._asked() or 0), OBSERVED, task)
         measured = self.executing.measures(task, at)
         return [] if measured is None else [(OBSERVED, measured)]
 
@@ -407,4 +408,5 @@ class Agents:
         party = task.party
         if party.there:
             launched = party.life.job.spec.configured(party.launch.configuration)
-            self.torn.append(Torn(party.launch, at, launched.tasks()[task.key.task]))
+            tasks = launched.tasks()
+            self.torn.append(Torn(party.launch, at, tasks[0 if launched.elastic else task.key.task]))  # it may have more by now

@@ -313,6 +313,8 @@ class RunParked:
     """What is left on each device, at most."""
     phases: tuple[tuple[str, Micros], ...] = ()
     """What the node's own phases of the park took, by name, in the order of names."""
+    saves: bool = False
+    """It can save its checkpoint and exit while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)

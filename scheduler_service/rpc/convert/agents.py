@@ -78,7 +78,7 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
         case "parked":
             p = report.parked
-            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases))
+            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases), p.saves)
         case "resumed":
             return RunResumed(*of, _clean(report.resumed.rung), _phases_in(report.resumed.phases))
         case "park_refused":
