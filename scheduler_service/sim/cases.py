@@ -104,14 +104,19 @@ class Case(Model):
         content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
         if not self.policy.settings:
             del content["policy"]["settings"]  # it came later, too
+        for vc in content["virtual_clusters"]:
+            if not vc["settings"]:
+                del vc["settings"]  # so did this
         if self.exchange is None:
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if self.sharing is None:
             del content["sharing"]  # and this
         elif not self.sharing.assume_use:
             del content["sharing"]["assume_use"]  # and this
-        if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
-            del content["workload"]["durations"]  # so did this
+        if isinstance(self.workload, Hived):
+            for name in ("durations", "nodes", "models"):
+                if content["workload"][name] == Hived.model_fields[name].default:
+                    del content["workload"][name]  # so did these
         if content["workload"].get("rate") == 1:
             del content["workload"]["rate"]  # and this
         if not content["workload"].get("samples"):
@@ -321,5 +326,5 @@ def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster])
 
 def jobs_in(workload: BaseModel) -> int | None:
     """How many jobs there will be, where the workload says so."""
-    count = sum(map(sum, workload.counts().values())) if isinstance(workload, Hived) else getattr(workload, "jobs", None)
+    count = workload.expected() if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None
