@@ -60,8 +60,8 @@ def command(
     """Figures 6 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
 
     Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. When jobs come and how long
-    they run is not in the paper, but fitted to what it prints (docs/workloads.md). Figure 6 is of three schedulers on 12 nodes, and
-    of ten days. The part traces is there if a trace is given.
+    they run is not in the paper, but fitted to what it prints (docs/workloads.md). Figure 6 is of three schedulers on 12
+    nodes, and of ten days. The part traces is there if a trace is given.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ class Shared(NamedTuple):
 
 
 def queueing(days: Curve, delays: Mapping[str, Curves]) -> Figure:
-    """Figure 6: one tenant's queueing delay under each scheduler, in its private cluster, shared, and in its virtual cluster."""
+    """Figure 6: one tenant's queueing delay under each scheduler, in its private cluster, in a shared one, and by HiveD."""
     figure, all_axes = sheet(len(delays), 1, height=2 * len(delays))
     for (scheduler, curves), axes in zip(delays.items(), all_axes, strict=True):
         _over_days(axes, days, curves, scheduler, "delay (min)")

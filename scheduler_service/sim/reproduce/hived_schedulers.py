@@ -5,7 +5,6 @@ queue, but it is slower. So what all of a job's waits, turns and moves cost it t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +12,12 @@ import numpy as np
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.history import Floats, History, Ints
+from scheduler_service.sim.history import Floats, Ints
 from scheduler_service.sim.reproduce import hived_figures
-from scheduler_service.sim.reproduce.hived_measures import excess, moving_mean
+from scheduler_service.sim.reproduce.hived_measures import excess, moving_mean, queued
 from scheduler_service.sim.reproduce.hived_plan import Study
 from scheduler_service.sim.reproduce.hived_published import CLAIMS
-from scheduler_service.sim.reproduce.hived_schedulers_plan import DAYS, NODES, SCHEDULERS, WAYS, Way, cases, workload
+from scheduler_service.sim.reproduce.hived_schedulers_plan import NODES, SCHEDULERS, WAYS, Way, cases, workload
 from scheduler_service.sim.reproduce.hived_seen import DAY_US, POINTS, see
 from scheduler_service.sim.reproduce.studies import Simulated, Table, number
 from scheduler_service.sim.workloads.hived import sampled_quotas
@@ -69,20 +68,6 @@ def planned(study: Study, samples: int) -> Planned:
         for key, scheduler in SCHEDULERS.items()
         for way in WAYS
     }
-
-
-def queued(history: History) -> Ints:
-    """How long each job had no run. Of a migration both runs are there for a while."""
-    order = np.lexsort((history.placed, history.owner))
-    running = np.zeros(len(history.submit), np.int64)
-    owner, placed, left = history.owner[order], history.placed[order], history.left[order]
-    starts = np.flatnonzero(np.diff(owner, prepend=-1))
-    for first, last in pairwise([*starts.tolist(), len(owner)]):
-        until = np.maximum.accumulate(left[first:last])
-        since = np.maximum(placed[first:last], np.concatenate(([0], until[:-1])))
-        running[owner[first]] = np.clip(until - since, 0, None).sum()
-    waited: Ints = history.end - history.submit - running
-    return waited
 
 
 def waits(of: Planned, found: Simulated) -> Seen:
@@ -136,13 +121,14 @@ def _schedulers(seen: Seen, study: Study) -> Table:
             ]
         rows.append((_title(key, way), (*told, *compared)))
     jobs = workload(study, study.seed)
+    how = "alike" if jobs.durations == "alike" else "by size"
     note = (
-        f"{len(seen['yarn', 'private'])} samples of {min(DAYS, jobs.span_days):.3g} days on {NODES} nodes, from seed {study.seed} on; "
-        f"durations {'alike' if jobs.durations == 'alike' else 'by size'}. Means over jobs, in minutes. Queued: without a run. Lost: "
-        "from submit to end, less the work. Above private: how much longer the jobs of 12 hours queued than in the private cluster of "
-        "their tenant, at most, as the mean over samples and in the worst one. Longer: jobs that queued for more than a minute longer."
+        f"{len(seen['yarn', 'private'])} samples of {jobs.span_days:.3g} days on {NODES} nodes, from seed {study.seed} on; "
+        f"durations {how}. Means over jobs, in minutes. Queued: without a run. Lost: from submit to end, less the work. Above "
+        "private: how much longer the jobs of 12 hours queued than in their tenant's private cluster, at most; the mean over "
+        "samples, and the worst one. Longer: jobs that queued for more than a minute longer than there."
     )
-    return Table("hived-figure-6", "Three schedulers in three ways", COLUMNS, tuple(rows), note)
+    return Table("hived-schedulers", "Three schedulers in three ways", COLUMNS, tuple(rows), note)
 
 
 COLUMNS = (
@@ -174,7 +160,7 @@ def _tenants(seen: Seen) -> Table:
     )
     columns = tuple(f"{name} ({nodes})" for name, nodes in quotas.items())
     return Table(
-        "hived-figure-6-tenants", "How long each tenant's jobs queue, in minutes (nodes that it owns)", columns, rows, ""
+        "hived-schedulers-tenants", "How long each tenant's jobs queue, in minutes (nodes that it owns)", columns, rows, ""
     )
 
 
@@ -192,7 +178,7 @@ def _claims(seen: Seen) -> Table:
             label = f"figure {claim.figure}, {SCHEDULERS[key].title}: {claim.said}"
             rows.append((label, (f"{number(claim.number)} {claim.unit}", here[0], f"0.00 {claim.unit}", here[1])))
     columns = ("paper, shared", "here", "paper, HiveD", "here")
-    return Table("hived-figure-6-claims", "What the paper says of figure 6, and what comes out here", columns, tuple(rows), "")
+    return Table("hived-schedulers-claims", "What the paper says of figure 6, and what comes out here", columns, tuple(rows), "")
 
 
 def figures(seen: Seen, folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Which simulations HiveD's figure 6 takes, as data: three schedulers, each in three ways, on samples of the jobs.
 
-The paper's cluster is 24 machines of four K80s, two of which count as a node. Its 12 nodes are too few for eleven tenants: those
-that own less than half of one are left out (`hived.sampled_quotas`). A sample has some ten jobs of prod-a, which the figure is
-of, and says little by itself: several are taken.
+The paper's cluster is 24 machines of four K80s, two of which count as a node. Its 12 nodes are too few for eleven tenants, so
+the small ones are left out (`hived.sampled_quotas`). A sample has some ten jobs of prod-a, which the figure is of, and says
+little by itself: several are taken.
 """
 
 from collections.abc import Mapping
@@ -48,8 +48,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
     "no-turns": Scheduler("Gandiva, nobody takes turns", "gandiva", "gandiva", settings=(*GANDIVA, ("oversubscription", 1.0))),
     "tiresias": Scheduler("Tiresias", "las", "las", by_quota=False),
 }
-"""The paper's delays under Gandiva are those of jobs that wait, although Gandiva has jobs take turns instead. So it is simulated
-in both ways."""
+"""Under Gandiva jobs take turns rather than wait, but the paper's wait for hours. So it is simulated in both ways."""
 
 
 @cache

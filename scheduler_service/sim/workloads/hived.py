@@ -131,8 +131,8 @@ class Hived(Model):
         default=NODES,
         ge=1,
         le=NODES,
-        description="of the cluster; of less than the paper's 279: a random sample of the jobs, in proportion, without those of "
-        "tenants that own nothing there, and those that are wider than what their tenant owns there",
+        description="of the cluster; less than the paper's 279: a random sample of the jobs, in proportion, without those that "
+        "are wider than what their tenant owns there",
     )
     models: bool = Field(default=False, description="jobs are of the models of table 3, for `sharing`")
     grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
