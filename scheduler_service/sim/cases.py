@@ -207,7 +207,8 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
     down = (Span(at, back, nodes[number - 1].capacity) for number, at, back in world.site.outages.failures)
-    history = History(jobs, runs, case.capacity(), down, list(_left_early(world.agents.torn)))
+    less = [*_left_early(world.agents.torn), *((Phase.PARKED, span) for span in lives.released)]
+    history = History(jobs, runs, case.capacity(), down, less)
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})

@@ -6,9 +6,10 @@ queue, but it is slower. So what all of a job's waits, turns and moves cost it t
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.figures import save
@@ -36,7 +37,8 @@ Planned = Mapping[tuple[str, Way], Sequence[tuple[Case, ...]]]
 class Waits(NamedTuple):
     """Of the jobs of one sample, or of several together; in microseconds."""
 
-    tenant: np.ndarray  # type: ignore[type-arg]  # of names
+    tenant: NDArray[Any]
+    """Names."""
     submit: Ints
     queued: Ints
     lost: Ints
@@ -178,7 +180,9 @@ def _claims(seen: Seen) -> Table:
             label = f"figure {claim.figure}, {SCHEDULERS[key].title}: {claim.said}"
             rows.append((label, (f"{number(claim.number)} {claim.unit}", here[0], f"0.00 {claim.unit}", here[1])))
     columns = ("paper, shared", "here", "paper, HiveD", "here")
-    return Table("hived-schedulers-claims", "What the paper says of figure 6, and what comes out here", columns, tuple(rows), "")
+    return Table(
+        "hived-schedulers-claims", "What the paper says of figure 6, and what comes out here", columns, tuple(rows), ""
+    )
 
 
 def figures(seen: Seen, folder: Path) -> dict[str, str]:
