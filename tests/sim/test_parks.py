@@ -9,10 +9,10 @@ from scheduler_service.core.model import JobState, OperationKind, OperationPhase
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.history import History, Phase
 from scheduler_service.sim.lives import Launch
 from scheduler_service.sim.metrics import HOUR_US, numbers
+from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.results import Lives
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.world import Site
