@@ -58,7 +58,7 @@ class Stream:
         self.state.adopt()
         for order in taken.orders:
             if isinstance(order.desired, Launch):
-                if order.generation > 1:  # it runs, and is told of another share plan
+                if order.generation > 1:  # a running launch gets another share plan
                     continue
                 self.to_start.append((order.node, order.key))
             elif isinstance(order.desired, Stopped) and order.desired.reason is StopReason.PREEMPTED:

@@ -79,7 +79,7 @@ class JobChanges(Asking):
     ) -> Job:
         """Changes a live job; what is left out stays. A time limit of 0 takes it away.
 
-        `grace` counts for every stop from then on; "auto" has the grace period follow from what the job's saves take.
+        `grace` counts for every stop from then on; with "auto", the scheduler takes it from how long the job's saves last.
 
         `skip_steps` has the next launches count so many steps, from the first one of the job on, without taking them; 0 takes
         it back. What is skipped is not trained: it is for a job that is replayed.

@@ -182,6 +182,8 @@ class Settings(DeviceSettings):
     """Whether files of a source on the same machine are copied; else they are fetched over the network, too."""
     checkpoint_store: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     """A URL of fsspec, where checkpoints of runs that have left are uploaded; None: nowhere."""
+    keep_stored: Annotated[float, Field(ge=1, le=36500)] | None = None
+    """Days from the end of a job until its checkpoints are removed from there; None: for ever."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
@@ -190,6 +192,8 @@ class Settings(DeviceSettings):
     """Host memory for what parked runs had on their devices; None: half of the node's memory."""
     mps: Literal["packed", "off"] = "off"
     """Whether runs that execute on one GPU at the same time are clients of NVIDIA's MPS."""
+    criu: Literal["on", "off"] = "off"
+    """Whether programs that do not save their work themselves are dumped by CRIU when they are stopped, and restored."""
     hook: Literal["on", "off"] = "on"
     """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 
@@ -199,11 +203,12 @@ class Settings(DeviceSettings):
         if isinstance(data, dict):
             if isinstance(data.get("log_level"), str):
                 data["log_level"] = data["log_level"].lower()
-            for name in ("memory_limit", "control_groups", "hook", "mps"):
+            for name in ("memory_limit", "control_groups", "hook", "mps", "criu"):
                 if data.get(name) is False:
                     data[name] = "off"  # which YAML reads as a truth value
-            if data.get("hook") is True:
-                data["hook"] = "on"
+            for name in ("hook", "criu"):
+                if data.get(name) is True:
+                    data[name] = "on"
         return data
 
     @model_validator(mode="after")
@@ -218,6 +223,12 @@ class Settings(DeviceSettings):
                 " certificate of the site's CA (or name a scheduler on loopback, such as 127.0.0.1:7737)"
             )
         self.security.check()
+        return self
+
+    @model_validator(mode="after")
+    def _stored(self) -> "Settings":
+        if self.keep_stored is not None and self.checkpoint_store is None:
+            raise ValueError(f"keep_stored: {self.keep_stored:g} goes with checkpoint_store: set it, or leave keep_stored out")
         return self
 
     @property

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from node_agent.devices.base import Inventory
 from node_agent.errors import Forgetful
+from node_agent.jobs.checkpoint_store import StoredExpiry
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.model import Desired
@@ -48,6 +49,7 @@ class LocalNode:
         self.executor: Executor | None = None
         self.observing: Observing | None = None
         self.step_watch: StepWatch | None = None
+        self.stored_expiry: StoredExpiry | None = None
 
     def hello(self) -> Hello:
         cluster_id, epoch = self._spool.cluster
@@ -75,10 +77,11 @@ class LocalNode:
         watch, slices = self.step_watch, () if self.executor is None else self.executor.suspending.slices.observed()
         if slices:
             seen = replace(seen or Observations((), ()), slices=slices)
-        if watch is None or not (watch.latest or watch.graces):
+        if watch is None or not (watch.latest or watch.graces or watch.checkpoints):
             return seen
         found = seen or Observations((), ())
-        return replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
+        found = replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
+        return replace(found, checkpoints=watch.checkpoints)
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)
@@ -103,7 +106,10 @@ class LocalNode:
 
     async def transfer(self, calls: Calls) -> None:
         assert self.executor is not None
-        await self.executor.starting.transfers.run(calls)
+        works = [self.executor.starting.transfers.run(calls)]
+        if self.stored_expiry is not None:
+            works.append(self.stored_expiry.run(calls))
+        await asyncio.gather(*works)
 
     async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self._logs.read(request.key, request.offset, request.follow)) as pieces:

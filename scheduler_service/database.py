@@ -119,6 +119,7 @@ class Reader(_Reads):
 
     find_job = _read_by(store.find_job)
     find_ends = _read_by(store.find_ends)
+    find_ended_before = _read_by(store.find_ended_before)
     find_run = _read_by(store.find_run)
     list_jobs = _read_by(store.list_jobs)
     count_jobs = _read_by(store.count_jobs)

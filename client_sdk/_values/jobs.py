@@ -129,6 +129,10 @@ class Job:
     """Its run is parked: its process is in the memory of its node, and its devices are free for others."""
     mini_batches: tuple[MiniBatch, ...] = ()
     """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
+    began_from: str | None = None
+    """Set by `Client.get` only: the name of the checkpoint from which its last run (task 0) began, if the program says so."""
+    checkpoint: str | None = None
+    """Set by `Client.get` only: the name of the last checkpoint that this run has saved, if the program says so."""
 
     @property
     def ended(self) -> bool:

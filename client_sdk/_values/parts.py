@@ -39,7 +39,7 @@ def part(devices: float | None, gpu_memory: str | int, share: Sharing) -> Part:
 
 
 def share_mode(share: Sharing) -> ShareMode | None:
-    """Raises InvalidArgument for a word that is none."""
+    """Raises InvalidArgument for an unknown word."""
     if isinstance(share, str) and share not in SHARES:
         raise InvalidArgument(f"share={share!r} is unknown; it is {', '.join(SHARES)}")
     return SHARES[share] if isinstance(share, str) else share

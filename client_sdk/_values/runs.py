@@ -34,6 +34,9 @@ class OperationKind(Word):
     MIGRATE = 2
     PROBE = 3
     RESIZE = 4
+    """The job stops, and starts again with another number of tasks."""
+    VACATE = 5
+    """The job saves its work and stops, because it is suspended."""
 
 
 class OperationPhase(Word):
@@ -43,15 +46,15 @@ class OperationPhase(Word):
     PARKED = 2
     """The run is parked. Its devices are free for others."""
     WAITING = 3
-    """The run is parked, and is resumed when its devices are idle."""
+    """Of a park: the run is parked, and is resumed when its devices are idle. Of a resize: the job is in its queue."""
     RESUMING = 4
     """The run was told to resume, and holds its devices."""
     WARMING = 5
     """The destination of a migration makes itself ready, and the job runs where it is."""
     SAVING = 6
-    """The run was told to save its work and to stop, for its migration."""
+    """The job saves its work and stops."""
     STARTING = 7
-    """The job begins at the destination."""
+    """The job begins at its destination, or with its new number of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,10 @@ class Run:
     """While it is parked: what is left on each of its devices."""
     operations: tuple[OperationPhaseTime, ...] = ()
     """What the last phases of operations on it took, at most 16, in order."""
+    began_from: str | None = None
+    """The name of the checkpoint that its program loaded. None: none, or the program did not say."""
+    checkpoint: str | None = None
+    """The name of the last checkpoint that its program saved, as for `began_from`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

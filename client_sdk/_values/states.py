@@ -135,6 +135,8 @@ class JobReason(Word):
     """STOPPING or STARTING: it goes on at another node. QUEUED: it did not begin there."""
     CHECKPOINT_AWAY = 55
     """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
+    OUT_OF_DEVICE_MEMORY = 58
+    """FAILED: it used more memory of a device, which others used at the same time, than it may."""
 
 
 class JobEventKind(Word):
@@ -185,7 +187,7 @@ class JobEventKind(Word):
     PARKED = 41
     """Its run is parked, and its devices are free for others; `text` says what that took."""
     PARK_REFUSED = 42
-    """Its run could not be parked or resumed; `text` says why, and what becomes of it."""
+    """Its run could not be parked or resumed; `text` has the reason and the consequence."""
     UNPARKED = 43
     """Its run executes again after a park; `text` says what that took."""
     PROBED = 49
@@ -196,6 +198,8 @@ class JobEventKind(Word):
     """It runs at the other node; `text` says what each phase took."""
     MIGRATION_FAILED = 57
     """It does not go to the other node; `text` says why."""
+    RESIZED = 58
+    """It runs with another number of tasks; `text` says what each phase of the resize took."""
 
 
 class Guarantee(Word):

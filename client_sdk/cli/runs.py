@@ -31,7 +31,9 @@ def runs(session: Session, job_id: int, limit: int | None, fmt: str | None) -> N
     if fmt is not None:
         output.emit(found, fmt)
         return
-    output.table(COLUMNS, map(_row, found))
+    named = any(run.began_from for run in found)
+    rows = [[*_row(run), run.began_from or "-"] if named else _row(run) for run in found]
+    output.table((*COLUMNS, "BEGAN FROM") if named else COLUMNS, rows)
     phases = [_phase(run, phase) for run in reversed(found) for phase in run.operations]
     if phases:
         click.echo()
@@ -55,7 +57,7 @@ def _end(run: Run) -> str:
     if run.end_time is None:
         return f"{run.rung}, {run.parked_mib} MiB" if run.rung else "-"
     if run.saved:
-        return "saved its work"
+        return f"saved {run.checkpoint}" if run.checkpoint else "saved its work"
     if run.exit_signal:
         return output.signal_text(run.exit_signal)
     return "unknown" if run.lost else f"exit {run.exit_code}"

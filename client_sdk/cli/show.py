@@ -135,6 +135,10 @@ def _lines(job: Job) -> dict[str, str]:
     if job.operation is not None:
         words = job.operation.kind.name.lower(), job.operation.phase.name.lower()
         lines["operation"] = f"{words[0]}: {words[1]} since {output.when(job.operation.phase_time)}"
+    if job.began_from:
+        lines["began from"] = job.began_from
+    if job.checkpoint:
+        lines["last saved"] = job.checkpoint
     if job.suspend_requested and not job.ended:
         lines["suspension"] = "requested"
     if job.cancel_requested:

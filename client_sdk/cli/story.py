@@ -67,6 +67,7 @@ _NO_CODE = frozenset(
         JobReason.EXIT_UNKNOWN,
         JobReason.TIME_LIMIT,
         JobReason.OUT_OF_MEMORY,
+        JobReason.OUT_OF_DEVICE_MEMORY,
         JobReason.DEPENDENCY_NEVER,
         JobReason.ELEMENTS_FAILED,
         JobReason.FAILED_ON_SEVERAL_NODES,

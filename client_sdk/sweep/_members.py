@@ -101,7 +101,7 @@ class Reader:
 
     def _take(self, number: int, output: Callable[[], Iterator[str]]) -> None:
         rest = ""
-        # The output may be gone with its node, or there is none, or the client is closed: the job's state says the rest.
+        # The output may be gone with its node, or there is none, or the client is closed: the job's state is enough then.
         with suppress(EbbError):
             for piece in output():
                 *lines, rest = (rest + piece).split("\n")

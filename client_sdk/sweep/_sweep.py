@@ -41,7 +41,7 @@ class Search(Protocol):
 class Sweep:
     """Jobs that try configurations of one program. Use it as a context, and give it a search to `run`, or the configurations.
 
-    At most `slots` members execute at the same time. If more are live, they take turns: a member whose turn is over is
+    At most `slots` members execute at the same time. If more are live, they take turns: when the turn of one ends, it is
     suspended, and a new configuration, or one that waits, has its place. So all of them give early feedback. The first turn of
     a member is over when it has reported something, and each further one when it has also run for `turn`.
     The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher. If
@@ -166,8 +166,8 @@ class Sweep:
             self._try(member, self._client.cancel)
 
     def take_turns(self) -> None:
-        """If more members are live than there are slots: suspends those whose turn is over, and that are not promoted,
-        and resumes as many of those that wait. The one that has run least is next."""
+        """If more members are live than there are slots: suspends members at the end of their turns, unless
+        they are promoted, and resumes as many of those that wait. The one that has run least is next."""
         waiting = self._of(lambda member: member.live and not member.killed and not member.has_turn)
         waiting.sort(key=lambda member: (member.number not in self._promoted, member.seconds))
         for member in self._executing()[self._slots :]:
@@ -218,7 +218,7 @@ class Sweep:
         return self._of(lambda member: member.live and not member.killed and member.has_turn)
 
     def _through(self) -> list[Member]:
-        """Those whose turn is over."""
+        """Members at the end of their turns."""
         return [
             member
             for member in self._executing()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.training._gang.ranks import ranks_of
+from client_sdk.training._run.run_files import RunFiles
 from client_sdk.training._storing import folders
 from client_sdk.training._storing.folders import MANIFEST, Reference
 from client_sdk.training.checkpoint import Checkpointer
@@ -22,6 +23,7 @@ class FrameworkCheckpoints:
         self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment)
         self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]
         self._entered = False
+        self._files = RunFiles.of(environment)
         self.directory = self._checkpointer.directory
         """Where the framework writes."""
 
@@ -34,6 +36,8 @@ class FrameworkCheckpoints:
         self.listen()
         with folders.opening(lambda reference: folders.check(self.directory, reference)[0]):
             found: Path | None = self._checkpointer.load()
+        if found is not None:
+            self._files.say_loaded(found.name)
         return found
 
     def listen(self) -> None:

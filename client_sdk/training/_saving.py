@@ -80,7 +80,7 @@ class Saving:
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
-        self._stop_file = RunFiles.of(environment).stop
+        self._files = RunFiles.of(environment)
         self.folder: Path | None = None
         """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
@@ -109,6 +109,7 @@ class Saving:
         self._saved_at = saved.about["step"]
         self._grace.measured(saved.about["seconds"], 0.0)
         self.folder = saved.folder
+        self._files.say_loaded(saved.folder.name)
         return saved.parts
 
     def _read(self, reference: folders.Reference) -> folders.Saved:
@@ -154,14 +155,32 @@ class Saving:
         self.wait()
         return self._write(parts(), time.monotonic(), durable=not self._migrates) if self._takes_part else None
 
+    def save_parked(self, step: int, parts: Callable[[], Parts]) -> None:
+        """Saves the state of a program that is parked after this step, unless a checkpoint of the step is there already.
+
+        Raises what reading and writing the parts raise.
+        """
+        self.wait()
+        if self._background.failure is None and step and self._saved_at == step:
+            return
+        self._background.failure = None  # that checkpoint is not there, and this one takes its place
+        if self._takes_part:
+            taken = parts()
+            self._checkpointer.save(self._write(taken, time.monotonic(), durable=not self._migrates))
+        self._saved_at = step
+
+    def say_yielded(self) -> None:
+        """Says that the work is saved and that the program leaves because it was asked to. Raises OSError."""
+        self._files.say_yielded(self._run)
+
     @property
     def _migrates(self) -> bool:
         """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.
 
-        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the digests
+        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the checksums
         show that this checkpoint is not whole, and the one before is used: it has to be kept.
         """
-        stop = None if self._stop_file is None else read_stop_file(self._stop_file)
+        stop = None if self._files.stop is None else read_stop_file(self._files.stop)
         return stop is not None and stop.reason == "migrated" and self._options.keep > 1
 
     def _save(self, parts: Callable[[], Parts]) -> None:

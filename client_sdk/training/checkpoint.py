@@ -182,10 +182,13 @@ class Checkpointer:
         """
         if self._together is None:
             alone = self._alone.load()
+            if alone is not None:
+                self._files.say_loaded(files.path_of(self.directory, self._tag, alone.key).name)
             return alone.state if alone is not None else fresh() if fresh is not None else None
         found = self._together.load(self._leave_load, restarted=self._restarts > 0)
         if found is not None:
             key, state = found
+            self._files.say_loaded(files.path_of(self.directory, self._tag, key).name)
             self._began_at = self._boundaries = key.number
             self._direct = key.number, key.more
             self._schedule.go_on_from(key.number)
@@ -255,7 +258,8 @@ class Checkpointer:
         with self._writing:
             if self.writes:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                files.write(self.directory, self._tag, key, state)
+                path = files.write(self.directory, self._tag, key, state)
+                self._files.say_saved(state.folder if isinstance(state, files.Refers) else path.name)
             if self._together is None:
                 self._alone.saved(key)
             else:

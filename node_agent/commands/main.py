@@ -115,6 +115,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
+    "--criu",
+    metavar="POLICY",
+    help="CRIU for programs that do not save their work when they are stopped: on (dump, restore) or off. [default: off]",
+)
+@click.option(
     "--checkpoint-copies",
     metavar="POLICY",
     help="Checkpoints of another agent on this machine: auto (copy their files) or network (fetch them). [default: auto]",
@@ -123,6 +128,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     "--checkpoint-store",
     metavar="URL",
     help="Where the checkpoints of runs that have left are uploaded, such as s3://BUCKET/PREFIX. [default: nowhere]",
+)
+@click.option(
+    "--keep-stored",
+    metavar="DAYS",
+    help="Remove a job's checkpoints from the checkpoint store so long after its end. [default: keep all]",
 )
 @click.option(
     "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"

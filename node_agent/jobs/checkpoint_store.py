@@ -10,20 +10,28 @@ that has not changed is uploaded once. Functions here wait for the store: call t
 import asyncio
 import hashlib
 import json
+import logging
 import os
+import random
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from node_agent.errors import StoreUnusable
 from node_agent.jobs.checkpoint_folders import Described, SavedFile, is_as_described, open_below, saved_files
 from node_agent.jobs.checkpoint_pieces import PIECE, Changed, Piece
 from node_agent.jobs.model import short
 
+log = logging.getLogger(__name__)
+
 _MANIFEST = "manifest.json"
 _VERSION = 1
+_JOB = "job-"
+_AT_ONCE = 1000
+"""So many jobs are asked for at once."""
 
 
 class Stored(NamedTuple):
@@ -91,12 +99,34 @@ class CheckpointStore:
                     self._files.rm_file(path)
         return uploaded
 
+    def jobs(self, cluster: str) -> list[int]:
+        """Those of which the store has anything, in order."""
+        at = f"{self._root}/{short(cluster)}"
+        self._files.invalidate_cache()  # of what is listed, which other agents change
+        try:
+            names = [path.rstrip("/").rpartition("/")[2] for path in self._files.ls(at, detail=False)]
+        except FileNotFoundError:
+            return []
+        return sorted(int(name.removeprefix(_JOB)) for name in names if name.startswith(_JOB) and name[len(_JOB) :].isdecimal())
+
+    def remove(self, cluster: str, job_id: int) -> None:
+        """Removes everything of a job, the manifest first. Others may remove it at the same time, and what is cut off here goes
+        with the next call."""
+        at = self._job(cluster, job_id)
+        found = self._files.find(at)
+        for path in sorted(found, key=lambda path: not path.endswith(f"/{_MANIFEST}")):
+            with suppress(FileNotFoundError):
+                self._files.rm_file(path)
+        for folder in (f"{at}/objects", at):  # of file systems that have folders
+            with suppress(OSError, NotImplementedError):
+                self._files.rmdir(folder)
+
     def read(self, cluster: str, job_id: int, digest: str, offset: int, end: int) -> bytes:
         data: bytes = self._files.cat_file(f"{self._job(cluster, job_id)}/objects/{digest}", start=offset, end=end)
         return data
 
     def _job(self, cluster: str, job_id: int) -> str:
-        return f"{self._root}/{short(cluster)}/job-{job_id}"
+        return f"{self._root}/{short(cluster)}/{_JOB}{job_id}"
 
     def _has(self, path: str, size: int) -> bool:
         try:
@@ -133,6 +163,48 @@ class CheckpointStore:
     def _rename(self, part: str, path: str) -> None:
         if part != path:
             os.replace(part, path)  # noqa: PTH105  # of the local file system, as the suffix says
+
+
+class Asks(Protocol):
+    """The scheduler, which alone knows which jobs have ended."""
+
+    async def ended(self, job_ids: list[int], days: float) -> list[int]: ...
+
+
+class StoredExpiry:
+    """Removes what the store has of jobs that ended so many days ago. Each agent of a site may do so: what another one has
+    removed is not there any more."""
+
+    def __init__(
+        self, store: CheckpointStore, cluster: Callable[[], str], days: float, first: float = 600.0, pause: float = 6 * 3600.0
+    ) -> None:
+        """Looks within `first` seconds, and then each `pause` seconds or so: agents do not all look at the same time."""
+        self._store = store
+        self._cluster = cluster
+        self._days = days
+        self._pause = pause
+        self._next = time.monotonic() + random.uniform(0, first)
+
+    async def run(self, scheduler: Asks) -> None:
+        """Works over one connection until it is cancelled."""
+        while True:
+            await asyncio.sleep(max(self._next - time.monotonic(), 0))
+            try:
+                if removed := await self._look(scheduler):
+                    text = "removed the checkpoints of jobs that ended more than %g days ago from %s: %d"
+                    log.info(text, self._days, self._store.url, removed)
+            except Exception as error:  # of the connection, or whatever the file system of the store raises
+                log.warning("what ended jobs have in %s cannot be removed now: %s; trying again later", self._store.url, error)
+            self._next = time.monotonic() + self._pause * random.uniform(0.8, 1.2)
+
+    async def _look(self, scheduler: Asks) -> int:
+        cluster, removed = self._cluster(), 0
+        jobs = await asyncio.to_thread(self._store.jobs, cluster)
+        for first in range(0, len(jobs), _AT_ONCE):
+            for job_id in await scheduler.ended(jobs[first : first + _AT_ONCE], self._days):
+                await asyncio.to_thread(self._store.remove, cluster, job_id)
+                removed += 1
+        return removed
 
 
 def _digest(folder: Path, file: SavedFile) -> str:

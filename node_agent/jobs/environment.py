@@ -78,6 +78,10 @@ class Paths:
         """Which modules a run has imported, a line each (`ebb_inject.ebb_hook.modules`)."""
         return f"{self.folder(key)}/modules"
 
+    def checkpoint_names(self, key: RunKey) -> str:
+        """A run says in this file which checkpoint it has loaded, and which one it has saved last."""
+        return f"{self.folder(key)}/checkpoint.json"
+
     def grace(self, key: RunKey) -> str:
         """A run asks in this file for a grace period, in seconds."""
         return f"{self.folder(key)}/grace"
@@ -135,6 +139,7 @@ def environment(
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "EBB_RESULT_FILE": paths.result(launch.key),
         "EBB_GRACE_FILE": paths.grace(launch.key),
+        "EBB_CHECKPOINT_FILE": paths.checkpoint_names(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if launch.snapshots:

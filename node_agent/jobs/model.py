@@ -242,6 +242,8 @@ class RunRecord:
     gang_size: int = 1
     """Tasks of the launch."""
     gang_nodes: int = 1
+    device_memory: str = ""
+    """Of a run that is out of memory of a device, which it shares: how much it used of which device, and how much it may."""
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from pathlib import Path
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.device_memory import Used
+from node_agent.jobs.exit_status import RunCheckpoints
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
@@ -87,6 +88,8 @@ class Observations:
     """The same runs, if it is known when their processes began."""
     graces: tuple[RunGrace, ...] = ()
     """Every run that asks for a grace period."""
+    checkpoints: tuple[RunCheckpoints, ...] = ()
+    """Every run that names its checkpoints."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
     slices: tuple[SliceObservation, ...] = ()

@@ -21,6 +21,8 @@ class Started:
     log_path: str
     program: str = ""
     """The file that was executed; empty where the launcher did not say."""
+    restored: str = ""
+    """What became of a dump of the job, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Exited:
     """What came of its checkpoint signal or command, for people."""
     not_fetched: str = ""
     """Why its checkpoint could not be had from another node. The run did not begin."""
+    out_of_device_memory: str = ""
+    """How much of which device it used, where it was killed for that."""
+    began_from: str = ""
+    """The checkpoint that its program loaded, if it said so."""
+    saved: str = ""
+    """The last one that its program saved, if it said so."""
 
 
 Phases = tuple[tuple[str, float], ...]
@@ -61,6 +69,8 @@ class RunParked:
     bytes: int = 0
     residue_bytes: int = 0
     phases: Phases = ()
+    saves: bool = False
+    """It can save its checkpoint while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunParkRefused:
-    """The run could not be parked, and goes on."""
+    """The run could not be parked, and goes on; or it is parked and could not save, and stays parked."""
 
     reason: str
     lost: bool = False

@@ -1,12 +1,13 @@
 """Reads what all live runs of the node say of themselves, once a second.
 
-That is their step files, and the files in which they ask for a grace period.
+That is their step files, and the files in which they ask for a grace period and name their checkpoints.
 """
 
 import asyncio
 import time
 
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.exit_status import RunCheckpoints, checkpoint_names
 from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, Rung
@@ -33,6 +34,8 @@ class StepWatch:
         """The same runs, if it is known when their processes began."""
         self.graces: tuple[RunGrace, ...] = ()
         """Every run that asks for a grace period, in the order of the keys."""
+        self.checkpoints: tuple[RunCheckpoints, ...] = ()
+        """Every run that names its checkpoints, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._window = window
@@ -52,6 +55,7 @@ class StepWatch:
         advances: dict[RunKey, Advance] = {}
         measurements: list[RunMeasurement] = []
         graces: list[RunGrace] = []
+        checkpoints: list[RunCheckpoints] = []
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
@@ -66,8 +70,11 @@ class StepWatch:
                 advances[key] = found
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
+            if any(names := checkpoint_names(self._paths.checkpoint_names(key))):
+                checkpoints.append(RunCheckpoints(key, *names))
         self._advances = advances
         self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
+        self.checkpoints = tuple(sorted(checkpoints, key=lambda one: one.key)[:MOST])
         self._stops = {run.key: run.park.stops for run in at_work if run.park.stops}
         awake = {run.key: _awake_since(run, now) for run in at_work}
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])

@@ -33,6 +33,8 @@ class Calls(Protocol):
 
     async def put(self, key: RunKey, size: int, offset: int, data: bytes) -> int: ...
 
+    async def ended(self, job_ids: list[int], days: float) -> list[int]: ...
+
 
 class Transfers:
     """Of one state directory. `ready` is called with a run once its snapshots are there, `refused` with one whose snapshots

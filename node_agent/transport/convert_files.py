@@ -1,11 +1,13 @@
-"""Between the agent's words and ebb.agent.v1, for snapshots and results."""
+"""Between the agent's words and ebb.agent.v1, for snapshots, results and jobs that have ended."""
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from node_agent.transport.messages import ResultPiece, SnapshotPiece
+from node_agent.transport.convert_durations import duration_out
+from node_agent.transport.messages import EndedJobs, ResultPiece, SnapshotPiece
 
 GET_SNAPSHOT = "/ebb.agent.v1.AgentLink/GetSnapshot"
 PUT_RESULT = "/ebb.agent.v1.AgentLink/PutResult"
+FIND_ENDED = "/ebb.agent.v1.AgentLink/FindEnded"
 
 
 def encode_snapshot(asked: SnapshotPiece) -> bytes:
@@ -28,3 +30,11 @@ def encode_result(piece: ResultPiece) -> bytes:
 def decode_stored(data: bytes) -> int:
     """How many bytes of a result are stored."""
     return pb.PutResultResponse.FromString(data).stored
+
+
+def encode_ended(asked: EndedJobs) -> bytes:
+    return pb.FindEndedRequest(job_ids=asked.job_ids, after=duration_out(asked.days * 86400)).SerializeToString()
+
+
+def decode_ended(data: bytes) -> list[int]:
+    return list(pb.FindEndedResponse.FromString(data).job_ids)

@@ -4,6 +4,7 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Observation
+from node_agent.jobs.exit_status import RunCheckpoints
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
@@ -20,6 +21,7 @@ def encode_observations(seen: Observations) -> pb.Observations:
         mini_batches=map(_mini_batch, seen.mini_batches),
         measurements=map(_measurement, seen.measurements),
         graces=map(_grace, seen.graces),
+        checkpoints=map(_checkpoints, seen.checkpoints),
         slices=map(_slice, seen.slices),
     )
 
@@ -93,6 +95,11 @@ def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
         spread=seen.spread,
         memory_mib=seen.memory_mib,
     )
+
+
+def _checkpoints(named: RunCheckpoints) -> pb.RunCheckpoints:
+    job_id, run, task = named.key
+    return pb.RunCheckpoints(job_id=job_id, run=run, task=task, began_from=named.began_from, saved=named.saved)
 
 
 def _grace(asked: RunGrace) -> pb.RunGrace:

@@ -1,4 +1,4 @@
-"""Fetches snapshots and sends results: calls of their own, beside the stream of the link."""
+"""Fetches snapshots, sends results and asks which jobs have ended: calls of their own, beside the stream of the link."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +10,7 @@ import grpc.aio
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.transfers import Calls, FileRefused
 from node_agent.transport import convert_files as convert
-from node_agent.transport.messages import ResultPiece, SnapshotPiece
+from node_agent.transport.messages import EndedJobs, ResultPiece, SnapshotPiece
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -37,6 +37,9 @@ class FileCalls:
         self._put = channel.unary_unary(
             convert.PUT_RESULT, request_serializer=convert.encode_result, response_deserializer=convert.decode_stored
         )
+        self._ended = channel.unary_unary(
+            convert.FIND_ENDED, request_serializer=convert.encode_ended, response_deserializer=convert.decode_ended
+        )
         self._metadata = metadata
 
     async def get(self, job_id: int, digest: str, offset: int) -> tuple[bytes, int]:
@@ -49,7 +52,12 @@ class FileCalls:
         stored: int = await self._asked(self._put, ResultPiece(key, size, offset, data))
         return stored
 
-    async def _asked(self, call: Any, message: SnapshotPiece | ResultPiece) -> Any:
+    async def ended(self, job_ids: list[int], days: float) -> list[int]:
+        """Those of the jobs that ended so many days ago, or earlier. At most a thousand are asked for."""
+        found: list[int] = await self._asked(self._ended, EndedJobs(job_ids, days))
+        return found
+
+    async def _asked(self, call: Any, message: SnapshotPiece | ResultPiece | EndedJobs) -> Any:
         try:
             return await call(message, timeout=_LIMIT, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:

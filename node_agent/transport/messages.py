@@ -119,6 +119,14 @@ class SnapshotPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedJobs:
+    """Asks which of these jobs ended so many days ago, or earlier."""
+
+    job_ids: list[int]
+    days: float
+
+
+@dataclass(frozen=True, slots=True)
 class ResultPiece:
     """A piece of what a run left as its result."""
 

@@ -2,8 +2,8 @@
 
 from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.errors import claim
-from scheduler_service.core.model import OperationKind, OperationPhase, Run, RunPhase, StopReason
-from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model import JobState, OperationKind, OperationPhase, Run, RunPhase, StopReason
+from scheduler_service.core.model.operations import OBSERVING, Operation
 from scheduler_service.core.state.state import State
 
 
@@ -12,15 +12,19 @@ def check_operation(state: State, operation: Operation) -> None:
     what = f"operation {operation.id}"
     claim(operation.id < state.cluster.next_operation, f"{what} has a number that was not given yet")
     claim(operation.job_id in state.jobs.rows, f"{what} is of job {operation.job_id}, which is not live")
-    claim(state.operation_of.get(operation.job_id) == operation.id, f"job {operation.job_id} has another operation than {what}")
+    known = [index[operation.job_id] for index in (state.operation_of, state.vacating_of) if operation.job_id in index]
+    claim(known == [operation.id], f"job {operation.job_id} has the operations {known}, and not {what} alone")
     for key in (operation.source, operation.target):
         claim(key is None or key.job_id == operation.job_id, f"{what} changes run {key} of another job")
+    claim(operation.begun_us <= operation.phase_us <= state.cluster.clock_us, f"{what} is in a phase that has not begun")
+    if operation.kind in OBSERVING:
+        _check_vacating(state, operation, what)
+        return
     launch = state.jobs.rows[operation.job_id].run
     launches = (operation.source.run, operation.target.run if operation.target else 0)
     claim(launch in launches, f"{what} changes run {operation.source}, and the job is at run {launch}")
     claim(operation.job_id in state.active, f"{what} is of job {operation.job_id}, which has no active run")
     claim(operation.target is None or operation.target in state.runs.rows, f"{what} goes to a run that is not there")
-    claim(operation.begun_us <= operation.phase_us <= state.cluster.clock_us, f"{what} is in a phase that has not begun")
     if operation.kind is OperationKind.PARK:
         _check_park(state, operation, what)
     if operation.kind is OperationKind.MIGRATE:
@@ -60,9 +64,34 @@ def _check_migration(state: State, operation: Operation, what: str) -> None:
     sources = state.runs_of(job.id) if waiting else []
     for run in sources:
         saves = run.phase.exits_soon and run.stop_reason is StopReason.MIGRATED
-        claim(not run.is_parked, f"{what} is of run {run.key}, which is parked")
+        claim(run.is_parked == operation.is_of_parked, f"{what} is of run {run.key}, which is {run.phase.name}")
         expected = saves if operation.phase is OperationPhase.SAVING else not run.phase.exits_soon
         claim(expected, f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
+
+
+_STOPPED_FOR = {OperationKind.VACATE: StopReason.SUSPENDED, OperationKind.RESIZE: StopReason.RESIZED}
+
+
+def _check_vacating(state: State, operation: Operation, what: str) -> None:
+    """Its job is stopped for it, waits in its queue, or starts again."""
+    job, kind, phase = state.jobs.rows[operation.job_id], operation.kind, operation.phase
+    claim(operation.target is None and operation.deadline_us is None, f"{what} has a destination or a deadline")
+    runs = state.runs_of(job.id)
+    match phase:
+        case OperationPhase.SAVING:
+            claim(bool(runs) and job.run == operation.source.run, f"{what} is SAVING, and job {job.id} is at run {job.run}")
+            for run in runs:
+                stopped = run.phase.exits_soon and run.stop_reason is _STOPPED_FOR[kind]
+                claim(stopped, f"{what} is SAVING, and run {run.key} is {run.phase.name} for {run.stop_reason}")
+        case OperationPhase.WAITING:
+            claim(kind is OperationKind.RESIZE and job.state is JobState.QUEUED, f"{what} waits, and job {job.id} does not")
+        case OperationPhase.STARTING:
+            claim(kind is OperationKind.RESIZE and bool(runs), f"{what} starts nothing")
+            claim(job.run > operation.source.run, f"{what} is STARTING, and job {job.id} is at run {job.run}")
+            claim(not any(run.phase.exits_soon for run in runs), f"{what} is STARTING, and job {job.id} is stopped")
+            claim(state.begun.get(job.id, 0) < len(runs), f"{what} is STARTING, and all runs of job {job.id} execute")
+        case _:
+            claim(False, f"{what} is {phase.name}")
 
 
 def check_warming(state: State, run: Run) -> None:
@@ -91,4 +120,5 @@ def check_parking(state: State, run: Run) -> None:
     claim(parking.underway or not charged, f"run {run.key} is not parked and is charged for it")
     claim(run.is_parked == (parking.since_us is not None), f"run {run.key} is parked since {parking.since_us}")
     claim(bool(parking.rung) or not run.is_parked, f"run {run.key} is parked, and nobody knows how")
+    claim(bool(parking.rung) or not parking.saves, f"run {run.key} was not parked and can save as one that is")
     claim(bool(parking.rung) or not parking.residue_mib, f"run {run.key} was not parked and has left a residue")

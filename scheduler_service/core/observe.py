@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, assert_never
 
+from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import end_run, shown_state, stop_job
 from scheduler_service.core.errors import FailedPrecondition
@@ -189,9 +190,12 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
             limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
         )
         state.put(state.jobs, job.id, job)
-    log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.launch_spec.gang else "")
+    text = f"task {run.task}" if job.launch_spec.gang else event.restored
+    log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=text)
     if state.operation_of:
         migrating.started(state, now, job.id)
+    if state.vacating_of:
+        vacating.started(state, now, job.id)
 
 
 def _with_saved_on(state: State, job: Job, run: Run) -> Job:
@@ -214,6 +218,8 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         yielded=event.yielded,
         lost=event.unknown,
         done=how is None,
+        began_from=event.began_from,
+        checkpoint=event.saved,
     )
     task_over(state, now, ended, how, detail, event.checkpoint)
 

@@ -49,7 +49,7 @@ MAY: Mapping[str, Rule | None] = {
     **_of("ebb.v1.VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
     **_of("ebb.v1.VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
     **_of("ebb.v1.Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
-    **_of("ebb.agent.v1.AgentLink", _AGENTS, "Connect SendLog GetSnapshot PutResult"),
+    **_of("ebb.agent.v1.AgentLink", _AGENTS, "Connect SendLog GetSnapshot PutResult FindEnded"),
     **_of("ebb.v1.Snapshots", _USERS, "FindSnapshot PutSnapshot"),
     **_of("ebb.v1.Snapshots", _OWNERS, "GetResult"),
     "/grpc.health.v1.Health/Check": OPEN,

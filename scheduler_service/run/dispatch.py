@@ -81,6 +81,8 @@ class Link:
         """Whether its agent was told so little of what it had reported that it begins anew, with another boot."""
         self.observed: Any = None
         """What the agent saw last of its devices and runs, as `rpc` keeps it; of no use once the link has ended."""
+        self.checkpoints: dict[RunKey, tuple[str, str]] = {}
+        """Of runs that name them: the checkpoint that they began from, and the last one that they saved; as `observed`."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when nothing goes over it any more."""
         self._call = call

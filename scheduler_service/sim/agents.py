@@ -71,9 +71,10 @@ class Agents:
         finished: Callable[[Life], None],
         outages: Outages = NO_OUTAGES,
         sharing: Setup | None = None,
-        asked: Callable[[], bool] = lambda: False,
+        asked: Callable[[], Micros | None] = lambda: None,
     ) -> None:
-        """`finished` hears of each job that has done all of its work; `asked` says whether measurements are wanted."""
+        """`finished` hears of each job that has done all of its work; `asked` says how long, at least, after a measurement of a
+        run the next one is wanted, or that none is (None)."""
         self._asked = asked
         self._delays = delays
         self._rng = rng
@@ -264,7 +265,7 @@ class Agents:
         party.end_us = self._delays.end(self._rng)
         if self.executing.covers(party):
             self.executing.begins(party, at)
-            if (every := self.executing.measures_every_us) is not None and self._asked():
+            if (every := self.executing.measures_every_us) is not None and self._asked() is not None:
                 self._agenda.push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
@@ -290,7 +291,7 @@ class Agents:
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
             return []
-        self._agenda.push(at + every, OBSERVED, task)
+        self._agenda.push(at + max(every, self._asked() or 0), OBSERVED, task)
         measured = self.executing.measures(task, at)
         return [] if measured is None else [(OBSERVED, measured)]
 
@@ -355,4 +356,5 @@ class Agents:
         party = task.party
         if party.there:
             launched = party.life.job.spec.configured(party.launch.configuration)
-            self.torn.append(Torn(party.launch, at, launched.tasks()[task.key.task]))
+            tasks = launched.tasks()
+            self.torn.append(Torn(party.launch, at, tasks[0 if launched.elastic else task.key.task]))  # it may have more by now

@@ -32,16 +32,16 @@ from scheduler_service.sim.limits import LONGEST_S, in_time
 from scheduler_service.sim.metrics import POINTS, curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.runner_port import Tell
-from scheduler_service.sim.searching import Search
 from scheduler_service.sim.searching import curves as search_curves
 from scheduler_service.sim.searching import numbers as search_numbers
+from scheduler_service.sim.searching import searching_in
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.metrics import curves as shared_curves
 from scheduler_service.sim.sharing.metrics import numbers as shared_numbers
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import (
-    GandivaSearch,
+    GandivaShared,
     Generated,
     Hived,
     Skipped,
@@ -96,6 +96,8 @@ class Case(Model):
     @model_validator(mode="after")
     def _whose(self) -> "Case":
         check_exchange(self.exchange, self.virtual_clusters)
+        if isinstance(self.workload, GandivaShared) and not self.virtual_clusters:
+            raise ValueError("searches and others are virtual clusters: give virtual_clusters, too")
         check_pools(self.pools, sum(group.nodes for group in self.cluster))
         return self
 
@@ -117,6 +119,8 @@ class Case(Model):
             for name in ("durations", "nodes", "models"):
                 if content["workload"][name] == Hived.model_fields[name].default:
                     del content["workload"][name]  # so did these
+        if content["workload"].get("job_gpus") == 1 and not content["workload"]["job_kind"]:
+            del content["workload"]["job_gpus"], content["workload"]["job_kind"]  # and these
         if content["workload"].get("rate") == 1:
             del content["workload"]["rate"]  # and this
         if not content["workload"].get("samples"):
@@ -191,7 +195,7 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
 def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
     nodes, skipped = case.inventories(), Skipped()
     change = at_submit(Guarantee[case.guarantee.upper()], case.policy.name) if case.virtual_clusters else None
-    search = Search(case.workload, case.seed) if isinstance(case.workload, GandivaSearch) else None
+    search = searching_in(case.workload, case.seed)
     arrivals = (
         search if search is not None else arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped, change)
     )

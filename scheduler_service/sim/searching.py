@@ -7,15 +7,18 @@ resumed as soon as they have left, which has them take turns elsewhere.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from pydantic import BaseModel
 
 from scheduler_service.core.messages import CancelRequested, Event, ResumeRequested, SuspendRequested, UpdateRequested
 from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.sim.jobs import Load, SimJob
+from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
+from scheduler_service.sim.workloads import gandiva_shared
 from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.workloads.gandiva_search import (
     NO_PROMISE,
@@ -24,6 +27,7 @@ from scheduler_service.sim.workloads.gandiva_search import (
     jobs,
     number_of,
 )
+from scheduler_service.sim.workloads.gandiva_shared import GandivaShared
 
 LOOKS_US = 15 * SECOND
 RUNS = (JobState.STARTING, JobState.RUNNING)
@@ -42,11 +46,15 @@ class _Member(NamedTuple):
 class Search:
     """The arrivals of one search, and what its user does."""
 
-    def __init__(self, model: GandivaSearch, seed: int) -> None:
+    def __init__(self, model: GandivaSearch, seed: int, its: Iterable[SimJob] | None = None, begins_us: Micros = 0) -> None:
+        """`its`: the jobs, if they are not just those of the model, and the search begins later."""
         self._model = model
         self._configurations = configurations(model, seed)
-        self._arrivals = Timed(jobs(model))
-        self._looked: Micros = 0
+        mine = list(jobs(model) if its is None else its)
+        self._user = mine[0].user
+        self._arrivals = Timed(iter(mine))
+        self.begins_us = begins_us
+        self._looked = begins_us
         self._cancelled: set[int] = set()
         self.found_us: Micros | None = None
         """When the right one was known."""
@@ -90,7 +98,7 @@ class Search:
     def _members(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[_Member]:
         """Those that neither ended nor were cancelled."""
         for job_id, life in lives.items():
-            if not (life.launches or self._model.exclusive):
+            if life.job.user != self._user or not (life.launches or self._model.exclusive):
                 continue  # of no interest before it has run
             number = number_of(life.job.spec.name)
             if life.end_us is not None or number in self._cancelled:
@@ -142,17 +150,67 @@ def done_us(life: Life, now: Micros) -> Micros:
     return life.done_us + (launch.pace.done_us(now) if current else 0)  # type: ignore[union-attr]
 
 
-def numbers(search: Search) -> Iterator[tuple[str, float]]:
-    """Figures of a search that is over."""
-    if search.found_us is not None:
-        yield "search.found_min", search.found_us / (60 * SECOND)
-    yield "search.explored", len(search.explored_us)
-    yield "search.promotions", search.promotions
+class Searches:
+    """Searches beside the jobs of others, which are of no interest once all searches are over."""
+
+    def __init__(self, model: GandivaShared, seed: int) -> None:
+        self.each = [
+            Search(one, seed + place, gandiva_shared.searching(model, place), model.begins_us)
+            for place, one in enumerate(model.searches)
+        ]
+        self._arrivals: list[Arrivals] = [Timed(gandiva_shared.others(model, seed)), *self.each]
+
+    def _over(self) -> bool:
+        return all(search.found_us is not None for search in self.each)
+
+    def next_us(self, now: Micros, load: Load) -> Micros | None:
+        times = [] if self._over() else [one.next_us(now, load) for one in self._arrivals]
+        return min((time for time in times if time is not None), default=None)
+
+    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
+        return [] if self._over() else [job for one in self._arrivals for job in one.take(now, load)]
+
+    def looks_us(self) -> Micros | None:
+        return min((time for search in self.each if (time := search.looks_us()) is not None), default=None)
+
+    def acts(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[Event]:
+        for search in self.each:
+            if (due := search.looks_us()) is not None and due <= now:
+                yield from search.acts(state, lives, now)
+        if self._over():
+            left = (job_id for job_id, life in lives.items() if life.job.vc == gandiva_shared.OTHERS and life.end_us is None)
+            yield from map(CancelRequested, left)
 
 
-def curves(search: Search, points: int) -> dict[str, list[float]]:
+def searching_in(workload: BaseModel, seed: int) -> Search | Searches | None:
+    """Who searches in this workload; None: nobody does."""
+    if isinstance(workload, GandivaSearch):
+        return Search(workload, seed)
+    return Searches(workload, seed) if isinstance(workload, GandivaShared) else None
+
+
+def numbers(searching: Search | Searches) -> Iterator[tuple[str, float]]:
+    """Figures of searches that are over. Of several each has its number."""
+    for prefix, search in _named(searching):
+        if search.found_us is not None:
+            yield f"{prefix}.found_min", (search.found_us - search.begins_us) / (60 * SECOND)
+        yield f"{prefix}.explored", len(search.explored_us)
+        yield f"{prefix}.promotions", search.promotions
+
+
+def curves(searching: Search | Searches, points: int) -> dict[str, list[float]]:
     """Over the time until the right configuration is known."""
-    end, at = search.found_us, sorted(search.explored_us.values())
-    if end is None:
-        return {}
-    return {"search.explored": [float(bisect_right(at, end * (i + 1) // points)) for i in range(points)]}
+    found = {}
+    for prefix, search in _named(searching):
+        if search.found_us is not None:
+            at, begin = sorted(search.explored_us.values()), search.begins_us
+            took = search.found_us - begin
+            found[f"{prefix}.explored"] = [float(bisect_right(at, begin + took * (i + 1) // points)) for i in range(points)]
+    return found
+
+
+def _named(searching: Search | Searches) -> Iterator[tuple[str, Search]]:
+    if isinstance(searching, Search):
+        yield "search", searching
+    else:
+        yield from ((f"search.{number}", search) for number, search in enumerate(searching.each, 1))

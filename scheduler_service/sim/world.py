@@ -79,7 +79,7 @@ class World:
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
         rng = Random(f"{site.seed}:agents")
-        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, lambda: self.state.introspects)
+        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, self._measured_us)
         self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
@@ -218,6 +218,13 @@ class World:
                 raise reply
         self.state.adopt()
         return taken
+
+    def _measured_us(self) -> Micros | None:
+        """How long, at least, after a measurement of a run policies want the next one; None: they want none."""
+        state = self.state
+        if not state.introspects:
+            return None
+        return min(order.measured_us for order in (state.site_order, *state.vc_orders.values()) if order.introspects)
 
     def _finished(self, life: Life) -> None:
         """It asks for nothing any more, before the engine hears of it."""

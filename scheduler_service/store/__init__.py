@@ -39,6 +39,7 @@ from scheduler_service.store.reading.exchange import list_vcs as list_vcs
 from scheduler_service.store.reading.exchange import live_of_offers as live_of_offers
 from scheduler_service.store.reading.load import Loaded as Loaded
 from scheduler_service.store.reading.load import count_jobs as count_jobs
+from scheduler_service.store.reading.load import find_ended_before as find_ended_before
 from scheduler_service.store.reading.load import find_ends as find_ends
 from scheduler_service.store.reading.load import find_job as find_job
 from scheduler_service.store.reading.load import find_requests as find_requests

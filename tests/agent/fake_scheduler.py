@@ -14,7 +14,7 @@ from ebb.v1 import job_pb2
 from google.protobuf.duration_pb2 import Duration
 
 T = TypeVar("T")
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
@@ -46,6 +46,10 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         """Cleared: whoever asks for a piece from byte `halt_at` on waits."""
         self.halt_at = 0
         self.fetching.set()
+        self.ended_days: dict[int, int] = {}
+        """Job -> how many days ago it ended."""
+        self.asked: list[tuple[list[int], int]] = []
+        """The jobs of which it was asked whether they have ended, and the days."""
         self.results: dict[tuple[int, int], bytes] = {}
         self.piece, self.most_result = 1 << 20, 1 << 30
         self.server = grpc.server(ThreadPoolExecutor(100), options=[("grpc.so_reuseport", 0)])
@@ -117,6 +121,13 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, f"the snapshot {request.digest} is not stored any more")
         assert data is not None
         return pb.GetSnapshotResponse(data=data[request.offset :][: self.piece], size=len(data))
+
+    def FindEnded(self, request: pb.FindEndedRequest, context: Any) -> pb.FindEndedResponse:  # noqa: ARG002, N802
+        days = request.after.ToTimedelta().days
+        with self.heard:
+            self.asked.append((list(request.job_ids), days))
+            self.heard.notify_all()
+        return pb.FindEndedResponse(job_ids=[job for job in request.job_ids if self.ended_days.get(job, 0) >= days])
 
     def PutResult(self, request: pb.PutResultRequest, context: Any) -> pb.PutResultResponse:  # noqa: N802
         with self.heard:

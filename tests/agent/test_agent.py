@@ -303,6 +303,52 @@ def test_an_agent_that_died_before_it_acted_acts_now(agent: Start, scheduler: Fa
     assert [r.WhichOneof("event") for r in scheduler.of(1)] == ["started", "exited"]
 
 
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ('{"began_from": "c-step-10", "saved": "c-step-20"}', ("c-step-10", "c-step-20")),
+        ('{"saved": "c-step-20", "began_from": 3}', ("", "c-step-20")),
+        ('{"began_from": "' + "x" * 300 + '"}', ("x" * 252 + "\u2026", "")),
+        ("not json", ("", "")),
+        ("[]", ("", "")),
+        ("[" * 4096, ("", "")),
+    ],
+)
+def test_the_end_of_a_run_names_its_checkpoints(
+    agent: Start, scheduler: FakeScheduler, state: Path, said: str, names: tuple[str, str]
+) -> None:
+    """What is no name is left out: the program writes the file."""
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", 'printf %s "$1" > "$EBB_CHECKPOINT_FILE"; exit 3', "sh", said)
+    exited = scheduler.exited(1)
+    assert (exited.exit_code, exited.began_from, exited.saved) == (3, *names)
+    assert Path(run_directory(state, 1), "checkpoint.json").exists()
+
+
+def test_a_run_names_its_checkpoints_while_it_executes(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    command = 'echo "{\\"saved\\": \\"c-1\\"}" > "$EBB_CHECKPOINT_FILE"; until [ -e go ]; do sleep 0.02; done'
+    scheduler.start(1, "/bin/sh", "-c", command)
+    named = scheduler.wait(lambda: next((one for seen in scheduler.observations for one in seen.checkpoints), None))
+    assert (named.job_id, named.run, named.task, named.began_from, named.saved) == (1, 1, 0, "", "c-1")
+    (run_directory(state, 1) / "go").touch()
+    assert scheduler.exited(1).saved == "c-1"
+    before = len(scheduler.observations)
+    scheduler.wait(lambda: scheduler.heartbeats > 1 or len(scheduler.observations) > before)
+    assert not any(seen.checkpoints for seen in scheduler.observations[before + 1 :]), "it is over"
+
+
+def test_a_run_whose_checkpoint_file_is_none_ends_as_it_ends(agent: Start, scheduler: FakeScheduler) -> None:
+    agent()
+    scheduler.connected()
+    for job, make in enumerate(("mkfifo $EBB_CHECKPOINT_FILE", "ln -s /etc/passwd $EBB_CHECKPOINT_FILE", "true"), 1):
+        scheduler.start(job, "/bin/sh", "-c", f"{make}; exit 3")
+        exited = scheduler.exited(job)
+        assert (exited.exit_code, exited.began_from, exited.saved) == (3, "", "")
+
+
 def test_a_killed_launcher_costs_the_exit_status_only(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     agent()
     scheduler.connected()

@@ -1,22 +1,27 @@
 """The store of checkpoints: uploads that fail in the middle, and runs that find there what their own node cannot give them."""
 
+import asyncio
+import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from node_agent.errors import StoreUnusable
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_pieces import Changed, Damaged, Writer
-from node_agent.jobs.checkpoint_store import CheckpointStore, StoreSource
+from node_agent.jobs.checkpoint_store import CheckpointStore, StoredExpiry, StoreSource
 from node_agent.jobs.checkpoint_uploads import CheckpointUploads
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey
+from node_agent.transport.files import FileCalls
 from tests.agent.conftest import until
+from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.test_checkpoint_fetches import MIB, Two
 
 SAVES = """
@@ -43,6 +48,7 @@ def bucket() -> Iterator[Bucket]:
     found = Bucket(skip_instance_cache=True)
     yield found
     found.store.clear()
+    found.pseudo_dirs[:] = [""]
     found.full_after = 1 << 60
 
 
@@ -175,9 +181,119 @@ async def test_uploads_that_fail_are_tried_again_and_go_on_after_a_restart(bucke
     assert not (folder / ".upload-1").exists()
 
 
+def test_the_store_names_its_jobs_and_removes_one(store: CheckpointStore, tmp_path: Path) -> None:
+    folder = saved(tmp_path, model=b"content", more=b"1")
+    assert store.jobs("c1") == []
+    store.remove("c1", 7)  # which it never had
+    for job in (12, 3):
+        store.upload("c1", job, 1, folder)
+    store.upload("c2", 12, 1, folder)
+    assert (store.jobs("c1"), store.jobs("c2")) == ([3, 12], [12])
+    store.remove("c1", 12)
+    store.remove("c1", 12)
+    assert (store.jobs("c1"), store.jobs("c2")) == ([3], [12]), "of another cluster nothing is removed"
+    assert store.find("c1", 12) is None
+    assert store.find("c1", 3) is not None
+
+
+def test_a_removal_that_was_cut_off_leaves_no_checkpoint_and_goes_on(
+    store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.upload("c1", 1, 1, saved(tmp_path, model=b"content", more=b"1"))
+    real, gone = store._files.rm_file, []
+
+    def one_alone(path: str) -> None:
+        if gone:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        gone.append(path)
+        real(path)
+
+    monkeypatch.setattr(store._files, "rm_file", one_alone)
+    with pytest.raises(OSError, match="Input/output error"):
+        store.remove("c1", 1)
+    assert gone[0].endswith("manifest.json")
+    assert (store.find("c1", 1), store.jobs("c1")) == (None, [1])
+    monkeypatch.undo()
+    store.remove("c1", 1)
+    assert store.jobs("c1") == []
+
+
+def test_two_that_remove_at_the_same_time_meet_nothing_that_surprises_them(
+    store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is always first."""
+    store.upload("c1", 1, 1, saved(tmp_path, model=b"content", more=b"1"))
+    real = store._files.rm_file
+
+    def late(path: str) -> None:
+        real(path)
+        real(path)
+
+    monkeypatch.setattr(store._files, "rm_file", late)
+    store.remove("c1", 1)
+    monkeypatch.undo()
+    assert store.jobs("c1") == []
+
+
+@contextlib.asynccontextmanager
+async def expiring(store: CheckpointStore, scheduler: FakeScheduler, days: float = 30) -> AsyncIterator[asyncio.Task[None]]:
+    """An agent's expiry, over a real connection; it looks at once, and then all the time."""
+    async with grpc.aio.insecure_channel(scheduler.address) as channel:
+        expiry = StoredExpiry(store, lambda: "c1", days, first=0, pause=0.01)
+        task = asyncio.ensure_future(expiry.run(FileCalls(channel)))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_checkpoints_of_jobs_that_ended_long_ago_are_removed_by_two_agents(
+    store: CheckpointStore, tmp_path: Path, scheduler: FakeScheduler
+) -> None:
+    """A job that has not ended, that ended lately, or that the scheduler does not know stays."""
+    folder = saved(tmp_path, model=b"content", more=b"1")
+    for job in (1, 2, 3, 4):
+        store.upload("c1", job, 1, folder)
+    scheduler.ended_days |= {1: 31, 2: 29, 4: 30}
+    async with expiring(store, scheduler) as first, expiring(store, scheduler) as second:
+        await soon(lambda: store.jobs("c1") == [2, 3])
+        looks = len(scheduler.asked)
+        await soon(lambda: len(scheduler.asked) > looks + 4)
+        assert not first.done()
+        assert not second.done()
+    assert store.jobs("c1") == [2, 3]
+    assert scheduler.asked[-1] == ([2, 3], 30)
+
+
+async def test_an_expiry_that_fails_is_tried_again(
+    bucket: Bucket, tmp_path: Path, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore("/store", bucket)
+    store.upload("c1", 1, 1, saved(tmp_path, model=b"content"))
+    scheduler.ended_days[1] = 40
+
+    def broken(_path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket, "rm_file", broken)
+        async with expiring(store, scheduler):
+            await soon(lambda: "cannot be removed now" in caplog.text)
+            assert store.jobs("c1") == [1]
+            patch.undo()
+            await soon(lambda: store.jobs("c1") == [])
+
+
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Two]:
-    pair = Two(tmp_path, "--checkpoint-store", f"file://{tmp_path}/store")
+    pair = Two(tmp_path, "--checkpoint-store", f"file://{tmp_path}/store", "--keep-stored", "30")
     yield pair
     pair.close()
 

@@ -82,6 +82,7 @@ def test_the_run_that_takes_more_than_its_part_is_killed(
     shim.processes(0, {pids[1]: 10_000 + CONTEXT_MIB, pids[2]: 16_000})
     exited = scheduler.exited(2)
     assert (exited.exit_signal, exited.out_of_memory, exited.told) == (signal.SIGKILL, True, False)
+    assert exited.out_of_device_memory == "it uses 16000 MiB of device 0, which it shares, and may use 10000 MiB"
     log = (run_directory(state, 2) / "output.log").read_text()
     assert "ebb: killed: out of device memory: it uses 16000 MiB of device 0, which it shares, and may use 10000 MiB" in log
     assert alive(pids[1]), "the other one keeps to its limit, and its context does not count"

@@ -36,6 +36,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
     [
         ({"scheduler": None}, "--scheduler is missing; give the flag, EBB_AGENT_SCHEDULER, or scheduler: in the file"),
         ({"scheduler": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
+        ({"keep_stored": "30"}, "keep_stored: 30 goes with checkpoint_store: set it, or leave keep_stored out"),
         ({"scheduler": "127.0.0.1:0"}, "is not HOST:PORT"),
         ({"scheduler": "10.0.0.1:7070"}, "10.0.0.1:7070 is not this machine"),
         ({"devices": "abacus"}, "there is no profile 'abacus'; known: dgx-a100, pcie-8, pcie-2, cpu-20c"),

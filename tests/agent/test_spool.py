@@ -46,6 +46,7 @@ def test_everything_is_there_again(path: Path) -> None:
     spool = open_spool(path)
     boot_id = spool.boot_id
     task = replace(STARTING, key=RunKey(1, 1, 1), phase=RunPhase.READY, port=77, memory_mib=64, oom_kills=2, out_of_memory=True)
+    task = replace(task, device_memory="it uses 2 MiB of device 0, and may use 1 MiB")
     spool.remember([STARTING, task])
     spool.obey("c", 4, b"\x00seal")
     spool = reopened(spool, path)

@@ -181,6 +181,23 @@ def test_want_of_memory_is_said() -> None:
     assert d.job(again).detail == "run 1 was killed for want of memory; retry 1 of 2"
 
 
+def test_out_of_device_memory_is_said_with_how_much_of_which_device() -> None:
+    d = cluster()
+    job = d.submit()
+    d.start(job)
+    why = "it uses 16000 MiB of device 0, which it shares, and may use 10000 MiB"
+    told = d.exit(job, exit_signal=9, out_of_memory=True, out_of_device_memory=why)
+    assert (d.job(job).state, d.job(job).reason, d.job(job).detail) == (JobState.FAILED, Reason.OUT_OF_DEVICE_MEMORY, why)
+    (line,) = [event for event in told.log if event.kind is EventKind.ENDED]
+    assert (line.reason, line.text) == (Reason.OUT_OF_DEVICE_MEMORY, why)
+    again = d.submit(retried())
+    d.start(again)
+    where = d.where(again).id
+    d.exit(again, exit_signal=9, out_of_memory=True, out_of_device_memory=why)
+    assert d.job(again).detail == f"run 1 was killed: out of device memory ({why}); retry 1 of 2"
+    assert d.job(again).avoid == (where,), "as after any other failure"
+
+
 # ---- who is to blame -----------------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,10 @@ STOPS: list[tuple[Ask | None, JobState, StopReason]] = [
 """Who stops the run (None: a trial), and where the job is once it has left."""
 
 
+TOOK = {JobState.SUSPENDED: "; it took 0.00 s to stop"}
+"""What the story says beside that of a stop that is an operation."""
+
+
 def stop(d: Driver, job: int, ask: Ask | None) -> None:
     if ask is None:
         d.trial(2)
@@ -66,7 +70,8 @@ def test_an_exit_with_0_after_a_stop_signal_means_stopped(ask: Ask | None, state
     step = d.exit(job, told=True)
     assert d.job(job).state is state
     texts = [event.text for event in step.log if event.kind in (EventKind.VACATED, EventKind.SUSPENDED)]
-    assert texts == ["exited with code 0 after the stop signal, without a word that its work is done: it was stopped"]
+    said = "exited with code 0 after the stop signal, without a word that its work is done: it was stopped"
+    assert texts == [said + TOOK.get(state, "")]
 
 
 @pytest.mark.parametrize(("ask", "_state", "_why"), STOPS)
@@ -203,7 +208,7 @@ def test_the_story_says_what_came_of_the_checkpoint_signal(ask: Ask | None, stat
     step = d.exit(job, told=True, exit_code=7, checkpoint="it did not exit within 27.0 s of SIGUSR1; SIGTERM followed")
     assert d.job(job).state is state
     (text,) = [event.text for event in step.log if event.kind in (EventKind.VACATED, EventKind.SUSPENDED)]
-    assert text == "left with exit code 7; it did not exit within 27.0 s of SIGUSR1; SIGTERM followed"
+    assert text == "left with exit code 7; it did not exit within 27.0 s of SIGUSR1; SIGTERM followed" + TOOK.get(state, "")
 
 
 def test_the_story_of_a_gang_says_it_for_each_task() -> None:
@@ -215,4 +220,5 @@ def test_the_story_of_a_gang_says_it_for_each_task() -> None:
     kinds = (EventKind.TASK_ENDED, EventKind.SUSPENDED)
     texts = [event.text for step in steps for event in step.log if event.kind in kinds]
     assert len(texts) == 3
-    assert all(text.endswith(f"saved its work and left; {said}") for text in texts)
+    assert all(text.endswith(f"saved its work and left; {said}") for text in texts[:2])
+    assert texts[2] == f"saved its work and left; {said}; it took 0.00 s to stop"

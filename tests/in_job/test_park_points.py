@@ -102,7 +102,7 @@ x = torch.randn""",
     with started(tmp_path / "0", ranks, RANK="0", **both) as first, started(tmp_path / "1", ranks, RANK="1", **both) as second:
         paths = first.control, second.control
         assert "2 ranks must park after the same one" in first.ask(control.PARK)["reason"]
-        step = first.published().counted + 1000
+        step = first.published().counted + 300
         numbers = [control.send(path, control.PARK, at_step=step) for path in paths]
         answers = [program.answer(path, number) for program, path, number in zip((first, second), paths, numbers, strict=True)]
         assert [answer["state"] for answer in answers] == [control.PARKED] * 2

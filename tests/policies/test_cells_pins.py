@@ -76,7 +76,7 @@ def test_who_waits_for_a_pin_that_is_faulty_says_so_and_who_waits_for_others_to_
     assert t.job(small).state is JobState.RUNNING
     wide = t.ask("A", 2, 2, pin="x", within="node")
     assert t.waits(wide) is Reason.CELLS_FAULTY
-    assert t.job(wide).detail == "pool p: 1 device of pin x of virtual cluster A are faulty now"
+    assert t.job(wide).detail == "pool p: faulty cells of virtual cluster A: 1 device of pin x"
     t.end(small)
     assert t.waits(wide) is Reason.CELLS_FAULTY
     pin(t, ("x", "node", 1))

@@ -223,6 +223,7 @@ def test_nobody_starves_in_fair_rows(masks: list[int]) -> None:
     are these rows."""
     runs = [run_on(number, mask) for number, mask in enumerate(masks, 1)]
     rows = fair_rows([unit_of([run]) for run in runs])
+    assert fair_rows([unit_of([run]) for run in reversed(runs)]) == rows
     assert {row.weight for row in rows} == {1}
     for row in rows:
         devices = [device for run in runs if run.key in row.runs for device in run.devices]

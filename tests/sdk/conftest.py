@@ -49,7 +49,8 @@ def new_job(tmp_path: Path) -> Iterator[New]:
 
     def job() -> Job:
         end()
-        jobs.append(Job({"EBB_CHECKPOINT_DIR": str(tmp_path), "EBB_RUN": str(len(jobs) + 1), "EBB_GRACE_SECONDS": "30"}))
+        own = {"EBB_CHECKPOINT_DIR": str(tmp_path), "EBB_CHECKPOINT_FILE": str(tmp_path.with_suffix(".names"))}
+        jobs.append(Job({**own, "EBB_RUN": str(len(jobs) + 1), "EBB_GRACE_SECONDS": "30"}))
         return jobs[-1]
 
     yield job

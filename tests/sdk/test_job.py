@@ -1,5 +1,6 @@
 """`job.checkpointable` without PyTorch: what can be saved, and the loop."""
 
+import json
 import logging
 import os
 import random
@@ -15,7 +16,7 @@ import pytest
 
 from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
 from client_sdk.training._storing import files, formats
-from client_sdk.training._storing.digested import DigestedFile, digest
+from client_sdk.training._storing.checksummed import ChecksummedFile, checksums, threads
 from client_sdk.training._storing.folders import Reference
 from tests.sdk.job_tools import New, folders, run_to
 
@@ -123,6 +124,18 @@ print(sorted({"numpy", "torch", "grpc", "google", "safetensors"} & set(sys.modul
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_run_names_the_folders_that_it_has_loaded_and_saved(new_job: New, tmp_path: Path) -> None:
+    """Which have the step in their names."""
+    seen: list[int] = []
+    for _ in range(2):
+        job = new_job()
+        job.checkpointable(seen=seen)
+        run_to(job, job.step + 3)
+    one, two = (path.name for path in folders(tmp_path))
+    assert json.loads(tmp_path.with_suffix(".names").read_text()) == {"began_from": one, "saved": two}
+    assert (one.split("-run-")[0], two.split("-run-")[0]) == ("checkpoint-step-00000003", "checkpoint-step-00000006")
 
 
 def test_a_number_cannot_be_restored_in_place(new_job: New) -> None:
@@ -251,9 +264,10 @@ def test_formats_return_what_they_were_given(tmp_path: Path, state: Any, format_
     found = formats.choose(state)
     assert found == format_name
     path = tmp_path / "part"
-    with DigestedFile(path) as file:
+    with ChecksummedFile(path) as file, threads() as pool:
         extra = formats.FORMATS[found].write(file, state)
-    assert file.blake2b == digest(path)
+        file.flush()
+        assert file.checksums == checksums(path, pool)
     back = formats.FORMATS[found].read(path, extra)
     np.testing.assert_equal(back, state)
     assert type(back) is type(state)

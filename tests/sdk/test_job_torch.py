@@ -11,8 +11,8 @@ import pytest
 from client_sdk.training import ResumableLoader
 from client_sdk.training._data.position import Pass
 from client_sdk.training._storing import folders, formats
+from client_sdk.training._storing.checksummed import ChecksummedFile, checksums, threads
 from client_sdk.training._storing.copies import Copies
-from client_sdk.training._storing.digested import DigestedFile, digest
 from client_sdk.training._storing.registered import access
 from tests.sdk.job_tools import full_disk
 from tests.torch_needed import require_torch
@@ -32,9 +32,10 @@ def torch() -> Iterator[Any]:
 def written(path: Path, state: Any) -> tuple[str, Any]:
     """The format of a state, and what is read again."""
     name = formats.choose(state)
-    with DigestedFile(path) as file:
+    with ChecksummedFile(path) as file, threads() as pool:
         extra = formats.FORMATS[name].write(file, state)
-    assert file.blake2b == digest(path)
+        file.flush()
+        assert file.checksums == checksums(path, pool)
     return name, formats.FORMATS[name].read(path, json.loads(json.dumps(extra)))
 
 
@@ -56,7 +57,7 @@ def test_a_full_disk_is_what_the_system_calls_it(torch: Any, tmp_path: Path, roo
     states = ({"weight": torch.zeros(100_000), "step": 1}, {str(n): torch.zeros(100) for n in range(3000)} | {"step": 1})
     for state in states:
         assert formats.choose(state) == "torch"
-        with full_disk(room), pytest.raises(OSError, match="too large"), DigestedFile(tmp_path / "part.pt") as file:
+        with full_disk(room), pytest.raises(OSError, match="too large"), ChecksummedFile(tmp_path / "part.pt") as file:
             formats.FORMATS["torch"].write(file, state)
 
 

@@ -231,6 +231,29 @@ def test_work_that_fails_is_not_done(new: Any, tmp_path: Path) -> None:
     signal.signal(signal.SIGTERM, before)
 
 
+def test_a_run_names_the_checkpoints_that_it_has_loaded_and_saved(new: Any, tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.json"
+    environment = {"EBB_CHECKPOINT_DIR": str(tmp_path / "c"), "EBB_CHECKPOINT_FILE": str(file)}
+    with new(environment=environment | {"EBB_RUN": "1"}) as checkpoint:
+        assert checkpoint.load() is None
+        assert not file.exists(), "it has loaded nothing, and saved nothing"
+        first = checkpoint.save({"step": 1})
+        assert json.loads(file.read_text()) == {"saved": first.name}
+        second = checkpoint.save({"step": 2})
+    file.unlink()
+    with new(environment=environment | {"EBB_RUN": "2"}) as checkpoint:
+        assert checkpoint.load() == {"step": 2}
+        assert json.loads(file.read_text()) == {"began_from": second.name}
+        third = checkpoint.save({"step": 3})
+        assert json.loads(file.read_text()) == {"began_from": second.name, "saved": third.name}
+        file.unlink()
+        file.parent.chmod(0o500)
+        try:
+            assert checkpoint.save({"step": 4}).exists(), "that it cannot be named undoes no checkpoint"
+        finally:
+            file.parent.chmod(0o700)
+
+
 def test_an_obeyed_stop(new: Any, yield_file: Path) -> None:
     yield_file.write_text("of another process")
 

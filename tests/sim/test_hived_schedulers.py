@@ -17,7 +17,7 @@ from scheduler_service.sim.workloads.hived import sampled_quotas
 
 HOUR_US = 3_600_000_000
 SHORT = Study(share=0.01)
-PLACES = ("hived-figure-6", "hived-schedulers", "hived-schedulers-tenants", "hived-schedulers-claims")
+PLACES = ("hived-figure-6", "hived-schedulers", "hived-schedulers-tenants", "hived-schedulers-claims", "hived-schedulers-above")
 
 
 def test_every_scheduler_has_the_same_jobs_and_gpus_in_every_way() -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.patches import Rectangle
 
 from scheduler_service.core.model import JobClass
 from scheduler_service.sim.cases import Case, preview
 from scheduler_service.sim.cli import main
-from scheduler_service.sim.reproduce.together import Seen, by_class, by_tenant
+from scheduler_service.sim.reproduce.together import Seen, by_class, by_tenant, drawn, ranged
 from scheduler_service.sim.reproduce.together_plan import ALONE, INSIDE, MIXED, NODES, Traces, Way, cases, own_policies
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.kinds import UNKNOWN
@@ -122,10 +123,30 @@ def seen(lost: float) -> Seen:
 def test_tables_have_means_by_class_and_by_virtual_cluster() -> None:
     way = Way("FIFO", "fifo")
     found = {"a": Tenant(2, 1, 7200), "b": Tenant(1, 0, 3600), "c": Tenant(1, 0, 0)}
-    ((_, cells),) = by_class({way: seen(1.5)}).rows
-    assert cells == ("1.00", "1.00", "60.0", "20.0", "29.0", "200", "50.0", "2", "1", "0", "1.50")
-    ((_, cells),) = by_tenant({way: seen(0)}, found).rows
+    ((_, cells),) = by_class({way: [seen(1.5)]}).rows
+    assert cells == ("1.00", "1.00", "60.0", "20.0", "29.0", "200", "0.00", "50.0", "2", "1", "0", "1.50")
+    ((_, cells),) = by_tenant({way: [seen(0)]}, found).rows
     assert cells == ("60.0", "100", "-", "300", "-", "-"), "b has no trials, and c no jobs"
+
+
+def test_several_seeds_are_a_median_with_the_least_and_the_most() -> None:
+    way = Way("FIFO", "fifo")
+    late = seen(4)._replace(completion_s=np.array([90.0, 200.0, 600.0]))
+    later = seen(2)._replace(completion_s=np.array([70.0, 200.0, 600.0]))
+    every = {way: [seen(1.5), late, later], Way("AlloX", "allox"): [seen(1.5), seen(1.5), later]}
+    (_, cells), (_, other) = by_class(every).rows
+    assert cells[6] == "0.00"
+    assert other[6] == "0.00 (-50.0 to 0.00)", "each seed is compared with the same seed"
+    assert (cells[2], cells[5], cells[-1]) == ("70.0 (60.0 to 90.0)", "400 (200 to 400)", "2.00 (1.50 to 4.00)")
+    assert cells[0] == "1.00", "all seeds have the same"
+    assert "median of 3 seeds" in by_class(every).note
+    (_, cells), _ = by_tenant(every, {"a": Tenant(2, 1, 7200)}).rows
+    assert cells == ("70.0 (60.0 to 90.0)", "200 (100 to 200)")
+    (trials, _) = drawn(every).axes
+    bar, _ = trials.patches
+    assert isinstance(bar, Rectangle)
+    assert bar.get_width() == pytest.approx(70 / 60)
+    assert ranged([0.0, 0.001, 0.002]) == "0.00100 (0.00 to 0.00200)"
 
 
 @pytest.mark.long
@@ -137,6 +158,8 @@ def test_the_command_compares_all_ways(traces: Traces, tmp_path: Path) -> None:
         "reproduce",
         "together",
         "--quick",
+        "--seeds",
+        "2",
         "--traces",
         *map(str, traces),
         "-o",
@@ -148,5 +171,6 @@ def test_the_command_compares_all_ways(traces: Traces, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = document.read_text()
     assert all(f"| {way.title} | " in text for way in (*ALONE, *INSIDE))
+    assert "median of 2 seeds" in text
     assert "a: 8 jobs, 0 % trials" in text
     assert (tmp_path / "page" / "figure-together.svg").exists()

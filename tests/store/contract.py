@@ -23,6 +23,7 @@ READ = (
     "find_run",
     "list_runs",
     "find_ends",
+    "find_ended_before",
     "find_requests",
     "list_jobs",
     "count_jobs",
@@ -43,6 +44,7 @@ class Db:
     find_run: Callable[..., Any]
     list_runs: Callable[..., Any]
     find_ends: Callable[..., dict[int, JobState]]
+    find_ended_before: Callable[..., list[int]]
     find_requests: Callable[..., Any]
     list_jobs: Callable[..., Any]
     count_jobs: Callable[..., int]

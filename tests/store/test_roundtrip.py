@@ -177,6 +177,9 @@ def test_finished_jobs_are_found_with_their_last_run(db: Db, epoch: int) -> None
     assert db.find_requests([("ada", "r1"), ("ada", ""), ("bob", "r1")]) == {("ada", "r1"): first}
     assert db.find_requests([("ada", "")]) == {}
     assert db.find_ends([1, 2, 3]) == {1: JobState.FAILED}
+    assert db.find_ended_before([3, 2, 1], make.T + 6) == [1]
+    assert db.find_ended_before([1, 2, 3], make.T + 5) == [], "it ended at that time, and not before"
+    assert db.find_ended_before([], make.T + 6) == []
 
 
 def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) -> None:

@@ -110,6 +110,13 @@ def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:
         return {record["id"]: JobState(record["state"]) for record in records if record["ended_us"] is not None}
 
 
+def find_ended_before(memory: Memory, job_ids: Collection[int], time_us: int) -> list[int]:
+    with memory.lock:
+        jobs = memory.tables["job"].records
+        ends = {job_id: jobs[(job_id,)]["ended_us"] for job_id in job_ids if (job_id,) in jobs}
+        return sorted(job_id for job_id, end in ends.items() if end is not None and end < time_us)
+
+
 def list_nodes(memory: Memory) -> list[Node]:
     with memory.lock:
         return memory.tables["node"].rows(rows.to_node)

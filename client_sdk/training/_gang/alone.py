@@ -12,6 +12,7 @@ _log = logging.getLogger("client_sdk.training")
 
 
 class Found(NamedTuple):
+    key: Key
     state: Any
 
 
@@ -47,7 +48,7 @@ class Alone:
             for problem in problems:
                 _log.warning("%s; going on from the one before it, %s", problem, path)
             self._good = keys[: keys.index(key) + 1]
-            return Found(state)
+            return Found(key, state)
         if problems:
             raise CheckpointError(
                 f"no checkpoint in {self._directory} can be used: {'; '.join(problems)}. "

@@ -7,5 +7,5 @@ It is not 0, so that `train.py && evaluate.py` does not go on as if the training
 """
 
 RESIZED = 200
-"""Exit status of a program that saved and left because its job is resized. No shell gives it for a signal, and it is none of
-sysexits.h."""
+"""Exit status of a program that saved and left because its job is resized. No shell reports a signal by it, and sysexits.h does
+not define it."""

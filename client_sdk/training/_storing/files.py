@@ -29,6 +29,12 @@ class CheckpointError(EbbError):
     """A checkpoint could not be written, or what is there cannot be used. The message names the file."""
 
 
+class Refers:
+    """A state that is in a folder beside the checkpoint, which then goes by the name of the folder."""
+
+    folder: str
+
+
 class Key(NamedTuple):
     """What orders the checkpoints of a directory."""
 

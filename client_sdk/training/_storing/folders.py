@@ -6,7 +6,7 @@
         model.safetensors  optimizer.pt  scheduler.pt  job.pickle
         manifest.json                        # written after the parts: without it the folder is not complete
 
-A folder is used only if a reference has its name and the digest of its manifest, and if the manifest has the digest of each
+A folder is used only if a reference has its name and the digest of its manifest, and if the manifest has the checksums of each
 part. So the rules of a Checkpointer hold for the whole folder: a checkpoint is whole or absent, a damaged one is reported and
 the one before it is used, and the ranks of a gang choose a step that all of them have.
 """
@@ -19,14 +19,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from client_sdk.training._storing import files
-from client_sdk.training._storing.digested import DigestedFile, digest, digests
+from client_sdk.training._storing.checksummed import ChecksummedFile, blake2b, checksums, threads
 from client_sdk.training._storing.files import CheckpointError
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 MANIFEST = "manifest.json"
-_VERSION = 1
+_VERSION = 2
+"""Version 1 has the BLAKE2b digest of each part in the place of its checksums."""
 
 
 class Saved(NamedTuple):
@@ -38,7 +42,7 @@ class Saved(NamedTuple):
     """What the writer says about the checkpoint, such as its step."""
 
 
-class Reference:
+class Reference(files.Refers):
     """Names a folder and the digest of its manifest. Inside `opening`, unpickling a reference gives what the folder holds."""
 
     def __init__(self, folder: str, digest: str) -> None:
@@ -119,17 +123,17 @@ def _write_part(folder: Path, part: str, state: Any, durable: bool) -> dict[str,
     format_name = formats.choose(state)
     found = formats.FORMATS[format_name]
     path = folder / f"{part}{found.suffix}"
-    with DigestedFile(path, durable) as file:
+    with ChecksummedFile(path, durable) as file:
         extra = found.write(file, state)
-    said = {"file": path.name, "format": format_name, "bytes": file.length, "blake2b": file.blake2b}
+    said = {"file": path.name, "format": format_name, "bytes": file.length, "crc32": file.checksums}
     return said if extra is None else said | {"extra": extra}
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """The size and the digest of a file, which is durable on return."""
-    with path.open("rb") as file:
+    """The size and the checksums of a file, which is durable on return."""
+    with path.open("rb") as file, threads() as pool:
         os.fsync(file.fileno())
-        return {"bytes": os.fstat(file.fileno()).st_size, "blake2b": digest(path)}
+        return {"bytes": os.fstat(file.fileno()).st_size, "crc32": checksums(path, pool)}
 
 
 def seal(folder: Path, parts: Mapping[str, Mapping[str, Any]], about: Mapping[str, Any], durable: bool = True) -> Reference:
@@ -172,20 +176,24 @@ def check(directory: Path, reference: Reference) -> tuple[Path, dict[str, Any]]:
 
 def _verified(folder: Path, text: bytes) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(text)
-    if manifest["version"] != _VERSION:
+    if manifest["version"] not in (1, _VERSION):
         raise CheckpointError(
             f"{folder} has the format version {manifest['version']}, and this program reads {_VERSION}: "
             "update the package ebb-cluster"
         )
-    paths = [folder / said["file"] for said in manifest["parts"].values()]
-    for (part, said), path, found in zip(manifest["parts"].items(), paths, digests(paths), strict=True):
-        try:
-            same = found.result() == said["blake2b"]
-        except OSError as error:
-            raise CheckpointError(f"{path}, part {part!r} of a checkpoint, cannot be read: {error.strerror}") from error
-        if not same:
-            raise CheckpointError(f"{path}, part {part!r} of a checkpoint, is damaged: its content does not match its checksum")
+    with threads() as pool:
+        for part, said in manifest["parts"].items():
+            _check_part(folder / said["file"], part, said, pool)
     return manifest
+
+
+def _check_part(path: Path, part: str, said: Mapping[str, Any], pool: "ThreadPoolExecutor") -> None:
+    try:
+        same = blake2b(path) == said["blake2b"] if "blake2b" in said else checksums(path, pool) == said["crc32"]
+    except OSError as error:
+        raise CheckpointError(f"{path}, part {part!r} of a checkpoint, cannot be read: {error.strerror}") from error
+    if not same:
+        raise CheckpointError(f"{path}, part {part!r} of a checkpoint, is damaged: its content does not match its checksum")
 
 
 def read(directory: Path, reference: Reference) -> Saved:

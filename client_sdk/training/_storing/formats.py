@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from client_sdk.training._storing import tensors
-from client_sdk.training._storing.digested import DigestedFile
+from client_sdk.training._storing.checksummed import ChecksummedFile
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -26,7 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 class Format(NamedTuple):
     suffix: str
     suits: Callable[[Any], bool]
-    write: Callable[[DigestedFile, Any], Any]
+    write: Callable[[ChecksummedFile, Any], Any]
     """Returns what the manifest has to keep for `read`; it is plain JSON."""
     read: Callable[[Path, Any], Any]
 
@@ -52,7 +52,7 @@ def _is_dense(torch: Any, thing: Any) -> bool:
     return type(thing) in kinds and thing.layout is torch.strided and thing.is_contiguous() and tensors.is_known(thing)
 
 
-def _write_safetensors(file: DigestedFile, state: Any) -> Any:
+def _write_safetensors(file: ChecksummedFile, state: Any) -> Any:
     tensors.write(file, state)
     versions = getattr(state, "_metadata", None)  # of a torch module's parts
     try:
@@ -87,7 +87,7 @@ def _is_weights_only(torch: Any, state: Any) -> bool:
     return kind in (*_PLAIN, torch.Tensor, torch.nn.Parameter, torch.Size)
 
 
-def _write_torch(file: DigestedFile, state: Any) -> None:
+def _write_torch(file: ChecksummedFile, state: Any) -> None:
     import torch
 
     try:
@@ -113,7 +113,7 @@ def _is_array(state: Any) -> bool:
     return numpy is not None and type(state) is numpy.ndarray and not state.dtype.hasobject
 
 
-def _write_npy(file: DigestedFile, state: Any) -> None:
+def _write_npy(file: ChecksummedFile, state: Any) -> None:
     import numpy
 
     numpy.save(file, state, allow_pickle=False)
@@ -163,7 +163,7 @@ def _grow(tree: Any, arrays: Any) -> Any:
             return content
 
 
-def _write_npz(file: DigestedFile, state: Any) -> Any:
+def _write_npz(file: ChecksummedFile, state: Any) -> Any:
     import zipfile
 
     import numpy
@@ -184,7 +184,7 @@ def _read_npz(path: Path, tree: Any) -> Any:
         return _grow(tree, arrays)
 
 
-def _write_pickle(file: DigestedFile, state: Any) -> None:
+def _write_pickle(file: ChecksummedFile, state: Any) -> None:
     pickle.dump(state, file, protocol=5)
 
 

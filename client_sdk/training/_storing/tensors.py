@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from client_sdk.training._storing.digested import DigestedFile
+from client_sdk.training._storing.checksummed import ChecksummedFile
 
 _NAMES = {
     "float64": "F64",
@@ -34,7 +34,7 @@ def is_known(tensor: Any) -> bool:
     return _name(tensor) in _NAMES
 
 
-def write(file: DigestedFile, tensors: Mapping[str, Any]) -> None:
+def write(file: ChecksummedFile, tensors: Mapping[str, Any]) -> None:
     """Each tensor is dense and contiguous, and `is_known`. Those of a device come to host memory one at a time."""
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}

@@ -74,6 +74,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_PARKED: _ClassVar[JobReason]
     JOB_REASON_MIGRATED: _ClassVar[JobReason]
     JOB_REASON_CHECKPOINT_AWAY: _ClassVar[JobReason]
+    JOB_REASON_OUT_OF_DEVICE_MEMORY: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -109,6 +110,7 @@ class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OPERATION_KIND_MIGRATE: _ClassVar[OperationKind]
     OPERATION_KIND_PROBE: _ClassVar[OperationKind]
     OPERATION_KIND_RESIZE: _ClassVar[OperationKind]
+    OPERATION_KIND_VACATE: _ClassVar[OperationKind]
 
 class OperationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -194,6 +196,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_MIGRATING: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATION_FAILED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RESIZED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -248,6 +251,7 @@ JOB_REASON_SAMPLED: JobReason
 JOB_REASON_PARKED: JobReason
 JOB_REASON_MIGRATED: JobReason
 JOB_REASON_CHECKPOINT_AWAY: JobReason
+JOB_REASON_OUT_OF_DEVICE_MEMORY: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee
@@ -268,6 +272,7 @@ OPERATION_KIND_PARK: OperationKind
 OPERATION_KIND_MIGRATE: OperationKind
 OPERATION_KIND_PROBE: OperationKind
 OPERATION_KIND_RESIZE: OperationKind
+OPERATION_KIND_VACATE: OperationKind
 OPERATION_PHASE_UNSPECIFIED: OperationPhase
 OPERATION_PHASE_PARKING: OperationPhase
 OPERATION_PHASE_PARKED: OperationPhase
@@ -335,6 +340,7 @@ JOB_EVENT_KIND_PROBED: JobEventKind
 JOB_EVENT_KIND_MIGRATING: JobEventKind
 JOB_EVENT_KIND_MIGRATED: JobEventKind
 JOB_EVENT_KIND_MIGRATION_FAILED: JobEventKind
+JOB_EVENT_KIND_RESIZED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -571,7 +577,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked", "skip_steps", "grace_follows", "grace_wanted", "share_next", "profile")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked", "skip_steps", "grace_follows", "grace_wanted", "share_next", "began_from", "checkpoint", "profile")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -614,6 +620,8 @@ class Job(_message.Message):
     GRACE_FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     GRACE_WANTED_FIELD_NUMBER: _ClassVar[int]
     SHARE_NEXT_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
@@ -657,8 +665,10 @@ class Job(_message.Message):
     grace_follows: bool
     grace_wanted: _duration_pb2.Duration
     share_next: ShareMode
+    began_from: str
+    checkpoint: str
     profile: Profile
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ..., skip_steps: _Optional[int] = ..., grace_follows: bool = ..., grace_wanted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., share_next: _Optional[_Union[ShareMode, str]] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ..., skip_steps: _Optional[int] = ..., grace_follows: bool = ..., grace_wanted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., share_next: _Optional[_Union[ShareMode, str]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
     __slots__ = ("mini_batch_time", "best_mini_batch_time", "memory_mib", "utilization_ppm", "devices", "model")
@@ -705,7 +715,7 @@ class OperationPhaseTime(_message.Message):
     def __init__(self, kind: _Optional[_Union[OperationKind, str]] = ..., phase: _Optional[_Union[OperationPhase, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("run", "task", "node", "devices", "resources", "phase", "place_time", "start_time", "end_time", "exit_code", "exit_signal", "stop_reason", "saved", "lost", "log_path", "guaranteed", "parks", "parked_time", "rung", "parked_mib", "residue_mib", "operations")
+    __slots__ = ("run", "task", "node", "devices", "resources", "phase", "place_time", "start_time", "end_time", "exit_code", "exit_signal", "stop_reason", "saved", "lost", "log_path", "guaranteed", "parks", "parked_time", "rung", "parked_mib", "residue_mib", "operations", "began_from", "checkpoint")
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -728,6 +738,8 @@ class Run(_message.Message):
     PARKED_MIB_FIELD_NUMBER: _ClassVar[int]
     RESIDUE_MIB_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     run: int
     task: int
     node: str
@@ -750,7 +762,9 @@ class Run(_message.Message):
     parked_mib: int
     residue_mib: int
     operations: _containers.RepeatedCompositeFieldContainer[OperationPhaseTime]
-    def __init__(self, run: _Optional[int] = ..., task: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., place_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., stop_reason: _Optional[_Union[JobReason, str]] = ..., saved: bool = ..., lost: bool = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., parks: _Optional[int] = ..., parked_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., parked_mib: _Optional[int] = ..., residue_mib: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationPhaseTime, _Mapping]]] = ...) -> None: ...
+    began_from: str
+    checkpoint: str
+    def __init__(self, run: _Optional[int] = ..., task: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., place_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., stop_reason: _Optional[_Union[JobReason, str]] = ..., saved: bool = ..., lost: bool = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., parks: _Optional[int] = ..., parked_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., parked_mib: _Optional[int] = ..., residue_mib: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationPhaseTime, _Mapping]]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ...) -> None: ...
 
 class ConfigurationEstimate(_message.Message):
     __slots__ = ("configuration", "time", "error", "sources", "memory_mib", "detail", "impossible")

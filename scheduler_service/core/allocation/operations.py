@@ -10,6 +10,7 @@ from scheduler_service.core.state.state import State
 
 
 def operation_of(state: State, job_id: int) -> Operation | None:
+    """The operation that holds up what else may be done to the job. A vacate or a resize holds up nothing: see `vacating`."""
     number = state.operation_of.get(job_id)
     return None if number is None else state.operations.rows[number]
 
@@ -38,6 +39,23 @@ def advance(
 ) -> Operation:
     """Brings it to its next phase."""
     after = changed(operation, phase=phase, phase_us=now, deadline_us=deadline_us)
+    state.put(state.operations, operation.id, after)
+    return after
+
+
+def turn_into(
+    state: State,
+    now: Micros,
+    operation: Operation,
+    kind: OperationKind,
+    phase: OperationPhase,
+    more: dict[str, int],
+    deadline_us: Micros | None = None,
+    target: RunKey | None = None,
+) -> Operation:
+    """Goes on as an operation of another kind, with the same number: those that wait are served in the order of numbers."""
+    noted = tuple(sorted({**dict(operation.more), **more}.items()))
+    after = changed(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
     state.put(state.operations, operation.id, after)
     return after
 

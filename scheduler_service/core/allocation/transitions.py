@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
 from scheduler_service.core.allocation.operations import cut_short, operation_of
@@ -69,6 +70,8 @@ def end_job(
 def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
     if job.id in state.earmarks_of:
         drop_earmarks(state, now, job.id, "the job ended")
+    if state.vacating_of:
+        vacating.not_queued(state, job.id)
     ended = changed(
         job,
         state=to,
@@ -170,7 +173,7 @@ def requeue(
 def with_target(job: Job) -> Job:
     """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has."""
     job = job.with_share()
-    return job.resized(job.resize_to) if job.resize_to else job
+    return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -178,9 +181,9 @@ def with_target(job: Job) -> Job:
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
     """Stops a run. A second reason replaces the first, which changes nothing for the node; the grace period is the first one,
-    and counts from then. A parked run has none: it cannot save without its devices."""
+    and counts from then. A parked run has none, unless it goes on elsewhere: then it saves without its devices."""
     first = run.stop_us is None
-    grace_us = 0 if run.is_parked else grace_us
+    grace_us = 0 if run.is_parked and why is not StopReason.MIGRATED else grace_us
     stopping = changed(
         run,
         phase=RunPhase.STOPPING,
@@ -217,6 +220,7 @@ def stop_job(
     of its row."""
     if job.id in state.operation_of and why is not StopReason.MIGRATED:
         cut_short(state, now, job.id, f"given up: {why.name}")
+    vacating.stopping(state, now, job, why)
     grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
     for run in state.runs_of(job.id):
         stop_run(state, now, run, why, grace_us, cause_job)
@@ -230,6 +234,8 @@ def stop_job(
 
 def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
+    if state.vacating_of:
+        outcome |= {"phases": vacating.phases_at_end(state, now, run)}
     ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
     released = run.demand
     if run.parking is not None:
@@ -287,7 +293,11 @@ _WHILE = {
 
 def _park_phase(state: State, job: Job) -> OperationPhase | None:
     operation = operation_of(state, job.id)
-    return operation.phase if operation is not None and operation.kind is OperationKind.PARK else None
+    if operation is None:
+        return None
+    if operation.is_of_parked and operation.phase is OperationPhase.WARMING:
+        return OperationPhase.WAITING
+    return operation.phase if operation.kind is OperationKind.PARK else None
 
 
 def any_task(state: State, job_id: int) -> Run:

@@ -5,6 +5,7 @@ The first task that fails decides; what the others do when they are told to leav
 
 from typing import Any
 
+from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, show, stop_job, with_target
 from scheduler_service.core.lifecycle.device_faults import fault_of
 from scheduler_service.core.lifecycle.exits import is_stopped
@@ -22,8 +23,9 @@ LONGEST_PAUSE: Micros = 300 * SECOND
 
 _NONE, _EXITED, _SUCCEEDED = Reason.NONE, Reason.EXITED, JobState.SUCCEEDED
 
-_FAILURES = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.OUT_OF_MEMORY})
-_MAYBE_THE_DEVICE = _FAILURES - {Reason.OUT_OF_MEMORY}
+_STARVED = frozenset({Reason.OUT_OF_MEMORY, Reason.OUT_OF_DEVICE_MEMORY})
+_MAYBE_THE_DEVICE = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN})
+_FAILURES = _MAYBE_THE_DEVICE | _STARVED
 _LEFT = {
     StopReason.PREEMPTED: Reason.PREEMPTED,
     StopReason.REQUEUED: Reason.REQUEUED,
@@ -74,6 +76,8 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         show(state, all_started(state, job))
         if job.id in state.operation_of and migrating.migration_of(state, job.id) is None:
             parking.task_over(state, now, job.id)
+        if state.vacating_of:
+            vacating.started(state, now, job.id)
 
 
 def _ran(job: Job, longer: Micros) -> dict[str, Any]:
@@ -104,6 +108,9 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
     if state.operation_of:
         stopped = job.verdict is _NONE and job.left and not (job.cancel_requested or job.suspend_requested or is_over(job))
         migrating.concludes(state, now, job, last, stopped)
+    if state.vacating_of:
+        took = vacating.launch_over(state, now, job, goes_on=not (job.cancel_requested or job.suspend_requested))
+        checkpoint = _joined(checkpoint, took)
     if job.sampling is not None:
         sampled, job = job, changed(job, sampling=None)
         if job.verdict in _FAILURES and not job.cancel_requested and _sample_failed(state, now, sampled, last):
@@ -220,6 +227,8 @@ def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
     last = changed(last, node=job.avoid[0] if job.avoid else last.node)
     failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
+    if job.verdict is Reason.OUT_OF_DEVICE_MEMORY:
+        text = f"{text} ({job.detail})"
     if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(state, job):
         end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
     elif _is_to_blame(state, job):
@@ -261,6 +270,8 @@ def describe(run: Run, how: Reason | None) -> str:
         return "is gone; nobody knows how it ended"
     if how is Reason.OUT_OF_MEMORY:
         return "was killed for want of memory"
+    if how is Reason.OUT_OF_DEVICE_MEMORY:
+        return "was killed: out of device memory"
     if run.started_us is None and run.stop_reason is not None and not run.lost:
         return "left before it began"
     if run.yielded:

@@ -20,8 +20,8 @@ GOES_ON = frozenset(
 the job has another end, which no exit with 0 replaces."""
 
 RESIZED = 200
-"""Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell gives it for a signal
-(128 + n is at most 192) and it is none of sysexits.h."""
+"""Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell reports a signal by it
+(128 + n is at most 192), and sysexits.h does not define it."""
 
 
 def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, str]:
@@ -38,6 +38,8 @@ def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, s
         return Reason.YIELDED, ""
     if event.unknown:
         return Reason.EXIT_UNKNOWN, "the process is gone and nothing on its node knows how it ended"
+    if event.out_of_device_memory:
+        return Reason.OUT_OF_DEVICE_MEMORY, event.out_of_device_memory
     if event.out_of_memory:
         return Reason.OUT_OF_MEMORY, ""
     if event.node_stopped:

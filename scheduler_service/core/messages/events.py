@@ -249,6 +249,8 @@ class RunStarted:
     log_path: str = ""
     program: str = ""
     """The file that was executed; empty: unknown."""
+    restored: str = ""
+    """What became of a dump of the job by CRIU, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,12 @@ class RunExited:
     """What came of the job's checkpoint signal or command, for people."""
     not_fetched: str = ""
     """Why its checkpoint could not be had from another node, so that it did not begin."""
+    out_of_device_memory: str = ""
+    """How much of which device it used, if it was killed for that."""
+    began_from: str = ""
+    """The checkpoint that its program loaded, if it said so."""
+    saved: str = ""
+    """The last checkpoint that its program saved, if it said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +313,8 @@ class RunParked:
     """What is left on each device, at most."""
     phases: tuple[tuple[str, Micros], ...] = ()
     """What the node's own phases of the park took, by name, in the order of names."""
+    saves: bool = False
+    """It can save its checkpoint and exit while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)

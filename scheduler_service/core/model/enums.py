@@ -82,6 +82,7 @@ class Reason(IntEnum):
     PARKED = 45
     MIGRATED = 46
     CHECKPOINT_AWAY = 55
+    OUT_OF_DEVICE_MEMORY = 58
 
 
 class StopReason(IntEnum):
@@ -170,6 +171,7 @@ class EventKind(IntEnum):
     MIGRATING = 55
     MIGRATED = 56
     MIGRATION_FAILED = 57
+    RESIZED = 58
 
 
 class OperationKind(IntEnum):
@@ -179,6 +181,7 @@ class OperationKind(IntEnum):
     MIGRATE = 2
     PROBE = 3
     RESIZE = 4
+    VACATE = 5
 
 
 class OperationPhase(IntEnum):
@@ -187,11 +190,11 @@ class OperationPhase(IntEnum):
     PARKING = 1
     PARKED = 2
     WAITING = 3
-    """To resume, as soon as the devices of its runs are idle."""
+    """To resume, as soon as the devices of its runs are idle; of a resize: in its queue."""
     RESUMING = 4
     WARMING = 5
     """The destination makes itself ready; the job runs on."""
     SAVING = 6
     """The job saves its work and stops."""
     STARTING = 7
-    """It begins at its destination."""
+    """It begins at its destination, or with its new size."""

@@ -82,6 +82,10 @@ class Run:
     """Of a member of a share group that asked for a part of a device: that part, in millionths. 0: whole devices."""
     awaits: bool = False
     """It is WARMING: it begins when the run before it, which is at another node, has ended."""
+    began_from: str = ""
+    """The checkpoint that its program loaded, once it has ended; empty: none, or the program did not say."""
+    checkpoint: str = ""
+    """The last checkpoint that its program saved, in the same way."""
 
     @property
     def charged(self) -> Vector:

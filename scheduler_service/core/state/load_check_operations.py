@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from scheduler_service.core.model import Job, Run, RunKey
+from scheduler_service.core.model import Job, JobState, OperationKind, OperationPhase, Run, RunKey
 from scheduler_service.core.model.operations import Operation
 
 
@@ -19,6 +19,10 @@ def contradictions_of_operations(
         job = jobs.get(row.job_id)
         if job is None:
             yield f"operation {row.id} is of job {row.job_id}, which has ended"
+        elif row.kind is OperationKind.RESIZE and row.phase is not OperationPhase.SAVING:
+            waits = row.phase is OperationPhase.WAITING
+            if waits != ((row.job_id, job.run) not in active) or waits != (job.state is JobState.QUEUED):
+                yield f"operation {row.id} is {row.phase.name}, and job {row.job_id} is {job.state.name} at run {job.run}"
         elif (row.job_id, job.run) not in active or job.run not in (row.source.run, row.target.run if row.target else 0):
             yield f"operation {row.id} changes run {row.source}, which has ended"
         if row.target is not None and row.target not in runs:

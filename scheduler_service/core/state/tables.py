@@ -172,6 +172,8 @@ class Tables:
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
         """Job that need not run as opportunistic -> how many of its runs do."""
+        self.within: dict[int, int] = {}
+        """Elastic job -> how many of its runs are guaranteed. The others of such a job are beyond its guarantee."""
         self.guaranteed_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its guaranteed runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
@@ -200,7 +202,9 @@ class Tables:
         jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 
         self.operation_of: dict[int, int] = {}
-        """Job -> its operation."""
+        """Job -> the operation that is done to it, such as a park: nothing else is done to it meanwhile."""
+        self.vacating_of: dict[int, int] = {}
+        """Job -> its vacate or resize."""
         self.waiting_operations: set[int] = set()
         """Operations that wait for devices."""
 

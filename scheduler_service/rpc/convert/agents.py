@@ -73,12 +73,12 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     match report.WhichOneof("event"):
         case "started":
             started = report.started
-            return RunStarted(node, boot_id, report.sequence, key, _clean(started.log_path), _clean(started.program))
+            return RunStarted(*of, _clean(started.log_path), _clean(started.program), _clean(started.restored))
         case "ready":
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
         case "parked":
             p = report.parked
-            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases))
+            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases), p.saves)
         case "resumed":
             return RunResumed(*of, _clean(report.resumed.rung), _phases_in(report.resumed.phases))
         case "park_refused":
@@ -87,7 +87,8 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
-            return RunExited(node, boot_id, report.sequence, key, *how, _clean(e.checkpoint), _clean(e.not_fetched))
+            said = map(_clean, (e.checkpoint, e.not_fetched, e.out_of_device_memory, e.began_from, e.saved))
+            return RunExited(node, boot_id, report.sequence, key, *how, *said)
 
 
 def _phases_in(phases: Mapping[str, Duration]) -> tuple[tuple[str, int], ...]:
@@ -98,6 +99,11 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
     key = RunKey(seen.job_id, seen.run, seen.task)
     times = duration_in(seen.first_step), duration_in(seen.last_step)
     return RunMeasured(node, key, seen.steps, *times, seen.total, round(seen.spread * 1_000_000), seen.memory_mib)
+
+
+def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
+    """The one that the program loaded, and the last one that it saved; empty: none."""
+    return _clean(seen.began_from), _clean(seen.saved)
 
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:

@@ -16,6 +16,7 @@ from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, R
 from scheduler_service.core.model import NodeState
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.agents import configuration_out, hello_in, log_request_out, orders_out, report_in
+from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
 from scheduler_service.rpc.interceptors import check
 from scheduler_service.rpc.method_table import Context
@@ -25,6 +26,7 @@ from scheduler_service.rpc.services.observations import Observer
 from scheduler_service.rpc.services.snapshots import for_agent, from_agent
 from scheduler_service.run.dispatch import Link
 from scheduler_service.run.ports import NotCommitted
+from scheduler_service.run.token_cache import wall_clock
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,11 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
 
     async def PutResult(self, request: pb.PutResultRequest, _context: Context) -> pb.PutResultResponse:
         return await from_agent(self._front, request)
+
+    async def FindEnded(self, request: pb.FindEndedRequest, _context: Context) -> pb.FindEndedResponse:
+        before = wall_clock() - duration_in(request.after)
+        found = await self._front.read(self._front.reader.find_ended_before, request.job_ids, before)
+        return pb.FindEndedResponse(job_ids=found)
 
     async def _serve(
         self,

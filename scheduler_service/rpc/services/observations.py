@@ -16,7 +16,7 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.measuring import FEWEST
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.agents import grace_in, measured_in, mini_batch_in
+from scheduler_service.rpc.convert.agents import checkpoints_in, grace_in, measured_in, mini_batch_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
@@ -61,6 +61,7 @@ class Observer:
         self._link.observed = cluster_pb2.NodeObservations(
             time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
         )
+        self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
         self._tell_measured(seen)
         self._tell_graces(seen)
         if self._leading.service.introspecting:
@@ -71,6 +72,7 @@ class Observer:
     def nothing(self) -> None:
         """The agent observes nothing any more."""
         self._link.observed = None
+        self._link.checkpoints = {}
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
         """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
@@ -180,6 +182,15 @@ def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
     return None if seen is None else next((each for each in seen.mini_batches if _key(each) == run.key), None)
 
 
+def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:
+    """The checkpoint that a run began from, and the last one that it saved; empty: none, or nobody knows it now. Of a run that
+    has ended, its row has them."""
+    if leading is None or run.key not in leading.view.runs_on.get(run.node, {}):
+        return run.began_from, run.checkpoint
+    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    return ("", "") if link is None else link.checkpoints.get(run.key, ("", ""))
+
+
 def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
     """What the agent of a run's node saw last; None if the run is over or the agent is not connected."""
     if run.key not in leading.view.runs_on.get(run.node, {}):
@@ -193,6 +204,7 @@ _AboutRun = (
     | job_pb2.RunSteps
     | job_pb2.MiniBatch
     | agent_link_pb2.RunMeasurement
+    | agent_link_pb2.RunCheckpoints
     | agent_link_pb2.RunGrace
     | agent_link_pb2.SliceObservation
 )

@@ -34,7 +34,7 @@ from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
-from scheduler_service.rpc.services.observations import mini_batch_of, steps_of
+from scheduler_service.rpc.services.observations import checkpoints_of, mini_batch_of, steps_of
 from scheduler_service.rpc.services.runs import list_runs
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
@@ -80,6 +80,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
         found = await self._front.find(request.job_id)
         job = await self._shown(found)
+        if found.runs:
+            job.began_from, job.checkpoint = checkpoints_of(self._front.leads, found.runs[0])
         if (leading := self._front.leads) is not None:
             job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
             job.mini_batches.extend(each for run in found.runs if (each := mini_batch_of(leading, run)) is not None)

@@ -23,6 +23,7 @@ from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
 from scheduler_service.policies.cells.policy import NOTES
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
@@ -90,7 +91,7 @@ def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> P
     yield from _promote(state, pools, vc)
     chosen = stages_within(vc.policy)
     if chosen.put_back is not None:
-        yield from chosen.put_back(state, vc.name)
+        yield from chosen.put_back(state, vc.name, place_opportunistic)
     skip = 0
     while (job := _head(state, vc, skip)) is not None:
         if job.id in state.earmarks_of:

@@ -7,8 +7,18 @@ from rich.console import Console
 
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.reproduce import gandiva_searches, gandiva_tables
-from scheduler_service.sim.reproduce.gandiva_plan import ALL_PARTS, ON_TRACES, PARTS, QUICK, Study, Traces, cases, policies
+from scheduler_service.sim.reproduce import gandiva_growing, gandiva_searches, gandiva_shared, gandiva_tables
+from scheduler_service.sim.reproduce.gandiva_plan import (
+    ALL_PARTS,
+    GANDIVA,
+    ON_TRACES,
+    PARTS,
+    QUICK,
+    Study,
+    Traces,
+    cases,
+    policies,
+)
 from scheduler_service.sim.reproduce.studies import Table, as_markdown, fill_in, group, show, simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -38,10 +48,11 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 9, 14 and 15 and tables 3 to 5 of the Gandiva paper (OSDI 2018), beside what it prints.
+    """Figures 9, 11, 14, 15 and 18 and tables 3 to 5 of the Gandiva paper (OSDI 2018), beside what it prints.
 
-    The parts are six jobs on four GPUs, the experiment on 180 GPUs, the trace of 9 days on 100 GPUs, searches for the right
-    configuration among many, and, if files are given, jobs of Philly's trace at rates that were measured on real GPUs.
+    The parts are six jobs on four GPUs, an elastic job that grows and shrinks, the experiment on 180 GPUs, the trace of 9 days
+    on 100 GPUs, searches for the right configuration among many, by themselves and on a loaded cluster, and, if files are
+    given, jobs of Philly's trace at rates that were measured on real GPUs.
 
     \b
     Examples:
@@ -57,10 +68,19 @@ def command(
     folder = output or Path("results") / ("gandiva-quick" if quick else "gandiva")
     wanted = {part: {policy: cases(study, part, policy) for policy in policies()} for part in PARTS if part in chosen}
     searches = gandiva_searches.cases(study.search_seeds, quick) if "search" in chosen else {}
-    every = [case for of in (*wanted.values(), *searches.values()) for some in of.values() for case in some]
-    found = simulated(every, folder, on, fresh, keep="jobs")
+    growing = wanted.pop("growing", {})
+    days, at_min = study.shared_days, study.shared_at_min
+    shared = gandiva_shared.cases(days, at_min, study.shared_seeds) if "shared" in chosen else {}
+    every = [case for of in (*wanted.values(), *searches.values(), shared) for some in of.values() for case in some]
+    found = simulated(every, folder, on, fresh, keep="jobs") if every else {}
     tables: list[Table] = []
     drawn: dict[str, str] = {}
+    if growing:
+        runs = simulated([case for some in growing.values() for case in some], folder / "growing", on, fresh, keep="all")
+        timelines = gandiva_growing.timelines(runs, growing)
+        tables.append(gandiva_growing.table(timelines))
+        save(gandiva_growing.drawn(timelines[GANDIVA]), folder, "growing")
+        drawn["growing"] = "The GPUs of an elastic job over time"
     for part, of in wanted.items():
         groups = {policy: group(found, some) for policy, some in of.items()}
         if part == "slicing":
@@ -79,6 +99,8 @@ def command(
         tables += gandiva_searches.tables(sought)
         save(gandiva_searches.explored(sought), folder, "explored")
         drawn["explored"] = "Explored configurations over time"
+    if shared:
+        tables.append(gandiva_shared.table({policy: group(found, some) for policy, some in shared.items()}))
     show(tables, folder)
     fill_in(document, {table.name: as_markdown(table) for table in tables}, drawn, folder)
     say(Console(stderr=True), f"{folder}: tables.md")

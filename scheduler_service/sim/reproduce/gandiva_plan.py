@@ -8,24 +8,27 @@ from scheduler_service.policies import registry
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.workloads import Gandiva, GandivaSlicing, GandivaTrace, GavelKinds
+from scheduler_service.sim.workloads import Gandiva, GandivaGrowing, GandivaSlicing, GandivaTrace, GavelKinds
 
-Part = Literal["slicing", "experiment", "trace", "measured"]
+Part = Literal["slicing", "growing", "experiment", "trace", "measured"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """In which all policies have the same jobs."""
-ALL_PARTS = (*PARTS, "search")
+ALL_PARTS = (*PARTS, "search", "shared")
 ON_TRACES: tuple[Part, ...] = ("measured",)
 """Parts that take files."""
 
 BASELINE, TURNS, GANDIVA = "fifo", "round-robin", "gandiva"
 TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
-_OWN: Mapping[Part, tuple[tuple[str, float], ...]] = {
-    "slicing": (("packing", 0.0),),
-    "experiment": (("migration", 0.0), ("growth", 0.0)),
-    "trace": (("rotate", 0.0),),
+_STAY = (("rotate", 0.0),)
+_OWN: Mapping[tuple[Part, str], tuple[tuple[str, float], ...]] = {
+    ("slicing", GANDIVA): (("packing", 0.0),),
+    ("experiment", TURNS): _STAY,
+    ("experiment", GANDIVA): (("migration", 0.0), ("growth", 0.0)),
+    ("trace", TURNS): _STAY,
+    ("trace", GANDIVA): _STAY,
 }
-"""Settings: Figure 9 has no packing, section 6.3 has time slicing and packing alone, and on the trace jobs do not change places
-on their servers only to get the same."""
+"""Settings: Figure 9 has no packing, section 6.3 has no migrations, and on the trace jobs do not change places on their servers
+only to get the same."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
 """In which the paper averages the utilisation."""
@@ -62,6 +65,9 @@ SIX = GandivaSlicing(long_min=120, short_min=40)
 """With 4/6 of a GPU, the short jobs stay for an hour."""
 
 
+GROWING = GandivaGrowing()
+
+
 class Traces(NamedTuple):
     """Where the files are."""
 
@@ -85,10 +91,26 @@ class Study(NamedTuple):
     measured_jobs: int = 2000
     """Of Philly's, at Gavel's rates."""
     search_seeds: tuple[int, ...] = (1, 2, 3)
+    shared_days: float = 1.5
+    """In which others' jobs come."""
+    shared_at_min: float = 1440
+    """When the searches beside them begin."""
+    shared_seeds: tuple[int, ...] = (1, 2, 3)
     traces: Traces | None = None
 
 
-QUICK = Study(jobs=250, hours=0.5, seeds=(1,), trace_jobs=500, days=0.5, measured_jobs=300, search_seeds=(1,))
+QUICK = Study(
+    jobs=250,
+    hours=0.5,
+    seeds=(1,),
+    trace_jobs=500,
+    days=0.5,
+    measured_jobs=300,
+    search_seeds=(1,),
+    shared_days=0.1,
+    shared_at_min=60,
+    shared_seeds=(1,),
+)
 
 
 def policies() -> list[str]:
@@ -99,12 +121,13 @@ def policies() -> list[str]:
 
 def cases(study: Study, part: Part, policy: str) -> list[Case]:
     """One for each seed. Feedback comes with a job's first turn, so slices are exact where that is measured."""
-    own = _OWN.get(part, ()) if policy == GANDIVA else ()
-    of = Policy(name=policy, label=TITLES[policy], settings=own)
+    of = Policy(name=policy, label=TITLES[policy], settings=_OWN.get((part, policy), ()))
     if part == "slicing":
         while_six = (SIX.at_min * MINUTE, (SIX.at_min + SIX.short_min) * MINUTE)
         sharing = Sharing(interference=False, stable=while_six)
         return [Case(cluster=FOUR, workload=SIX, policy=of, sharing=sharing)]
+    if part == "growing":
+        return [Case(cluster=FOUR, workload=GROWING, policy=of, sharing=Sharing(interference=False))]
     if part == "experiment":
         sharing = Sharing(slices="exact", interference=False, stable=STABLE)
         jobs = Gandiva(jobs=study.jobs, hours=study.hours)

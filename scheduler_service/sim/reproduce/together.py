@@ -1,7 +1,8 @@
 """`ebb-sim reproduce together`: FitGpp, HiveD, AlloX and Gandiva at once, and each alone (docs/choosing-a-policy.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import click
@@ -21,12 +22,13 @@ from scheduler_service.sim.workloads.gavel_choices import Tenant
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 JOBS, QUICK_JOBS = 250, 50
+SEEDS = 5
 HOUR_US = 3.6e9
 CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
 
 
 class Seen(NamedTuple):
-    """Of one way to schedule. By job."""
+    """Of one way to schedule, with one seed. By job."""
 
     vc: list[str]
     job_class: list[str]
@@ -42,18 +44,24 @@ class Seen(NamedTuple):
         return np.array([(not vc or vc == one) and (not job_class or job_class == other) for one, other in both])
 
 
+Ways = Mapping[Way, Sequence[Seen]]
+"""Of each way to schedule, with each seed."""
+
+
 @click.command("together")
 @click.option("--traces", metavar="PHILLY RATES PAIRS", type=(FILE, FILE, FILE), required=True, help="See docs/workloads.md.")
 @click.option("--quick", is_flag=True, help=f"{QUICK_JOBS} jobs instead of {JOBS}.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seeds", metavar="N", type=click.IntRange(1), default=SEEDS, show_default=True, help="The seeds are 1 to N.")
 @click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="[default: results/together, or -quick]")
 @click.option("--on", metavar="WHERE", default="local", show_default=True, help="local, local[N], or tcp://HOST:PORT of Dask.")
 @click.option("--fresh", is_flag=True, help="Simulate anew what is there already.")
 @click.option("--document", metavar="FILE", type=FILE, help="Fill in the tables of this Markdown file.")
 def command(
-    traces: tuple[Path, Path, Path], quick: bool, seed: int, output: Path | None, on: str, fresh: bool, document: Path | None
+    traces: tuple[Path, Path, Path], quick: bool, seeds: int, output: Path | None, on: str, fresh: bool, document: Path | None
 ) -> None:
     """FitGpp, HiveD, AlloX and Gandiva at once on jobs of Philly's trace, against each alone and against FIFO.
+
+    A seed draws which kind each job has and by how much its estimate is off. The trace's times and durations are the same.
 
     \b
     Example:
@@ -61,11 +69,12 @@ def command(
     """
     folder = output or Path("results") / ("together-quick" if quick else "together")
     try:
-        wanted, tenants = cases(Traces(*traces), QUICK_JOBS if quick else JOBS, seed)
+        made = [cases(Traces(*traces), QUICK_JOBS if quick else JOBS, seed) for seed in range(1, seeds + 1)]
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
-    found = simulated(wanted.values(), folder, on, fresh, keep="all")
-    seen = {way: see(found[case]) for way, case in wanted.items()}
+    found = simulated([case for wanted, _ in made for case in wanted.values()], folder, on, fresh, keep="all")
+    ways, tenants = made[0]  # which are the trace's, and the same with each seed
+    seen = {way: [see(found[wanted[way]]) for wanted, _ in made] for way in ways}
     tables = [by_class(seen), by_tenant(seen, tenants)]
     show(tables, folder)
     name = "figure-together"
@@ -93,36 +102,60 @@ def see(summary: Summary) -> Seen:
     )
 
 
-def by_class(seen: Mapping[Way, Seen]) -> Table:
-    rows = []
-    for way, of in seen.items():
+def ranged(values: Sequence[float], shown: Callable[[float], str] = number) -> str:
+    """The median, with the least and the most if they look different."""
+    least, middle, most = (shown(value) for value in (min(values), median(values), max(values)))
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _completions(every: Sequence[Seen]) -> list[float]:
+    """Means of best-effort jobs, with each seed."""
+    return [float(of.completion_s[of.of(job_class="best_effort")].mean()) for of in every]
+
+
+def by_class(seen: Ways) -> Table:
+    rows, first = [], _completions(next(iter(seen.values())))
+    for way, every in seen.items():
         cells = []
         for name in CLASSES:
-            some = of.of(job_class=name)
-            cells += [of.start_s[some].mean(), np.percentile(of.start_s[some], 95), of.completion_s[some].mean()]
-        told = of.numbers
-        counts = (told["preemptions"], told["reclaimed"], told["sharing.packings"])
-        shown = (*map(number, cells), number(100 * told["sharing.rate.arrivals"]), *(f"{count:.0f}" for count in counts))
-        rows.append((way.title, (*shown, number(of.lost_gpu_h))))
+            some = [(of, of.of(job_class=name)) for of in every]
+            cells.append(ranged([of.start_s[these].mean() for of, these in some]))
+            cells.append(ranged([float(np.percentile(of.start_s[these], 95)) for of, these in some]))
+            cells.append(ranged([of.completion_s[these].mean() for of, these in some]))
+        cells.append(ranged([100 * (mine / base - 1) for mine, base in zip(_completions(every), first, strict=True)]))
+        cells.append(ranged([100 * of.numbers["sharing.rate.arrivals"] for of in every]))
+        for count in ("preemptions", "reclaimed", "sharing.packings"):
+            cells.append(ranged([of.numbers[count] for of in every], lambda value: f"{value:.0f}"))
+        rows.append((way.title, (*cells, ranged([of.lost_gpu_h for of in every]))))
     columns = (
         *(f"{name}: {what}" for name in CLASSES.values() for what in ("to the start, s", "95 %, s", "completion, s")),
+        f"the same against {next(iter(seen)).title}, %",
         *("work of a GPU, %", "preempted", "reclaimed", "packed", "GPU-hours lost"),
     )
-    jobs = len(next(iter(seen.values())).vc)
+    every = next(iter(seen.values()))
+    jobs = len(every[0].vc)
     gpus = ", ".join(f"{4 * count} {model.upper()}s" for model, count in NODES.items())
     note = (
         f"{jobs} jobs on {gpus}. Work of a GPU: while jobs come, by that of a P100 which is always busy. Preempted, reclaimed: "
-        "runs. Packed: jobs. Lost: by grace periods, work that is done again, and switches of turns."
+        f"runs. Packed: jobs. Lost: by grace periods, work that is done again, and switches of turns. {_of_seeds(every)}"
     )
     return Table("together", "Four papers at once, and each alone", columns, tuple(rows), note)
 
 
-def by_tenant(seen: Mapping[Way, Seen], tenants: Mapping[str, Tenant]) -> Table:
+def _of_seeds(every: Sequence[Seen]) -> str:
+    return f"The median of {len(every)} seeds, with the least and the most." if len(every) > 1 else "One seed."
+
+
+def by_tenant(seen: Ways, tenants: Mapping[str, Tenant]) -> Table:
     own = own_policies(tenants)
     rows = []
-    for way, of in seen.items():
-        cells = [of.completion_s[some].mean() if some.any() else None for vc in tenants for some in _of_classes(of, vc)]
-        rows.append((way.title, tuple(map(number, cells))))
+    for way, every in seen.items():
+        cells = []
+        for vc in tenants:
+            for name in CLASSES:
+                means = [of.completion_s[some].mean() for of in every if (some := of.of(vc, name)).any()]
+                cells.append(ranged(means) if means else "-")
+        rows.append((way.title, tuple(cells)))
     columns = tuple(f"{vc}, {name}" for vc in tenants for name in CLASSES.values())
     said = "; ".join(
         f"{vc}: {of.jobs} jobs, {100 * of.trials / of.jobs:.0f} % trials, {of.asked_s / 3600:.0f} GPU-hours, {own[vc]}"
@@ -130,20 +163,21 @@ def by_tenant(seen: Mapping[Way, Seen], tenants: Mapping[str, Tenant]) -> Table:
     )
     note = (
         f"Virtual clusters before jobs were left out that nobody measured or that are too wide, and their own policies: {said}."
+        f" {_of_seeds(next(iter(seen.values())))}"
     )
     return Table("together-tenants", "Mean completion by virtual cluster, s", columns, tuple(rows), note)
 
 
-def _of_classes(of: Seen, vc: str) -> "list[np.ndarray[tuple[int], np.dtype[np.bool_]]]":
-    return [of.of(vc, name) for name in CLASSES]
-
-
-def drawn(seen: Mapping[Way, Seen]) -> Figure:
+def drawn(seen: Ways) -> Figure:
+    """Medians over the seeds, with the least and the most."""
     figure, all_axes = sheet(1, len(CLASSES), height=1 + 0.32 * len(seen))
     titles = [way.title for way in seen]
     for (name, title), axes in zip(CLASSES.items(), all_axes, strict=True):
-        values = [of.completion_s[of.of(job_class=name)].mean() / 60 for of in seen.values()]
-        axes.barh(titles, values, color=COLOURS[0])
+        means = [[of.completion_s[of.of(job_class=name)].mean() / 60 for of in every] for every in seen.values()]
+        values = [median(some) for some in means]
+        off = [[value - min(some) for value, some in zip(values, means, strict=True)]]
+        off.append([max(some) - value for value, some in zip(values, means, strict=True)])
+        axes.barh(titles, values, xerr=off, color=COLOURS[0], capsize=2)
         axes.invert_yaxis()
         axes.set(title=title.capitalize(), xlabel="mean completion (min)")
         if axes is not all_axes[0]:

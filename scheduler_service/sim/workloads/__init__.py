@@ -21,6 +21,7 @@ from scheduler_service.sim.workloads import (
     fitgpp,
     gandiva,
     gandiva_search,
+    gandiva_shared,
     gavel,
     gavel_choices,
     gavel_kinds,
@@ -38,9 +39,11 @@ from scheduler_service.sim.workloads.arriving import NeedsCapacity as NeedsCapac
 from scheduler_service.sim.workloads.assuming import File
 from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
 from scheduler_service.sim.workloads.gandiva import Gandiva as Gandiva
+from scheduler_service.sim.workloads.gandiva import GandivaGrowing as GandivaGrowing
 from scheduler_service.sim.workloads.gandiva import GandivaSlicing as GandivaSlicing
 from scheduler_service.sim.workloads.gandiva import GandivaTrace as GandivaTrace
 from scheduler_service.sim.workloads.gandiva_search import GandivaSearch as GandivaSearch
+from scheduler_service.sim.workloads.gandiva_shared import GandivaShared as GandivaShared
 from scheduler_service.sim.workloads.gavel import Gavel as Gavel
 from scheduler_service.sim.workloads.gavel_choices import GavelChoices as GavelChoices
 from scheduler_service.sim.workloads.gavel_kinds import GavelKinds as GavelKinds
@@ -58,7 +61,7 @@ TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
 Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
 """Their jobs have several configurations."""
-OfKinds = Gandiva | GandivaTrace | GandivaSlicing | GandivaSearch | GavelKinds
+OfKinds = gandiva.OfPaper | GandivaSearch | GandivaShared | GavelKinds
 """Their jobs are of kinds that `sharing` knows."""
 Workload = Annotated[
     FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
@@ -85,10 +88,12 @@ def jobs_of(
         return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
     if isinstance(workload, Hived):  # times are not moved to the first job's: one tenant's alone come when they do with all
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
-    if isinstance(workload, Gandiva | GandivaTrace | GandivaSlicing):
+    if isinstance(workload, gandiva.OfPaper):
         return _fitting(gandiva.jobs(workload, seed), nodes, counted)
     if isinstance(workload, GandivaSearch):
         return _fitting(gandiva_search.jobs(workload), nodes, counted)
+    if isinstance(workload, GandivaShared):
+        return _fitting(gandiva_shared.jobs(workload, seed), nodes, counted)
     if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):

@@ -14,7 +14,8 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model import JobSpec, TaskGroup
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS
@@ -40,6 +41,8 @@ TRACE_KINDS = {
     "nlp": tuple(kind.name for kind in TABLE_2[_CV:_NLP]),
     "speech": tuple(kind.name for kind in TABLE_2[_NLP:]),
 }
+GROWS_TO = 4
+"""GPUs, which are all of the server."""
 TRACE_GPUS = {1: 0.70, 2: 0.15, 4: 0.15}
 """An assumption."""
 
@@ -95,11 +98,28 @@ class GandivaSlicing(Gandivas):
     at_min: float = Field(default=25, ge=0, le=1e6, description="when the short jobs come")
 
 
-def jobs(model: Gandiva | GandivaTrace | GandivaSlicing, seed: int) -> Iterator[SimJob]:
+class GandivaGrowing(Gandivas):
+    """Figure 11: an elastic job of one GPU beside two short jobs, and after these have ended two others come."""
+
+    kind: Literal["gandiva-growing"] = "gandiva-growing"
+    work_min: float = Field(default=225, gt=0, le=1e6, description="of the elastic job, with one GPU; an assumption")
+    small_min: float = Field(default=25, gt=0, le=1e6, description="of the short job with one GPU")
+    large_min: float = Field(default=45, gt=0, le=1e6, description="of the short job with two GPUs")
+    large_at_min: float = Field(default=75, ge=0, le=1e6, description="when another job with two GPUs comes")
+    small_at_min: float = Field(default=85, ge=0, le=1e6, description="when another job with one GPU comes; an assumption")
+    later_min: float = Field(default=60, gt=0, le=1e6, description="of the jobs that come later; an assumption")
+
+
+OfPaper = Gandiva | GandivaTrace | GandivaSlicing | GandivaGrowing
+
+
+def jobs(model: OfPaper, seed: int) -> Iterator[SimJob]:
     """In the order in which they come."""
     if isinstance(model, Gandiva):
         return _experiment(model, seed)
-    return _trace(model, seed) if isinstance(model, GandivaTrace) else _slicing(model)
+    if isinstance(model, GandivaTrace):
+        return _trace(model, seed)
+    return _slicing(model) if isinstance(model, GandivaSlicing) else _growing(model)
 
 
 def _experiment(model: Gandiva, seed: int) -> Iterator[SimJob]:
@@ -129,6 +149,21 @@ def _slicing(model: GandivaSlicing) -> Iterator[SimJob]:
     for minutes, at, count in ((model.long_min, 0.0, 4), (model.short_min, model.at_min, 2)):
         for _ in range(count):
             yield model.made("resnet-50-cifar", 1, round(minutes * MINUTE), round(at * MINUTE))
+
+
+def _growing(model: GandivaGrowing) -> Iterator[SimJob]:
+    kind = "resnet-50"
+    grows = model.made(kind, 1, round(model.work_min * MINUTE), 0)
+    tasks = (TaskGroup(1, grows.spec.demand),)
+    yield grows._replace(spec=changed(grows.spec, gang=tasks, min_tasks=1, max_tasks=GROWS_TO))
+    others = (
+        (1, model.small_min, 0.0),
+        (2, model.large_min, 0.0),
+        (2, model.later_min, model.large_at_min),
+        (1, model.later_min, model.small_at_min),
+    )
+    for gpus, minutes, at in sorted(others, key=lambda other: other[2]):
+        yield model.made(kind, gpus, round(minutes * MINUTE), round(at * MINUTE))
 
 
 def _one(rng: Random, shares: Mapping[T, float]) -> T:

@@ -41,6 +41,8 @@ class GandivaSearch(Gandivas):
     found_after: float = Field(
         default=0.6, gt=0, le=1, description="the part of its training after which the right one is known; fitted"
     )
+    job_gpus: int = Field(default=1, ge=1, description="of each job")
+    job_kind: str = Field(default="", description="of all jobs (`sharing.kinds`); empty: unknown")
     exclusive: int = Field(
         default=0, ge=0, description="the best ones, which have a GPU each to themselves; 0: the user only stops jobs"
     )
@@ -85,7 +87,7 @@ def jobs(model: GandivaSearch) -> Iterator[SimJob]:
     for number in range(1, model.jobs + 1):
         batch = max(-(-(number - model.gpus) // model.more), 0)
         work_us = round(EVALUATIONS * model.evaluation_us)
-        yield model.made("", 1, work_us, batch * model.evaluation_us, name=name_of(number))
+        yield model.made(model.job_kind, model.job_gpus, work_us, batch * model.evaluation_us, name=name_of(number))
 
 
 def configurations(model: GandivaSearch, seed: int) -> dict[int, Configuration]:

@@ -26,6 +26,7 @@ from scheduler_service.core.model.estimates import History
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.store.connect import reading
 from scheduler_service.store.mapping import rows
@@ -153,6 +154,13 @@ def find_ends(conn: Connection, job_ids: Collection[int]) -> dict[int, JobState]
     query = select(_job.c.id, _job.c.state).where(_job.c.id.in_(list(job_ids)), _job.c.ended_us.is_not(None))
     with reading(conn):
         return {job_id: JobState(state) for job_id, state in conn.execute(query)}
+
+
+def find_ended_before(conn: Connection, job_ids: Collection[int], time_us: Micros) -> list[int]:
+    """Those of the jobs that ended before this time, in order."""
+    query = select(_job.c.id).where(_job.c.id.in_(list(job_ids)), _job.c.ended_us < time_us).order_by(_job.c.id)
+    with reading(conn):
+        return list(conn.execute(query).scalars())
 
 
 def list_nodes(conn: Connection) -> list[Node]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from client_sdk import (
     JobState,
     PreemptionCost,
     Resources,
+    RunPhase,
     StartEstimate,
     Victim,
 )
@@ -271,3 +273,29 @@ def test_a_parked_job_is_requeued_or_cancelled(run: Run, client: Client) -> None
     assert run("cancel", "2").output == "job 2 is cancelled\n"
     assert [each.run for each in client.runs(1)] == [2, 1]
     assert run("runs", "-n", "1", "1").output.splitlines()[1].startswith("2 ")
+
+
+def test_the_runs_of_a_job_name_their_checkpoints(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.submit(["sleep"], devices=1)
+    (known,) = client.runs(1)
+    over = replace(known, phase=RunPhase.ENDED, end_time=known.place_time, saved=True, checkpoint="c-step-20")
+    again = replace(over, run=2, began_from="c-step-20", checkpoint=None)
+    monkeypatch.setattr(Client, "runs", lambda _self, _job: iter([again, over]))
+    lines = run("runs", "1").output.splitlines()
+    assert lines[0].endswith("END              BEGAN FROM")
+    assert lines[1].endswith("saved its work   c-step-20")
+    assert lines[2].endswith("saved c-step-20  -")
+    told = json.loads(run("runs", "1", "-o", "json").output)
+    assert [(one["began_from"], one["checkpoint"]) for one in told] == [("c-step-20", None), (None, "c-step-20")]
+    monkeypatch.setattr(Client, "runs", lambda _self, _job: iter([over]))
+    assert run("runs", "1").output.splitlines()[0].endswith("END"), "no column without anything in it"
+
+
+def test_a_job_shows_the_checkpoints_of_its_run(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = client.get(client.submit(["sleep"], devices=1))
+    assert not re.search("began from|last saved", run("show", "1").output), "nobody said anything"
+    named = replace(job, began_from="c-step-10", checkpoint="c-step-20")
+    monkeypatch.setattr(Client, "get", lambda _self, _job: named)
+    shown = run("show", "1").output
+    assert re.search(r"^began from +c-step-10$", shown, re.MULTILINE)
+    assert re.search(r"^last saved +c-step-20$", shown, re.MULTILINE)

@@ -1,6 +1,7 @@
-"""Small sites whose jobs share devices, and a policy that packs."""
+"""Small sites whose jobs share devices, a policy by which they take turns, and one that packs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Rng, Share, Spot
@@ -8,12 +9,15 @@ from scheduler_service.core.model import JobSpec, RunKey, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import Options
+from scheduler_service.policies.order.fifo import head_of
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.overload.slicing import slicing
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.stages import Where
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Life
-from scheduler_service.sim.policies import round_robin
 from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.model import Proportional, gandiva
 from scheduler_service.sim.sharing.setup import Setup
@@ -22,7 +26,7 @@ from tests.sim.building import MINUTE, Listed, right
 
 PAPER = Setup(gandiva(interference=False))
 FREE = Setup(Proportional())
-TURNS = round_robin.stages(Options()).policy
+SLICES = slicing(Settings())
 MEMORY_MIB = 24 << 10
 
 
@@ -40,6 +44,19 @@ def job(minutes: float, at: float = 0, kind: str = "", gpus: int = 1, tasks: int
     return SimJob(spec, round(minutes * MINUTE), round(at * MINUTE), kind=kind)
 
 
+def turns(state: State, _rng: Rng) -> Proposals:
+    """First come, first served. A job that finds no idle device has turns of a minute on devices with few users."""
+    while (job := head_of(state, {Lane.BEST_EFFORT: 0})) is not None:
+        alone = place(state, job)
+        action = alone if alone is not None else next(iter(SLICES(state, job, Where()) or ()), None)
+        if not isinstance(action, Place):
+            return
+        if (share := action.share) is not None:
+            action = replace(action, share=replace(share, period_us=MINUTE * len(share.rows)))
+        if (yield (action,)) is not None:
+            return
+
+
 def packing(state: State, _rng: Rng) -> Proposals:
     """Each job that finds no idle device is packed with those on the first device."""
     for queued in sorted(job.id for job in state.jobs.rows.values() if not state.runs_of(job.id)):
@@ -54,7 +71,7 @@ def packing(state: State, _rng: Rng) -> Proposals:
         yield (Place(queued, (Spot(1, (0,)),), share=Share((row,), limits)),)
 
 
-def world(jobs: Sequence[SimJob], *nodes: Inventory, setup: Setup | None = PAPER, policy=TURNS, **facts: object) -> World:  # type: ignore[no-untyped-def]
+def world(jobs: Sequence[SimJob], *nodes: Inventory, setup: Setup | None = PAPER, policy=turns, **facts: object) -> World:  # type: ignore[no-untyped-def]
     """To its end, checked."""
     made = World(Site(nodes, policy, sharing=setup, **facts), Listed(jobs))  # type: ignore[arg-type]
     made.run()

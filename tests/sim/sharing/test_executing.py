@@ -20,7 +20,7 @@ from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.usage import MINI_BATCHES
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, right
-from tests.sim.sharing.building import FREE, PAPER, TURNS, ends, job, node, packing, slow, worked_us, world
+from tests.sim.sharing.building import FREE, PAPER, ends, job, node, packing, slow, turns, worked_us, world
 
 TURN_US = 60 * SECOND
 
@@ -157,7 +157,7 @@ def test_jobs_that_share_nothing_end_as_if_nothing_could_be_shared(jobs: list[Si
 @given(JOBS, st.booleans(), st.booleans(), st.sampled_from([0.0, 0.05, 20.0]))
 @settings(max_examples=60, deadline=None)
 def test_what_is_done_is_the_integral_of_the_rates(jobs: list[SimJob], exact: bool, packed: bool, parks: float) -> None:
-    done = world(jobs, node(2), setup=slow(parks, exact), policy=packing if packed else TURNS)
+    done = world(jobs, node(2), setup=slow(parks, exact), policy=packing if packed else turns)
     lives = list(done.lives.values())
     assert all(life.end_us is not None for life in lives)
     assert integral(done) == pytest.approx(worked_us(lives), rel=1e-9, abs=4 * len(lives))

@@ -6,10 +6,10 @@ from scheduler_service.core.messages import MiniBatchMeasured
 from scheduler_service.sim.sharing.kinds import GANDIVA, TABLE_1
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed
-from tests.sim.sharing.building import PAPER, TURNS, job, node, packing, slow
+from tests.sim.sharing.building import PAPER, job, node, packing, slow, turns
 
 
-def measured(*jobs, setup=None, policy=TURNS, until: float = 20, asked: bool = True):  # type: ignore[no-untyped-def]
+def measured(*jobs, setup=None, policy=turns, until: float = 20, asked: int | None = 0):  # type: ignore[no-untyped-def]
     """The world after so many minutes, and what was told until then."""
     world = World(Site((node(),), policy, sharing=setup or slow(0, every=60)), Listed(list(jobs)))
     world.agents._asked = lambda: asked
@@ -29,7 +29,12 @@ def measured(*jobs, setup=None, policy=TURNS, until: float = 20, asked: bool = T
 
 def test_without_a_question_nobody_measures() -> None:
     assert measured(job(30, kind="rhn"), setup=PAPER)[1] == []
-    assert measured(job(30, kind="rhn"), asked=False)[1] == []
+    assert measured(job(30, kind="rhn"), asked=None)[1] == []
+
+
+def test_nodes_wait_for_as_long_as_the_policy_says() -> None:
+    _, told = measured(job(30, kind="rhn"), asked=5 * MINUTE)
+    assert len(told) == 4, "after 1, 6, 11 and 16 minutes"
 
 
 def test_each_minute_the_time_of_a_mini_batch_alone() -> None:

@@ -2,18 +2,20 @@
 
 import pytest
 
-from scheduler_service.core.model import JobState
+from scheduler_service.core.model import JobState, StopReason
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case, simulate, site_of
+from scheduler_service.sim.reproduce import gandiva_shared
 from scheduler_service.sim.reproduce.gandiva_plan import servers
-from scheduler_service.sim.searching import LOOKS_US, Search, numbers
+from scheduler_service.sim.searching import LOOKS_US, Search, Searches, numbers
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy
-from scheduler_service.sim.workloads import GandivaSearch
+from scheduler_service.sim.workloads import GandivaSearch, GandivaShared, GandivaTrace
 from scheduler_service.sim.workloads.gandiva_search import EVALUATIONS, NO_PROMISE, configurations, jobs
 from scheduler_service.sim.world import World
 
 MINUTE = 60 * SECOND
+DIGEST_BEFORE = "af498205c871a3ee"
 FIFO, GANDIVA = Policy(name="fifo"), Policy(name="gandiva", settings=(("packing", 0.0), ("growth", 0.0)))
 
 
@@ -86,3 +88,56 @@ def test_the_best_have_their_devices_alone(wide: GandivaSearch) -> None:
     told = dict(numbers(search))
     assert told["search.promotions"] >= 2
     assert all(life.end_us is not None for life in world.lives.values()), "the user cancels what is left"
+
+
+# ---- beside others -----------------------------------------------------------------------------------------------------
+
+
+def shared(policy: str) -> Case:
+    """Two searches of one server each, and others who have one and fill all three."""
+    (one,) = gandiva_shared.cases(days=0.1, at_min=60, seeds=[1])[policy]
+    small = GandivaSearch(jobs=6, position=5, gpus=6, evaluation_min=2, promising=0.5, job_gpus=2, job_kind="vgg16")
+    if policy == "gandiva":
+        small = small.model_copy(update={"exclusive": 1, "live": 4})
+    owns = (("p100-2x1x2", (("node", 1),)),)
+    workload = GandivaShared(others=GandivaTrace(jobs=40, days=0.1, gpus=12, load=2), searches=(small, small), at_min=60)
+    tenants = tuple(vc.model_copy(update={"owns": owns}) for vc in one.virtual_clusters)
+    return one.model_copy(update={"cluster": (servers(3, "p100", 16),), "workload": workload, "virtual_clusters": tenants})
+
+
+@pytest.mark.parametrize("policy", ["fifo", "gandiva"])
+def test_searches_have_their_own_cells_which_are_reclaimed_from_others(policy: str) -> None:
+    of = shared(policy)
+    searches = Searches(of.workload, of.seed)  # type: ignore[arg-type]
+    world = World(site_of(of, of.inventories()), searches, user=searches)
+    before: set[int] = set()
+    while (at := world.next_us()) is not None:
+        world.advance(at)
+        runs = world.state.runs.rows.values()
+        if at < 60 * MINUTE:
+            before = {run.node for run in runs}
+        else:
+            nodes = {vc: {run.node for run in runs if run.vc == vc} for vc in ("search-1", "search-2")}
+            assert all(len(some) <= 1 for some in nodes.values()), "each has four GPUs"
+    assert before == {1, 2, 3}, "others run in idle cells until then"
+    told = dict(numbers(searches))
+    assert all(told[f"search.{number}.found_min"] > 0 for number in (1, 2))
+    assert all(life.end_us is not None for life in world.lives.values()), "nobody goes on once both are over"
+    reclaimed = [launch for life in world.lives.values() for launch in life.launches if launch.why is StopReason.RECLAIMED]
+    assert reclaimed
+
+
+def test_turns_find_it_sooner_on_a_loaded_cluster_too() -> None:
+    first, then = (simulate(shared(policy)).summary for policy in ("fifo", "gandiva"))
+    assert all(then[f"search.{number}.found_min"] < first[f"search.{number}.found_min"] for number in (1, 2))
+
+
+def test_searches_beside_others_are_virtual_clusters() -> None:
+    with pytest.raises(ValueError, match="searches and others are virtual clusters"):
+        Case(cluster=(servers(3, "p100", 16),), workload=GandivaShared(), sharing=Sharing())
+
+
+def test_results_of_searches_from_before_jobs_could_have_several_gpus_are_still_valid() -> None:
+    plain = case(GandivaSearch(), FIFO)
+    assert plain.digest() == DIGEST_BEFORE
+    assert case(GandivaSearch(job_gpus=2), FIFO).digest() != plain.digest()

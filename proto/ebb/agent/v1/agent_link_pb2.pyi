@@ -183,7 +183,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., parked: _Optional[_Union[RunParked, _Mapping]] = ..., resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., park_refused: _Optional[_Union[RunParkRefused, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
 class RunParked(_message.Message):
-    __slots__ = ("rung", "bytes", "residue_bytes", "phases")
+    __slots__ = ("rung", "bytes", "residue_bytes", "phases", "saves")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -195,11 +195,13 @@ class RunParked(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RESIDUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    SAVES_FIELD_NUMBER: _ClassVar[int]
     rung: str
     bytes: int
     residue_bytes: int
     phases: _containers.MessageMap[str, _duration_pb2.Duration]
-    def __init__(self, rung: _Optional[str] = ..., bytes: _Optional[int] = ..., residue_bytes: _Optional[int] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ...) -> None: ...
+    saves: bool
+    def __init__(self, rung: _Optional[str] = ..., bytes: _Optional[int] = ..., residue_bytes: _Optional[int] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ..., saves: bool = ...) -> None: ...
 
 class RunResumed(_message.Message):
     __slots__ = ("rung", "phases")
@@ -233,17 +235,19 @@ class RunReady(_message.Message):
     def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ("pid", "log_path", "program")
+    __slots__ = ("pid", "log_path", "program", "restored")
     PID_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     pid: int
     log_path: str
     program: str
-    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ...) -> None: ...
+    restored: str
+    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ..., restored: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +259,9 @@ class RunExited(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     NOT_FETCHED_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_DEVICE_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
@@ -266,14 +273,17 @@ class RunExited(_message.Message):
     done: bool
     checkpoint: str
     not_fetched: str
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ...) -> None: ...
+    out_of_device_memory: str
+    began_from: str
+    saved: str
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Observations(_message.Message):
-    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices", "graces")
+    __slots__ = ("devices", "cycles", "steps", "mini_batches", "measurements", "slices", "graces", "checkpoints")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
@@ -281,6 +291,7 @@ class Observations(_message.Message):
     MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
     GRACES_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
     cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
     steps: _containers.RepeatedCompositeFieldContainer[_job_pb2.RunSteps]
@@ -288,7 +299,8 @@ class Observations(_message.Message):
     measurements: _containers.RepeatedCompositeFieldContainer[RunMeasurement]
     slices: _containers.RepeatedCompositeFieldContainer[SliceObservation]
     graces: _containers.RepeatedCompositeFieldContainer[RunGrace]
-    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ..., graces: _Optional[_Iterable[_Union[RunGrace, _Mapping]]] = ...) -> None: ...
+    checkpoints: _containers.RepeatedCompositeFieldContainer[RunCheckpoints]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ..., graces: _Optional[_Iterable[_Union[RunGrace, _Mapping]]] = ..., checkpoints: _Optional[_Iterable[_Union[RunCheckpoints, _Mapping]]] = ...) -> None: ...
 
 class SliceObservation(_message.Message):
     __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes")
@@ -335,6 +347,20 @@ class RunMeasurement(_message.Message):
     spread: float
     memory_mib: int
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
+
+class RunCheckpoints(_message.Message):
+    __slots__ = ("job_id", "run", "task", "began_from", "saved")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    began_from: str
+    saved: str
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ...) -> None: ...
 
 class RunGrace(_message.Message):
     __slots__ = ("job_id", "run", "task", "grace_period")
@@ -545,6 +571,20 @@ class SendLogRequest(_message.Message):
 class SendLogResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class FindEndedRequest(_message.Message):
+    __slots__ = ("job_ids", "after")
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    after: _duration_pb2.Duration
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class FindEndedResponse(_message.Message):
+    __slots__ = ("job_ids",)
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetSnapshotRequest(_message.Message):
     __slots__ = ("job_id", "digest", "offset")

@@ -55,6 +55,11 @@ class AgentLinkStub(object):
                 request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.SerializeToString,
                 response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.FromString,
                 _registered_method=True)
+        self.FindEnded = channel.unary_unary(
+                '/ebb.agent.v1.AgentLink/FindEnded',
+                request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedRequest.SerializeToString,
+                response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedResponse.FromString,
+                _registered_method=True)
 
 
 class AgentLinkServicer(object):
@@ -90,6 +95,13 @@ class AgentLinkServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindEnded(self, request, context):
+        """Returns which of these jobs ended long ago. An agent asks before it removes their checkpoints from the store.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentLinkServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +124,11 @@ def add_AgentLinkServicer_to_server(servicer, server):
                     servicer.PutResult,
                     request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.FromString,
                     response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.SerializeToString,
+            ),
+            'FindEnded': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindEnded,
+                    request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedRequest.FromString,
+                    response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +240,33 @@ class AgentLink(object):
             '/ebb.agent.v1.AgentLink/PutResult',
             ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultRequest.SerializeToString,
             ebb_dot_agent_dot_v1_dot_agent__link__pb2.PutResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindEnded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.agent.v1.AgentLink/FindEnded',
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedRequest.SerializeToString,
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.FindEndedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,7 +1,7 @@
 """What follows from operations: which job has one, which of them wait, and when their phases are given up."""
 
 from scheduler_service.core.model import OperationPhase
-from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.operations import OBSERVING, Operation
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
@@ -13,6 +13,9 @@ WAITING = OperationPhase.WAITING
 def of_operation(state: Tables, old: Operation | None, new: Operation | None) -> None:
     row = new or old
     if row is None:
+        return
+    if row.kind in OBSERVING:
+        set_or_drop(state.vacating_of, row.job_id, None if new is None else row.id)
         return
     if old is None or new is None:
         set_or_drop(state.operation_of, row.job_id, None if new is None else row.id)
