@@ -93,8 +93,8 @@ def most_at_once(runs: list[dict[str, Any]]) -> int:
 
 def by_gandiva(folder: Path, jobs: list[tuple[float, float, str, int]], owned: dict[str, int], **own: float) -> Case:
     """Jobs of (submit, minutes, tenant, GPUs), and tenants that own so many GPUs on three nodes."""
-    lines = [f"{at:g},{60 * minutes:g},{vc},{gpus}" for at, minutes, vc, gpus in jobs]
-    (folder / "jobs.csv").write_text("\n".join(["submit_s,work_s,vc,gpus", *lines]) + "\n")
+    lines = [f"{at:g},{60 * minutes:g},{vc},{gpus},20" for at, minutes, vc, gpus in jobs]
+    (folder / "jobs.csv").write_text("\n".join(["submit_s,work_s,vc,gpus,grace_s", *lines]) + "\n")
     node = {"nodes": 3, "cpus": 48, "memory_gib": 448, "gpus": 8, "tree": {"socket": 2, "switch": 2}}
     tenants = [
         {"name": name, "owns": {GPUS: {"device": count}}, "policy": "gandiva", "settings": own} for name, count in owned.items()
