@@ -29,6 +29,7 @@ def queueing(days: Curve, delays: Mapping[str, Curves]) -> Figure:
     figure, all_axes = sheet(len(delays), 1, height=2 * len(delays))
     for (scheduler, curves), axes in zip(delays.items(), all_axes, strict=True):
         _over_days(axes, days, curves, scheduler, "delay (min)")
+        axes.set_yscale("symlog", linthresh=100)  # from minutes to weeks
     return figure
 
 
