@@ -134,14 +134,16 @@ class Starting:
         self._told.discard(key)
         if (look := self._looks.pop(key, None)) is not None:
             look.cancel()
-        return snapshots or checkpoint or told
+        collected = self._collected.pop(key, None) is not None
+        return snapshots or checkpoint or told or collected
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
         """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
-        return key in self.retries.timers or self.transfers.has(key) or self.checkpoints.has(key)
+        waits = key in self.retries.timers or key in self._collected
+        return waits or self.transfers.has(key) or self.checkpoints.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -201,6 +203,7 @@ class Starting:
             else:
                 self.launcher.spawn(request)
         except _Soon:
+            log.debug("run %s: waits until what has the pids of its dump is collected", key)
             self._looks[key] = asyncio.get_running_loop().call_later(_COLLECTED_LOOK, self._guarded, self.launch, key)
         except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, " ".join(str(error).split()))  # the story has it on one line

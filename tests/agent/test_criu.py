@@ -27,6 +27,7 @@ from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.checkpointing.images import read_image
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.client import Ended, Restore, Spawned, SpawnRequest
+from node_agent.jobs.launcher.restoring import now_ticks, restored_by
 from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
 from node_agent.jobs.processes import start_ticks, stat_fields
 from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
@@ -407,6 +408,54 @@ def test_a_launcher_that_quits_during_a_restore_leaves_nothing(play: Play, state
         assert (await client.next(Ended)).signal == signal.SIGKILL
 
     play(scene)
+
+
+def test_a_stranger_that_has_the_number_of_a_dumped_process_is_not_taken_for_it() -> None:
+    script = "read _; sleep 1000 & echo $!; read _; kill $!"
+    with subprocess.Popen(["sh", "-c", script], stdin=-1, stdout=-1, text=True, start_new_session=True) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+        until(lambda: now_ticks() > start_ticks(one.pid))
+        since = now_ticks()
+        one.stdin.write("go\n")
+        one.stdin.flush()
+        child = int(one.stdout.readline())
+        until(lambda: start_ticks(child) >= since)
+        assert restored_by(0, one.pid, since) == [], "its session is older, whatever begins there"
+        assert set(restored_by(0, one.pid, start_ticks(one.pid))) == {one.pid, child}
+        assert restored_by(one.pid, 0, since) == [child], "what CRIU has begun is found after it has ended"
+        one.stdin.write("end\n")
+
+
+@pytest.fixture
+def uncollected(
+    fake: Plan, agent: Start, scheduler: FakeScheduler, state: Path, counting: Counting
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has exited and is not collected. A dump has its pid, and the next run waits for that."""
+    one = agent("--criu", "on")
+    begin(scheduler, counting)
+    assert suspended(scheduler, counting).yielded
+    (about,) = state.glob("checkpoints/*/job-1/.criu/ebb.json")
+    with subprocess.Popen(["true"]) as process:
+        until(lambda: stat_fields(process.pid)[0] == "Z")
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"pids": [process.pid]}))
+        scheduler.start(1, *counting.command, run=2)
+        until(lambda: "run 1.2: waits" in one.log.read_text())
+        assert scheduler.of(1, 2) == []
+        yield process
+
+
+def test_a_run_waits_until_the_pids_of_its_dump_are_free(
+    uncollected: subprocess.Popen[bytes], scheduler: FakeScheduler
+) -> None:
+    uncollected.wait()
+    assert scheduler.started(1, 2).restored.startswith("CRIU restored run 1")
+
+
+def test_a_run_that_waits_for_pids_can_be_stopped(uncollected: subprocess.Popen[bytes], scheduler: FakeScheduler) -> None:
+    scheduler.stop(1, 0, 2, reason=pb.STOP_REASON_CANCELLED)
+    assert scheduler.exited(1, 2).exit_signal == signal.SIGTERM
+    assert len(scheduler.of(1, 2)) == 1, "it has not begun"
 
 
 # Who is killed meanwhile.

@@ -106,6 +106,8 @@ class Children:
             run = self.by_pid.pop(ended.si_pid, None)
             end = (ended.si_status, 0) if ended.si_code == os.CLD_EXITED else (0, ended.si_status)
             if run is not None and run in self.restores.runs:
+                if end != (0, 0):
+                    self.restores.failed(run)
                 os.waitpid(ended.si_pid, 0)
                 self.restores.ended(run, *end)
                 continue

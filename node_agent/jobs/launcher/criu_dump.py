@@ -56,7 +56,7 @@ def first_error(log: str, output: str) -> str:
     with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         errors = (line.partition("): ")[2] for line in file if "Error (" in line)
         if error := next((error for error in errors if not error.startswith(_HARMLESS)), ""):
-            return error.strip()
+            return error.strip().rstrip(".")
     lines = output.strip().splitlines()
     return lines[-1] if lines else "it says nothing"
 

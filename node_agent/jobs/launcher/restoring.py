@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from node_agent.jobs.launcher.children import start_of
 from node_agent.jobs.launcher.process_file import open_mark, rewrite
-from node_agent.jobs.processes import find_leader, kill_group, pids, stat_fields
+from node_agent.jobs.processes import find_leader, kill_group, pids, start_ticks, stat_fields
 
 TYPE_CHECKING = False  # as typing has it, which is not loaded here
 if TYPE_CHECKING:
@@ -69,8 +69,6 @@ class Restores:
 
     def ended(self, run: Run, code: int, signum: int) -> None:
         """CRIU has exited, and is collected. The run is what it has restored, or else its command."""
-        if code or signum:
-            self._kill(run)  # CRIU has ended what it had begun, unless it was killed itself
         request, _ = self.runs.pop(run)
         root = restored_root(run.directory) if code == signum == 0 else 0
         if root and (root in self._unclaimed or is_child(root)):
@@ -83,6 +81,11 @@ class Restores:
             self._begin(request, open_mark(run.directory))
         if not self.runs:
             self._unclaimed.clear()
+
+    def failed(self, run: Run) -> None:
+        """CRIU has failed, and is not collected yet, so its number is its own. It has ended what it had begun, unless it was
+        killed itself."""
+        self._kill(run)
 
     def stranger_ended(self, pid: int, end: tuple[int, int]) -> None:
         """A child of no run has ended."""
@@ -159,12 +162,13 @@ def now_ticks() -> int:
 def restored_by(criu: int, root: int, since: int) -> list[int]:
     """What lives of a restore: CRIU, and what it has restored, which is in the session of CRIU or in that of the root.
 
-    `since`: the start time of CRIU. What is older has its number from before.
+    `since`: the start time of CRIU. What is older has its number from before, and so has what is in its session.
     """
+    sessions = {criu, root} if start_ticks(root) >= since else {criu}
     found = []
     for pid in pids():
         fields = stat_fields(pid)
-        if len(fields) > 19 and fields[0] not in "ZX" and int(fields[3]) in (criu, root) and int(fields[19]) >= since:
+        if len(fields) > 19 and fields[0] not in "ZX" and int(fields[3]) in sessions and int(fields[19]) >= since:
             found.append(pid)
     return found
 
@@ -178,7 +182,10 @@ def kill_restored(criu: int, root: int, since: int) -> None:
 def abandon(known: dict[str, object], directory: str) -> bool:
     """Ends a restore of a launcher that died meanwhile, by what it has written down. Returns whether nothing of it lives."""
     criu, root, since = (int(str(known[name])) for name in ("restoring", "root", "start"))
-    criu = criu or find_leader(directory)
+    if criu and start_ticks(criu) not in (0, since):
+        criu = 0  # its number is another's by now
+    else:
+        criu = criu or find_leader(directory)
     end = time.monotonic() + _DEATH
     while restored_by(criu, root, since):
         if time.monotonic() > end:

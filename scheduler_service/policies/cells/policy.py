@@ -231,8 +231,9 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
     for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
-            more = more_tasks(state, vc, job)
-            plan = with_more(state, job, plan, more) if more else plan
+            wider = with_more(state, job, plan, more) if (more := more_tasks(state, vc, job)) else plan
+            if wider != plan and (yield wider) is None:
+                return None
             return _waits(plan, (yield plan))
     overload = stages_within(vc.policy).overload
     if overload is not None:
