@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from node_agent.jobs import past_runs
 from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore, StoredExpiry
+from node_agent.jobs.checkpointing.dumps import Dumps
+from node_agent.jobs.criu import PROGRAM, unusable
 from node_agent.jobs.device_memory import DeviceMemoryWatch
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
@@ -31,6 +33,7 @@ from node_agent.jobs.folder_expiry import remove_expired
 from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
+from node_agent.jobs.model import RunRecord
 from node_agent.jobs.observations import Observing
 from node_agent.jobs.parking import host_memory
 from node_agent.jobs.parking.ladder import Ladder
@@ -65,11 +68,23 @@ async def run(settings: Settings) -> None:
         held = claim(settings, state)
         groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
         devices = await opened(settings, state, held)
-        while await _serve(settings, state, devices, groups, systemd):
+        criu_unusable = await _criu_unusable(settings)
+        while await _serve(settings, state, devices, groups, systemd, criu_unusable):
             pass
 
 
-async def _serve(settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier) -> bool:
+async def _criu_unusable(settings: Settings) -> str:
+    """Why CRIU is not used on this node; empty: it is. A node without it is a node like any other."""
+    if settings.criu == "off":
+        return "criu is off on this node"
+    if why := await unusable():
+        log.warning("criu: %s. Programs that do not save their work lose it when they are stopped", why)
+    return why
+
+
+async def _serve(
+    settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier, criu_unusable: str
+) -> bool:
     """One life of the node, with one spool. Returns whether another is to begin, as the scheduler has forgotten this one."""
     loop = asyncio.get_running_loop()
     provider = devices.provider
@@ -121,8 +136,10 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     of_runs = groups, Ladder(driver), parks, mps
     copies = settings.checkpoint_copies == "auto"
     store = CheckpointStore(settings.checkpoint_store) if settings.checkpoint_store else None
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, reach, copies, store)
-    server = CheckpointServer(folders, key, partial(last_modules, spool, paths))
+    dumps = Dumps(paths, settings.node, cluster, provider.inventory, "" if criu_unusable else PROGRAM, criu_unusable)
+    moves = reach, copies, store, dumps
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, *moves)
+    server = CheckpointServer(folders, key, partial(last_modules, spool, paths), executor.would_dump)
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
@@ -150,7 +167,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
             workers = [
                 tasks.create_task(launcher.run()),
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
-                tasks.create_task(_prune(spool, state, settings.keep_runs)),
+                tasks.create_task(_prune(spool, state, settings.keep_runs, dumps.homes)),
                 tasks.create_task(_expire_snapshots(Snapshots(paths))),
                 tasks.create_task(node.observing.run()),
                 tasks.create_task(node.step_watch.run()),
@@ -212,12 +229,14 @@ async def _talk(
         begin_afresh()
 
 
-async def _prune(spool: Spool, state: Path, keep_days: float | None) -> None:
+async def _prune(
+    spool: Spool, state: Path, keep_days: float | None, homes: Callable[[Iterable[RunRecord]], Iterator[str]]
+) -> None:
     while True:
         if count := spool.prune(time.time()):
             log.debug("forgot %d runs that ended long ago", count)
         if keep_days is not None:
-            known = {key.name for key in spool.runs}
+            known = {*(key.name for key in spool.runs), *homes(spool.live())}
             if count := await remove_expired(state, spool.short_id, known, time.time() - keep_days * 86400):
                 log.info("removed folders of runs that ended more than %g days ago: %d", keep_days, count)
         await asyncio.sleep(_PRUNE_INTERVAL)

@@ -192,6 +192,8 @@ class Settings(DeviceSettings):
     """Host memory for what parked runs had on their devices; None: half of the node's memory."""
     mps: Literal["packed", "off"] = "off"
     """Whether runs that execute on one GPU at the same time are clients of NVIDIA's MPS."""
+    criu: Literal["on", "off"] = "off"
+    """Whether programs that do not save their work themselves are dumped by CRIU when they are stopped, and restored."""
     hook: Literal["on", "off"] = "on"
     """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 
@@ -201,11 +203,12 @@ class Settings(DeviceSettings):
         if isinstance(data, dict):
             if isinstance(data.get("log_level"), str):
                 data["log_level"] = data["log_level"].lower()
-            for name in ("memory_limit", "control_groups", "hook", "mps"):
+            for name in ("memory_limit", "control_groups", "hook", "mps", "criu"):
                 if data.get(name) is False:
                     data[name] = "off"  # which YAML reads as a truth value
-            if data.get("hook") is True:
-                data["hook"] = "on"
+            for name in ("hook", "criu"):
+                if data.get(name) is True:
+                    data[name] = "on"
         return data
 
     @model_validator(mode="after")

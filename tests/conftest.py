@@ -29,6 +29,14 @@ settings.register_profile("ebb", deadline=None, max_examples=examples(30), deran
 settings.load_profile("ebb")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In a worker of xdist, a test that takes too long fails. By the method of pyproject.toml its process would end itself, and
+    what that says of it goes to a worker's standard output, which nobody reads: all that is shown is that a worker crashed."""
+    if hasattr(config, "workerinput"):
+        config.option.timeout_method = "signal"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that take longest come first, so that workers share out short ones in the end."""
     items.sort(key=lambda item: "e2e" not in item.path.parts)

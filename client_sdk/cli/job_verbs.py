@@ -72,7 +72,8 @@ def suspend(ctx: click.Context, /, job_ids: tuple[int, ...], park: bool, park_on
 def resume(client: Client, job_id: int) -> Job:
     """Put suspended jobs back into their queues.
 
-    They go on from their checkpoints when there is room. A parked one goes on where it is, as soon as its devices are idle.
+    They go on from their checkpoints when there is room. A parked one goes on where it is if its devices are idle. If they are
+    not, it waits, or it moves to others if its program can save while it is parked.
 
     \b
     Examples:
@@ -146,7 +147,7 @@ def _resized(job: Job) -> str:
     return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}{later}"
 
 
-@click.command(short_help="Have a running job go on at another node.")
+@click.command(short_help="Have a running or parked job go on at another node.")
 @click.option("--devices", metavar="N,...", multiple=True, help="Devices of the node; once for each NODE.")
 @output_option("json", "yaml")
 @quiet_option
@@ -156,11 +157,11 @@ def _resized(job: Job) -> str:
 def migrate(
     ctx: click.Context, /, job_id: int, nodes: tuple[str, ...], devices: tuple[str, ...], fmt: str | None, quiet: bool
 ) -> None:
-    """Have a running job go on at another node.
+    """Have a running or parked job go on at another node.
 
-    The node makes itself ready while the job runs. Then the job saves its work, stops, and begins there. If the node does not
-    become ready, the job runs on where it is. A gang goes to one NODE, or to one for each of its tasks. `ebb story` says what
-    each phase took.
+    The node makes itself ready while the job runs or is parked. Then the job saves its work, stops, and begins there. If the
+    node does not become ready, the job runs on where it is, or stays parked. A gang goes to one NODE, or to one for each
+    of its tasks. `ebb story` says what each phase took.
 
     \b
     Examples:

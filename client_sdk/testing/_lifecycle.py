@@ -84,6 +84,7 @@ def _startable(state: State) -> tuple[job_pb2.Job, Placed] | None:
 
 def leave(state: State, job: job_pb2.Job, reason: JobReason) -> None:
     """Tells a job that runs to leave, which it does at once, unless the test has everything in its hands."""
+    _runs.stopping(state, job, reason)
     state.show(job, JobState.STOPPING, reason)
     state.touch(job)
 
@@ -111,6 +112,7 @@ def begin(state: State, job: job_pb2.Job, placed: Placed) -> job_pb2.Job:
     state.show(job, JobState.RUNNING)
     _runs.begin(state, job)
     state.tell(job, JobEventKind.STARTED, run=job.run, node=node)
+    _runs.resized(state, job)
     return job
 
 
@@ -207,6 +209,7 @@ def _queue_again(state: State, job: job_pb2.Job, reason: JobReason, cause: int =
 def end(state: State, job: job_pb2.Job, to: JobState, reason: JobReason, outcome: Outcome, cause: int = 0) -> None:
     """Gives the job its one end, and with it to those that waited for it, and to its array."""
     set_now(job.end_time)
+    job.ClearField("operation")
     job.reason_detail = outcome.launch_error
     state.waits_for.pop(job.id, None)
     state.show(job, to, reason, cause)

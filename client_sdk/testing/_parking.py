@@ -60,7 +60,7 @@ def go_on(state: State) -> None:
         if job.parked and job.operation.phase == job_pb2.OPERATION_PHASE_WAITING and _has_room(state, job):
             end(state, job)
             state.show(job, JobState.RUNNING)
-            state.tell(job, JobEventKind.UNPARKED, run=job.run, node=job.node, text="resumed in 0.00 s")
+            state.tell(job, JobEventKind.UNPARKED, run=job.run, node=job.node, text="resumed in place in 0.00 s")
 
 
 def _has_room(state: State, job: job_pb2.Job) -> bool:

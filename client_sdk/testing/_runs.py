@@ -4,9 +4,13 @@ from datetime import UTC, datetime
 
 from ebb.v1 import job_pb2, scheduler_pb2
 
-from client_sdk.models import ENDED, JobReason, JobState
+from client_sdk.models import ENDED, JobEventKind, JobReason, JobState
 from client_sdk.testing._state import Outcome, State, set_now, state_of
 
+_VACATING = {
+    JobReason.SUSPENDED: job_pb2.OPERATION_KIND_VACATE,
+    JobReason.RESIZED: job_pb2.OPERATION_KIND_RESIZE,
+}
 _SHOWN = {
     JobState.STARTING: job_pb2.RUN_PHASE_STARTING,
     JobState.RUNNING: job_pb2.RUN_PHASE_RUNNING,
@@ -25,8 +29,47 @@ def begin(state: State, job: job_pb2.Job) -> None:
         state.runs.setdefault(job.id, []).append(run)
 
 
+def stopping(state: State, job: job_pb2.Job, reason: JobReason) -> None:
+    """The job's run is about to be stopped. A suspension and a resize are operations; they end what was done before."""
+    kind = _VACATING.get(reason)
+    if job.operation.kind in _VACATING.values():
+        if job.operation.kind == kind:
+            return  # suspended, resumed and suspended again: it has been saving since the first time
+        note_phase(state, job)
+        job.ClearField("operation")
+    if kind is not None:
+        job.operation.kind = kind
+        set_now(job.operation.begin_time)
+        _comes_to(job, job_pb2.OPERATION_PHASE_SAVING)
+
+
+def resized(state: State, job: job_pb2.Job) -> None:
+    """The next run of the job has started, with its new size if it was resized."""
+    operation = job.operation
+    if operation.kind != job_pb2.OPERATION_KIND_RESIZE or operation.phase != job_pb2.OPERATION_PHASE_WAITING:
+        return
+    note_phase(state, job)
+    _comes_to(job, job_pb2.OPERATION_PHASE_STARTING)
+    note_phase(state, job)
+    job.ClearField("operation")
+    size = len(job.tasks)
+    text = f"it has {size} task{'' if size == 1 else 's'} now: stopped in 0.00 s, queued for 0.00 s, started in 0.00 s"
+    state.tell(job, JobEventKind.RESIZED, run=job.run, node=job.node, reason=int(JobReason.RESIZED), text=text)
+
+
+def _comes_to(job: job_pb2.Job, phase: job_pb2.OperationPhase) -> None:
+    job.operation.phase = phase
+    set_now(job.operation.phase_time)
+
+
 def end(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
     """The job's run has ended."""
+    if job.operation.phase == job_pb2.OPERATION_PHASE_SAVING:
+        note_phase(state, job)
+        if job.operation.kind == job_pb2.OPERATION_KIND_RESIZE:
+            _comes_to(job, job_pb2.OPERATION_PHASE_WAITING)
+        else:
+            job.ClearField("operation")
     for run in _current(state, job):
         run.phase, run.exit_code, run.exit_signal = job_pb2.RUN_PHASE_ENDED, outcome.exit_code, outcome.exit_signal
         if state_of(job) is JobState.STOPPING:

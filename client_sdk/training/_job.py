@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from client_sdk.training._data import random_state, torch_loader
 from client_sdk.training._data.elastic import ElasticPass, Share, scale_rates, share_in
 from client_sdk.training._data.position import Pass
+from client_sdk.training._parked import WhileParked
 from client_sdk.training._saving import OWN, Options, Saving
 from client_sdk.training._storing.registered import Access, access, put_back
 from client_sdk.training._storing.sharded import is_sharded
@@ -244,6 +245,7 @@ class Job:
         counter = steps(total, done=self._step)
         counter._new_loop()
         saving.begin_loop()
+        parked = WhileParked(saving, lambda: self._step, self._parts)
         skip = steps_to_skip()
         try:
             for batch, self._ends_step in batches:
@@ -253,10 +255,14 @@ class Job:
                     continue
                 current.consumed += of_step
                 self._step += 1
+                complete = current.consumed % accumulate == 0
+                parked.can_save(complete)
                 counter.advance()
-                if current.consumed % accumulate == 0:
+                if complete:
                     saving.at_boundary(self._step, self._parts)
+                parked.can_save(False)
         finally:
+            parked.can_save(False)
             if not in_epochs:
                 self._epoch, self._pass = self._epoch + 1, None
 

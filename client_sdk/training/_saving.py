@@ -155,6 +155,24 @@ class Saving:
         self.wait()
         return self._write(parts(), time.monotonic(), durable=not self._migrates) if self._takes_part else None
 
+    def save_parked(self, step: int, parts: Callable[[], Parts]) -> None:
+        """Saves the state of a program that is parked after this step, unless a checkpoint of the step is there already.
+
+        Raises what reading and writing the parts raise.
+        """
+        self.wait()
+        if self._background.failure is None and step and self._saved_at == step:
+            return
+        self._background.failure = None  # that checkpoint is not there, and this one takes its place
+        if self._takes_part:
+            taken = parts()
+            self._checkpointer.save(self._write(taken, time.monotonic(), durable=not self._migrates))
+        self._saved_at = step
+
+    def say_yielded(self) -> None:
+        """Says that the work is saved and that the program leaves because it was asked to. Raises OSError."""
+        self._files.say_yielded(self._run)
+
     @property
     def _migrates(self) -> bool:
         """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.

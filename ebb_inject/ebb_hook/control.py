@@ -15,7 +15,7 @@ Words have the byte order of the machine.
 
 **Requests.** `send` writes a request with the next number, and then a byte into the FIFO, which wakes a parked process. A
 process answers each number once; of two requests that it finds at the same time it answers the later one. The agent may repeat
-a request at any time, because a request says what is to hold: parked, running, or prepared.
+a request at any time, because a request says what is to hold: parked, running, prepared, saved, or gone.
 
 **Answers.** The sequence is odd while the answer is being written. The check is a CRC-32 over the sequence and the JSON text.
 So a reader never takes a mixture of two answers.
@@ -23,13 +23,14 @@ So a reader never takes a mixture of two answers.
 | field | content |
 |---|---|
 | request | the number of the request |
-| state | RUNNING, PARKED, REFUSED or PREPARED |
-| reason | why the request was refused; of a parked process: why the process could not resume and is still parked |
+| state | RUNNING, PARKED, REFUSED, PREPARED or SAVED |
+| reason | why the request was refused; of a parked process: why the process could not resume or save, and is still parked |
 | pid, step | the process, as it sees itself, and the step after which it parked |
 | bytes, storages | what was moved to host memory |
 | residue | bytes of torch's storages that are still on the devices |
 | left | bytes that were not moved, by reason |
 | pinned | whether the host memory is page-locked |
+| saves | whether the parked process can save its checkpoint |
 | seconds | the duration of each phase, by its name |
 """
 
@@ -50,10 +51,11 @@ from typing import Any, NamedTuple
 MAGIC = b"EBBPARK1"
 SIZE = 4096
 """Bytes of the file."""
-RESUME, PARK, PREPARE = 1, 2, 3
-"""Commands. `PREPARE` makes the host memory ready that a park will need, and moves nothing."""
-RUNNING, PARKED, REFUSED, PREPARED = "running", "parked", "refused", "prepared"
-"""States of an answer. A process that has refused is running."""
+RESUME, PARK, PREPARE, SAVE, LEAVE = 1, 2, 3, 4, 5
+"""Commands. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked process save
+its checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
+RUNNING, PARKED, REFUSED, PREPARED, SAVED = "running", "parked", "refused", "prepared", "saved"
+"""States of an answer. A process that has refused is running. One that has saved is parked."""
 WAKE = ".wake"
 
 _REQUEST = struct.Struct("@QQqq")

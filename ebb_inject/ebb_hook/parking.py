@@ -14,21 +14,44 @@ import sys
 import threading
 from contextlib import nullcontext, suppress
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .control import PARK, PARKED, PREPARE, PREPARED, REFUSED, RESUME, RUNNING, Control, Request
-from .moving import Moved, Mover
+from .control import (
+    LEAVE,
+    PARK,
+    PARKED,
+    PREPARE,
+    PREPARED,
+    REFUSED,
+    RESUME,
+    RUNNING,
+    SAVE,
+    SAVED,
+    Control,
+    Request,
+)
+from .moving import HostCopies, Moved, Mover
 from .refused import Refused
 from .signals import put_back, put_off
 from .steps import Steps, claiming
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 _DEVICES = "EBB_PARK_DEVICES"
 _WAIT = 1.0
 """Seconds after which a parked process looks for a request that did not wake it."""
 _log = logging.getLogger("ebb_hook")
+
+
+class Saver(NamedTuple):
+    """How a program saves its checkpoint while it is parked."""
+
+    save: Callable[[HostCopies], None]
+    """Saves the state as it is at this boundary, with host copies in the place of tensors. It may be called again."""
+    leave: Callable[[], None]
+    """Says that the work is saved, and ends the process at once: no other code of the program can do without its tensors."""
 
 
 class Parking:
@@ -43,6 +66,9 @@ class Parking:
         self.word = self._control.word
         """Its element differs from `seen` when there is a request."""
         self.seen = 0
+        self.saver: Saver | None = None
+        """Set by the program for a boundary at which its state is complete."""
+        self._saved = False
 
     def is_due(self, counter: Steps) -> bool:
         """Whether there is a request that concerns the step that is complete."""
@@ -122,8 +148,10 @@ class Parking:
             "residue": moved.residue,
             "left": moved.left,
             "pinned": mover.arena.pinned,
+            "saves": self.saver is not None,
             "seconds": moved.seconds,
         }
+        self._saved = False
         with suppress(Exception):  # `_has_resumed` tries again
             self._answer(request, PARKED, **known)
         while not self._has_resumed(mover, moved, known):
@@ -135,6 +163,11 @@ class Parking:
             self._control.wait(_WAIT)
             if (later := self._control.request()) is None or later.number == self.seen:
                 return False
+            if later.command == SAVE:
+                self._save(later, mover, moved, known)
+                return False
+            if later.command == LEAVE and self._saved and self.saver is not None:
+                self.saver.leave()
             if later.command != RESUME:
                 self._answer(later, PARKED, **known)
                 return False
@@ -150,6 +183,20 @@ class Parking:
         with suppress(Exception):
             self._answer(later, RUNNING, bytes=moved.size, seconds=seconds)
         return True
+
+    def _save(self, request: Request, mover: Mover, moved: Moved, known: dict[str, Any]) -> None:
+        """Has the program save its checkpoint. Whatever fails, the process is parked as before."""
+        try:
+            if self.saver is None:
+                raise Refused("the program does not say how its state is saved at this point (job.checkpointable does)")
+            self.saver.save(mover.copies(moved))
+        except Refused as why:
+            self._answer(request, PARKED, **known, reason=f"it is not saved: {why}")
+        except Exception as error:
+            self._answer(request, PARKED, **known, reason=f"it is not saved: {type(error).__name__}: {error}")
+        else:
+            self._saved = True
+            self._answer(request, SAVED, **known)
 
     def _answer(self, request: Request, state: str, **more: Any) -> None:
         self._control.answer({"request": request.number, "state": state, "pid": os.getpid(), "step": self._step, **more})

@@ -40,7 +40,7 @@ def find(torch: Any, devices: tuple[str, ...], own: frozenset[int] = frozenset()
     fixed: list[tuple[Any, str]] = []
     seen: set[int] = set()
     for tensor in tensors:
-        for storage in _storages_of(torch, tensor, devices):
+        for storage in storages_of(torch, tensor, devices):
             if storage._cdata in seen:
                 continue
             seen.add(storage._cdata)
@@ -97,10 +97,10 @@ def _refuse_registered_memory(torch: Any) -> None:
         raise Refused(f"NCCL holds the addresses of tensors ({_REGISTERING} is set)")
 
 
-def _storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[Any]:
+def storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[Any]:
     """The storages of a tensor and of its gradient that have memory. Raises Refused if there may be others."""
     if tensor.is_leaf and tensor.grad is not None and tensor.grad is not tensor:
-        yield from _storages_of(torch, tensor.grad, devices)
+        yield from storages_of(torch, tensor.grad, devices)
     if hasattr(type(tensor), "__tensor_flatten__"):  # a wrapper without memory of its own; its parts are found themselves
         return
     layout = tensor.layout

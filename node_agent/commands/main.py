@@ -115,6 +115,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="NVIDIA MPS for runs that execute on one GPU at the same time: packed (use it for them) or off. [default: off]",
 )
 @click.option(
+    "--criu",
+    metavar="POLICY",
+    help="CRIU for programs that do not save their work when they are stopped: on (dump, restore) or off. [default: off]",
+)
+@click.option(
     "--checkpoint-copies",
     metavar="POLICY",
     help="Checkpoints of another agent on this machine: auto (copy their files) or network (fetch them). [default: auto]",

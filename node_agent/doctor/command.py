@@ -1,5 +1,6 @@
 """The command `ebb-agent doctor`."""
 
+import asyncio
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from node_agent import config
 from node_agent.config import Settings
 from node_agent.doctor import gpus, machine, network, storage
 from node_agent.doctor.findings import Check, Finding, examine, ok, problem
+from node_agent.jobs.criu import unusable
 
 _LIMIT = 40.0
 _ONE_CALL = 5.0
@@ -92,6 +94,7 @@ def of_settings(settings: Settings) -> dict[str, Check]:
         "state": lambda: storage.state(settings.state, _text("/proc/self/mountinfo"), agent),
         "checkpoints": lambda: storage.checkpoints(settings.checkpoint_root, _text("/proc/self/mountinfo"), os.geteuid()),
         "devices": partial(devices, settings),
+        "criu": partial(criu, settings),
         "scheduler": lambda: network.schedulers(targets, settings.security, _ONE_CALL),
         "address": lambda: network.address(settings.reached_at(), network.alone(targets), _own_addresses()),
     }
@@ -99,6 +102,10 @@ def of_settings(settings: Settings) -> dict[str, Check]:
 
 def devices(settings: Settings) -> Iterator[Finding]:
     return gpus.simulated(settings.devices) if settings.devices != config.NVML else gpus.real(_GPUS, settings)
+
+
+def criu(settings: Settings) -> Iterator[Finding]:
+    return machine.criu(settings.criu == "on", asyncio.run(unusable()) if settings.criu == "on" else "")
 
 
 def as_json(node: str, healthy: bool, found: Mapping[str, list[Finding]]) -> str:

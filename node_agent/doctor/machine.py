@@ -74,6 +74,17 @@ def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Find
         yield ok(f"{place.root} is the agent's, and the kernel holds runs to their memory")
 
 
+def criu(wanted: bool, why_not: str) -> Iterator[Finding]:
+    """Whether programs that do not save their work can be dumped. `why_not`: with what to do about it; empty: they can."""
+    if not wanted:
+        yield ok("off: programs that do not save their work lose it when they are stopped")
+    elif why_not:
+        what, _, do = why_not.rpartition(": ")
+        yield warning(f"{what or why_not}. Programs that do not save their work lose it when they are stopped", do)
+    else:
+        yield ok("CRIU can save programs of this machine that run on CPUs")
+
+
 def limits(text: str, agent: int, rdma: bool) -> Iterator[Finding]:
     """By the text of /proc/<pid>/limits, of the agent if one runs. `rdma`: this machine has adapters that lock memory."""
     of = {line[:26].strip(): _soft_and_hard(line[26:]) for line in text.splitlines()[1:]}

@@ -62,10 +62,12 @@ class Beginning:
         phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else phase
         launch = record.launch
-        if launch is not None and not (launch.checkpoint_signal or launch.checkpoint_command):
+        restored = self._starting.dumps.told(launch, event.restored)
+        keeps = self._starting.dumps.keeps(launch)
+        if launch is not None and not keeps and not (launch.checkpoint_signal or launch.checkpoint_command):
             launch = None
         record = replace(record, phase=phase, launch=launch, pid=event.pid, start_ticks=event.start_ticks)
-        self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT)))
+        self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT), restored))
         self._reported()
         self._starting.retries.over(record.key)
         self._holding.hold(record)

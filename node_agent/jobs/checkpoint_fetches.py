@@ -69,6 +69,8 @@ class CheckpointFetches:
         """One for each job of which something is fetched: tasks of a gang share its folder."""
         self.modules: dict[RunKey, tuple[str, ...]] = {}
         """What the source's run has imported, of runs that are being warmed."""
+        self.cold: set[RunKey] = set()
+        """Runs that are not to have a process that is warm: the source dumps its own."""
         self._syncing: set[asyncio.Future[None]] = set()
 
     def waits(self, launch: LaunchSpec) -> bool:
@@ -113,6 +115,7 @@ class CheckpointFetches:
         waited = key in self._following
         self._unfollow(key)
         self.modules.pop(key, None)
+        self.cold.discard(key)
         self._complete_for.discard(key)
         followed = key in self._heard
         self._heard.discard(key)
@@ -235,6 +238,8 @@ class CheckpointFetches:
                     async with self._locks.setdefault(key.job_id, asyncio.Lock()):
                         described = await source.describe(key.job_id)
                         self.modules[key] = described.modules
+                        if described.would_dump:
+                            self.cold.add(key)
                         self._hear(key, heard)
                         # A file that still grows would be fetched in vain, and take its time from whoever writes it.
                         quiet = tuple(file for file in described.files if file in before)

@@ -2,6 +2,7 @@
 
     ROOT/.store                     names this storage: nodes that find the same name in their folders share it
     ROOT/CLUSTER/job-N              what the runs of a job saved here
+    ROOT/CLUSTER/job-N/.criu        the dump of a run that does not save its work itself (`dumps`)
     ROOT/CLUSTER/job-N/.fetched-R   the folder was complete when run R began to use it
     ROOT/CLUSTER/.incoming-NODE-job-N   what is being fetched: nobody looks at it before it is complete
 
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.launcher.criu_dump import NEW, OLD
 from node_agent.jobs.model import short
 from node_agent.jobs.processes import boot_id
 
@@ -27,6 +29,9 @@ UPLOAD = ".upload-"
 """And the number of a run: the store does not have yet what it saved."""
 _RUN = ".run-"
 """And the number of a run that began with this folder, where there is a store."""
+DUMP = ".criu"
+"""The folder of a dump."""
+_UNFINISHED_DUMPS = (DUMP + NEW, DUMP + OLD)
 MOST_FILES = 100_000
 """Of one folder. A job that saves more is not moved."""
 
@@ -57,6 +62,8 @@ class Described(NamedTuple):
     machine: str = ""
     """Where the node is, by the id of its boot, and the folder there."""
     folder: str = ""
+    would_dump: bool = False
+    """CRIU dumps the run of the job that is there if it has to move: another process cannot be warm in its place."""
 
 
 class CheckpointFolders:
@@ -164,6 +171,7 @@ def saved_files(folder: Path) -> Iterator[SavedFile]:
     """The files of a folder, without what unfinished saves have left. One that goes meanwhile is left out."""
     number = 0
     for at, names, files in os.walk(folder):
+        names[:] = [name for name in names if name not in _UNFINISHED_DUMPS]
         links = [name for name in names if os.path.islink(os.path.join(at, name))]  # noqa: PTH114, PTH118
         for name in (*files, *links):
             if _is_ours_or_unfinished(name):

@@ -20,7 +20,8 @@ LAUNCH_ERROR_LIMIT = 2048
 
 class Ending:
     """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
-    runs are killed because the agent stops."""
+    runs are killed because the agent stops. `bring_home` takes what a restored run has left where it thinks that its folder is,
+    and `dump_said` is what came of dumping a run, in words."""
 
     def __init__(
         self,
@@ -32,6 +33,8 @@ class Ending:
         over: Callable[[RunKey], None],
         gone: Callable[[RunRecord, Exited], None],
         killing: Callable[[], bool],
+        bring_home: Callable[[RunKey], None],
+        dump_said: Callable[[RunKey], str],
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -41,6 +44,8 @@ class Ending:
         self._over = over
         self._gone = gone
         self._killing = killing
+        self._bring_home = bring_home
+        self._dump_said = dump_said
 
     def refuse(self, record: RunRecord, error: str) -> None:
         """A run that cannot be launched."""
@@ -51,13 +56,15 @@ class Ending:
         self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def finish(self, record: RunRecord, event: Exited) -> None:
+        self._bring_home(record.key)
         self._over(record.key)
         killing = self._killing()
         if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:
-                event = replace(event, told=True, checkpoint=record.checkpoint)
+                said = self._dump_said(record.key) if event.yielded and record.checkpoint_asked else ""
+                event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
             event = exit_status.with_checkpoints(event, self._paths.checkpoint_names(record.key))

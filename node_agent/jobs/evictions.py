@@ -39,7 +39,8 @@ class Evictions:
                 strangers[process] = f"{own}/{key.name}"
         if not self.cleared.is_set():
             live = {f"{own}/{record.key.name}" for record in self._spool.live()}
-            strangers |= stray_processes.find(self._state, own)
+            processes = [Process(record.pid, record.start_ticks) for record in self._spool.live() if record.pid]
+            strangers |= stray_processes.find(self._state, own, processes)
             strangers |= stray_processes.in_groups(self._state, own, self._groups, live, set(strangers.values()))
         watches = {
             process: GroupWatch(*process, partial(self._guarded, self._gone, process, name), self._groups.path(name))

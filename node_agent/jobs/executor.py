@@ -21,6 +21,7 @@ from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
 from node_agent.jobs.checkpoint_uploads import CheckpointUploads
+from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.ending import Ending
 from node_agent.jobs.environment import Paths
@@ -93,25 +94,28 @@ class Executor:
         reach: Callable[[str, str], Source] | None = None,
         copies: bool = True,
         store: CheckpointStore | None = None,
+        dumps: Dumps | None = None,
     ) -> None:
         groups = groups or Groups()
+        dumps = dumps or Dumps(paths, node, lambda: spool.cluster[0], provider.inventory)
         self._killing = False
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
-        ends = self._over, self._gone, lambda: self._killing
+        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said
         self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packed, self._guarded
-        moves = self._begun, self._ending.not_fetched, reach, copies, store
+        moves = self._begun, self._ending.not_fetched, dumps, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
-        self.stopping = Stopping(spool, self._holding, paths, *commands, self._guarded)
+        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._guarded)
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
-        acts = self.starting.launch, self.starting.waits, self._press, self.stopping.signal, reported, self._guarded
+        stops = self._press, self.stopping.signal, self.stopping.relent
+        acts = self.starting.launch, self.starting.waits, *stops, reported, self._guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._rendezvous = rendezvous
@@ -234,6 +238,11 @@ class Executor:
             case Lost():
                 self._ending.finish(record, Exited(unknown=True))
 
+    def would_dump(self, job_id: int) -> bool:
+        """Whether the run of a job that is here is dumped by CRIU if it has to move."""
+        records = [record for record in self._spool.live() if record.key.job_id == job_id]
+        return self.starting.dumps.would_dump(records, self._holding.path)
+
     def kill_all(self) -> None:
         """Ends every run at once, without grace, and launches none from here on."""
         self._killing = True
@@ -298,6 +307,7 @@ class Executor:
         if record.pid:
             if record.park.stage is not ParkStage.EXECUTES or record.share is not None:
                 self.stopping.kill_at(record, record.stop_deadline)
+                self.stopping.tell_why(record, record.stop_deadline)
                 if self.suspending.awakes(record):
                     return  # it is pressed again once it has resumed
             self.stopping.press(record, record.stop_deadline)

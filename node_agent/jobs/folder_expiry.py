@@ -24,8 +24,8 @@ _GOING = ".old"
 async def remove_expired(state: Path, spool: str, known: Container[str], before: float) -> int:
     """Removes the folders of runs that ended before this time (seconds since 1970), and says how many.
 
-    `known`: by name, the runs that this spool still answers for. Of another spool's runs nothing is removed before it is
-    certain that none of them lives.
+    `known`: by name, the runs that this spool still answers for, and by SPOOL/NAME the folders that others still use. Of
+    another spool's runs nothing is removed before it is certain that none of them lives.
     """
     removed, faults = 0, []
     for folder in await asyncio.to_thread(lambda: list(expired(state, spool, known, before))):
@@ -46,7 +46,8 @@ def expired(state: Path, spool: str, known: Container[str], before: float) -> It
             continue
         for run in _subfolders(folder):
             ours_and_known = folder.name == spool and run.name in known
-            if run.name.endswith(_GOING) or (not ours_and_known and _last_sign(run) < before):
+            used = ours_and_known or f"{folder.name}/{run.name}" in known
+            if run.name.endswith(_GOING) or (not used and _last_sign(run) < before):
                 yield run
 
 

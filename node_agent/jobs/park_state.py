@@ -40,6 +40,8 @@ class ParkState:
     most_bytes: int = 0
     """Moved by any park: programs keep the host memory for the next one."""
     residue_bytes: int = 0
+    saves: bool = False
+    """All of its processes can save their checkpoint while they are parked."""
     switches: int = 0
     parked_seconds: float = 0.0
     switching_seconds: float = 0.0

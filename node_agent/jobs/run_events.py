@@ -21,6 +21,8 @@ class Started:
     log_path: str
     program: str = ""
     """The file that was executed; empty where the launcher did not say."""
+    restored: str = ""
+    """What became of a dump of the job, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class RunParked:
     bytes: int = 0
     residue_bytes: int = 0
     phases: Phases = ()
+    saves: bool = False
+    """It can save its checkpoint while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunParkRefused:
-    """The run could not be parked, and goes on."""
+    """The run could not be parked, and goes on; or it is parked and could not save, and stays parked."""
 
     reason: str
     lost: bool = False

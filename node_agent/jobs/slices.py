@@ -205,9 +205,9 @@ class Slices:
         is_local = all(key in known for row in plan.rows for key in row.runs)
         # A row of which this node knows that nobody can execute gives its time to the others. Other nodes cannot know that
         # yet, so a group on several nodes keeps its turns until the scheduler changes the plan.
-        weights = {
-            place: row.weight for place, row in enumerate(plan.rows) if not is_local or any(key in live for key in row.runs)
-        }
+        weights = turns.with_turns(
+            {place: row.weight for place, row in enumerate(plan.rows) if not is_local or any(key in live for key in row.runs)}
+        )
         stopping = [r for r in members if r.phase is RunPhase.STOPPING and r.pid and self._is_in(plan, r.key)]
         if stopping:  # one that executes first, and until it has ended: its grace period does not wait
             first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
@@ -242,7 +242,7 @@ class Slices:
         ]
         park, go = turns.moves(active, seen)
         of = {record.key: record for record in sliced}
-        length = plan.period * plan.rows[turn.row].weight / sum(row.weight for row in plan.rows)
+        length = plan.period * max(plan.rows[turn.row].weight, 1) / max(sum(row.weight for row in plan.rows), 1)
         limit = max(_SHORTEST_LIMIT, min(PARK_LIMIT, _LIMIT_OF_TURN * length))
         for key in sorted(park):
             if of[key].phase is RunPhase.STOPPING:

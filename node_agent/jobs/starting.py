@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,8 @@ from node_agent.jobs.checkpoint_fetches import CheckpointFetches
 from node_agent.jobs.checkpoint_files import Source
 from node_agent.jobs.checkpoint_folders import CheckpointFolders
 from node_agent.jobs.checkpoint_store import CheckpointStore
+from node_agent.jobs.checkpointing.dumps import Dumps, is_waited_for
+from node_agent.jobs.checkpointing.images import Image
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
@@ -36,6 +39,15 @@ _SPARE_DELAY = 0.02
 """Seconds after a launch until there is time to make the next folder for checkpoints."""
 
 
+_COLLECTED = 10.0
+"""Seconds that processes of a dump which have exited may take to be collected, until CRIU is asked to restore them anyway."""
+_COLLECTED_LOOK = 0.1
+
+
+class _Soon(Exception):
+    """The run is launched again in a moment."""
+
+
 class Starting:
     """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
     launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
@@ -43,7 +55,7 @@ class Starting:
     its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
     with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
     `reach` gives the agent of another node, whose files are copied if it is on this machine, with `copies`.
-    `store` has checkpoints where their node is not there."""
+    `store` has checkpoints where their node is not there. `dumps` are those of CRIU."""
 
     def __init__(
         self,
@@ -61,6 +73,7 @@ class Starting:
         guarded: Callable[..., None],
         begun: Callable[[RunRecord], None],
         not_fetched: Callable[[RunRecord, str], None],
+        dumps: Dumps,
         reach: Callable[[str, str], Source] | None = None,
         copies: bool = True,
         store: CheckpointStore | None = None,
@@ -94,6 +107,9 @@ class Starting:
 
         self._begun = begun
         self._not_fetched = not_fetched
+        self.dumps = dumps
+        self._collected: dict[RunKey, float] = {}
+        """Until when what has the pids of a dump and has exited may take to be collected."""
         self.checkpoints = CheckpointFetches(
             CheckpointFolders(paths, node),
             lambda: spool.cluster[0],
@@ -118,14 +134,16 @@ class Starting:
         self._told.discard(key)
         if (look := self._looks.pop(key, None)) is not None:
             look.cancel()
-        return snapshots or checkpoint or told
+        collected = self._collected.pop(key, None) is not None
+        return snapshots or checkpoint or told or collected
 
     def _lacks(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
         """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
-        return key in self.retries.timers or self.transfers.has(key) or self.checkpoints.has(key)
+        waits = key in self.retries.timers or key in self._collected
+        return waits or self.transfers.has(key) or self.checkpoints.has(key)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -180,14 +198,30 @@ class Starting:
             if record.pid:
                 WarmFolder(self._paths, key).go(request.environment)
                 self._begun(record)
+            elif (restorable := self._restorable(launch)) is not None:
+                self.launcher.spawn(replace(request, restore=self.dumps.restore(restorable, key)))
             else:
                 self.launcher.spawn(request)
+        except _Soon:
+            log.debug("run %s: waits until what has the pids of its dump is collected", key)
+            self._looks[key] = asyncio.get_running_loop().call_later(_COLLECTED_LOOK, self._guarded, self.launch, key)
         except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, " ".join(str(error).split()))  # the story has it on one line
         except OSError as error:
             self.retries.later(key, str(error))
         else:
             self.make_spare_soon()
+
+    def _restorable(self, launch: LaunchSpec) -> Image | None:
+        """The dump that a run goes on from; None: its command is executed. Raises _Soon if its pids are not free yet."""
+        found = self.dumps.restoration(launch)
+        if found is None or found.why_not:
+            return None
+        now = time.monotonic()
+        if is_waited_for(found.image) and now < self._collected.setdefault(launch.key, now + _COLLECTED):
+            raise _Soon
+        self._collected.pop(launch.key, None)
+        return found.image
 
     # Runs that are warm.
 
@@ -204,7 +238,7 @@ class Starting:
         folder = WarmFolder(self._paths, key)
         if record.pid:
             self._look_whether_warm(key)
-        elif warm_launch(launch, self._paths.hook) is None:
+        elif key in self.checkpoints.cold or warm_launch(launch, self._paths.hook) is None:
             self._tell_warm(record)
         else:
             try:
@@ -241,8 +275,11 @@ class Starting:
         self._reported()
 
     def spawn_checkpoint(self, record: RunRecord) -> None:
-        """Has the checkpoint command of a run started. Raises OSError, and UnknownDevice."""
+        """Has the checkpoint command of a run started, or its dump. Raises OSError, and UnknownDevice."""
         assert record.launch is not None
+        if not record.launch.checkpoint_command:
+            self.launcher.spawn(self.dumps.request(record))
+            return
         cluster_id, _ = self._spool.cluster
         of_node = self._node, self._paths, cluster_id, self._provider
         self.launcher.spawn(beside(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key)))

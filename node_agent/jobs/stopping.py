@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from node_agent.jobs.checkpointing import Checkpointing
+from node_agent.jobs.checkpointing.asking import Checkpointing
+from node_agent.jobs.checkpointing.dumps import Dumps
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import savers_of
@@ -35,6 +36,7 @@ class Stopping:
         paths: Paths,
         spawn: Callable[[RunRecord], None],
         find: Callable[[RunKey], None],
+        dumps: Dumps,
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
@@ -43,7 +45,8 @@ class Stopping:
         self._guarded = guarded
         self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
         """When a run that is being stopped is killed."""
-        self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, guarded)
+        dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.said
+        self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, *dumped, guarded)
 
     def close(self) -> None:
         """Kills nobody from here on."""
@@ -59,7 +62,7 @@ class Stopping:
             self._kill(key)
             return
         self.kill_at(record, deadline)
-        self._tell_why(record, deadline)
+        self.tell_why(record, deadline)
         if not self.checkpointing.begin(record, deadline):
             self._terminate(key)
 
@@ -73,6 +76,12 @@ class Stopping:
         """The run has ended."""
         self._no_deadline(key)
         self.checkpointing.over(key)
+
+    def relent(self, key: RunKey) -> None:
+        """The run is not stopped after all, and is not to read that it is."""
+        self.over(key)
+        with suppress(OSError):
+            self._paths.stop(key).unlink(missing_ok=True)
 
     def _no_deadline(self, key: RunKey) -> None:
         if (timer := self.deadlines.pop(key, None)) is not None:
@@ -139,7 +148,7 @@ class Stopping:
             log.info("run %s: its grace period is over, killing it", key)
             self.signal(record, signal.SIGKILL)
 
-    def _tell_why(self, record: RunRecord, deadline: float) -> None:
+    def tell_why(self, record: RunRecord, deadline: float) -> None:
         """For the run to read. It is stopped all the same where that cannot be written."""
         assert record.stop_received is not None
         grace = round(deadline - record.stop_received, 3)

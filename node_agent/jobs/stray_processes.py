@@ -7,7 +7,7 @@ is left where that launcher is gone as well, by the files in the directories of 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from node_agent.jobs.cgroups import Groups
@@ -20,8 +20,12 @@ OVER = "over"
 """In the folder of a spool: nothing of its runs is left, and nothing can come."""
 
 
-def find(state: Path, spool: str) -> dict[Process, str]:
-    """What lives of the runs of other spools than this one, and what each is called."""
+def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Process, str]:
+    """What lives of the runs of other spools than this one, and what each is called.
+
+    A `live` process is that of a run of this spool. If CRIU has restored it, its environment names the run that was dumped.
+    """
+    sessions = {process.pid for process in live if start_ticks(process.pid) == process.start_ticks}
     boot = boot_id()
     found = {}
     for folder in _others(state, spool):
@@ -32,7 +36,7 @@ def find(state: Path, spool: str) -> dict[Process, str]:
     for pid in pids():
         name = run_of(pid, state)
         fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
-        if len(fields) > 2 and fields[0] not in "ZX":
+        if len(fields) > 3 and fields[0] not in "ZX" and int(fields[3]) not in sessions:
             group = int(fields[2])
             found[Process(group, start_ticks(group))] = name
     return found

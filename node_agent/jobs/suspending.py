@@ -2,12 +2,13 @@
 
 import logging
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StopReason, clean
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.parking.ladder import Ladder
 from node_agent.jobs.parking.parking import Node, Parking
@@ -19,13 +20,16 @@ log = logging.getLogger(__name__)
 
 _REASON_LIMIT = 2048
 """Bytes."""
+_SAVE_PART = 0.9
+"""Of the grace period, in which a parked run saves. With the rest it is parked again if it does not."""
 _WAITS = "wait"
 """The phase of a park in which the run still executes."""
 
 
 class Suspending:
     """Of the runs of one spool. `start` launches a run; one that `waits` is launched by itself later. `press` stops a run that
-    was told to stop, and `kill` sends a signal to one. `reported` is called when there is something to report."""
+    was told to stop, `kill` sends a signal to one, and `relent` kills it at no deadline any more. `reported` is
+    called when there is something to report."""
 
     def __init__(
         self,
@@ -38,12 +42,14 @@ class Suspending:
         waits: Callable[[RunKey], bool],
         press: Callable[[RunKey], None],
         kill: Callable[[RunRecord, int], None],
+        relent: Callable[[RunKey], None],
         reported: Callable[[], None],
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
         self._press = press
         self._kill = kill
+        self._relent = relent
         self._reported = reported
         self.parking = Parking(spool, holding, paths, ladder, node, self, guarded)
         self.slices = Slices(spool, self.parking, start, waits, guarded, node.on_devices)
@@ -72,8 +78,12 @@ class Suspending:
 
     def awakes(self, record: RunRecord) -> bool:
         """Whether a run that is to be stopped has to resume first; then it does. A run that the scheduler has desired to be
-        parked has no devices to resume on, and is killed."""
+        parked has no devices to resume on: it saves without them if it is to go on elsewhere, and otherwise it is killed."""
         if record.park.stage is ParkStage.PARKED and record.to_park:
+            now, received, deadline = time.monotonic(), record.stop_received, record.stop_deadline
+            if record.stop_reason is StopReason.MIGRATED and received is not None and deadline is not None and deadline > now:
+                self.parking.save(record.key, received + _SAVE_PART * (deadline - received))
+                return True
             log.info("run %s: it is parked, and is to be stopped; killing it", record.key)
             self._kill(record, signal.SIGKILL)
             return True
@@ -121,13 +131,25 @@ class Suspending:
         elif record.phase is RunPhase.STOPPING:
             self._press(key)
 
+    def not_saved(self, key: RunKey, reason: str) -> None:
+        record = self._spool.runs[key]
+        if record.phase is not RunPhase.STOPPING:
+            return
+        if record.stop_reason is not StopReason.MIGRATED:  # it was told to stop for another reason since
+            self._kill(record, signal.SIGKILL)
+            return
+        self._relent(key)
+        parked = replace(record, phase=RunPhase.PARKED, stop_received=None, stop_deadline=None)
+        parked = replace(parked, stop_reason=StopReason.UNSPECIFIED, stop_cause=0)
+        self._report(parked, RunParkRefused(clean(reason, _REASON_LIMIT)))
+
     def _tell(self, key: RunKey, phases: Phases) -> None:
         """Reports what the scheduler waits for, once that is so."""
         record = self._spool.runs[key]
         state, rung = record.park, record.park.rung
         said = "" if rung is None else rung.value
         if record.phase is RunPhase.PARKING and state.stage is ParkStage.PARKED and record.to_park:
-            event = RunParked(said, state.bytes, state.residue_bytes, phases)
+            event = RunParked(said, state.bytes, state.residue_bytes, phases, state.saves)
             self._report(replace(record, phase=RunPhase.PARKED), event)
         elif record.phase is RunPhase.RESUMING and state.stage is ParkStage.EXECUTES and not record.to_park:
             self._report(replace(record, phase=RunPhase.RUNNING), RunResumed(said, phases))

@@ -34,12 +34,19 @@ _OPTIONS = (
 
 class CheckpointServer:
     """Of one agent. `key` gives the transfer key, or nothing before the first welcome; `modules` what the last run of a job has
-    imported here."""
+    imported here, and `would_dump` whether its run is dumped by CRIU if it has to move."""
 
-    def __init__(self, folders: CheckpointFolders, key: Callable[[], bytes], modules: Callable[[int], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        folders: CheckpointFolders,
+        key: Callable[[], bytes],
+        modules: Callable[[int], Sequence[str]],
+        would_dump: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._folders = folders
         self._key = key
         self._modules = modules
+        self._would_dump = would_dump
         self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int, security: Security, state: Path) -> int:
@@ -86,9 +93,10 @@ class CheckpointServer:
 
     async def _describe(self, asked: tuple[str, int], context: Any) -> Described:
         await self._admit(context)
-        modules = tuple(self._modules(asked[1]))
+        modules, dumped = tuple(self._modules(asked[1])), self._would_dump(asked[1])
         try:
-            return await asyncio.to_thread(self._folders.describe, *asked, modules)
+            described = await asyncio.to_thread(self._folders.describe, *asked, modules)
+            return described._replace(would_dump=dumped)
         except TooManyFiles as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except OSError as error:

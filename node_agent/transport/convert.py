@@ -160,10 +160,10 @@ def _report(report: Report) -> pb.Report:
     match report.event:
         case Ready(address, port):
             message.ready.CopyFrom(pb.RunReady(address=address, port=port))
-        case Started(pid, log_path, program):
-            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program))
-        case RunParked(rung, size, residue, phases):
-            parked = pb.RunParked(rung=rung, bytes=size, residue_bytes=residue, phases=_phases(phases))
+        case Started(pid, log_path, program, restored):
+            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program, restored=restored))
+        case RunParked(rung, size, residue, phases, saves):
+            parked = pb.RunParked(rung=rung, bytes=size, residue_bytes=residue, phases=_phases(phases), saves=saves)
             message.parked.CopyFrom(parked)
         case RunResumed(rung, phases):
             message.resumed.CopyFrom(pb.RunResumed(rung=rung, phases=_phases(phases)))
@@ -251,7 +251,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
 
 def _share(launch: pb.Launch) -> SharePlan:
     plan = launch.share
-    rows = (ShareRow(tuple(RunKey(run.job_id, run.run, run.task) for run in row.runs), max(1, row.weight)) for row in plan.rows)
+    rows = (ShareRow(tuple(RunKey(run.job_id, run.run, run.task) for run in row.runs), max(0, row.weight)) for row in plan.rows)
     return SharePlan(
         plan.group,
         plan.generation,

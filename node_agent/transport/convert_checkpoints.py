@@ -22,13 +22,14 @@ def decode_asked(data: bytes) -> tuple[str, int]:
 def encode_described(described: Described) -> bytes:
     files = map(_file_out, described.files)
     answer = pb.DescribeResponse(store=described.store, exists=described.exists, files=files, modules=described.modules)
-    answer.machine, answer.folder = described.machine, described.folder
+    answer.machine, answer.folder, answer.would_dump = described.machine, described.folder, described.would_dump
     return answer.SerializeToString()
 
 
 def decode_described(data: bytes) -> Described:
     said = pb.DescribeResponse.FromString(data)
-    return Described(said.store, said.exists, tuple(map(_file_in, said.files)), tuple(said.modules), said.machine, said.folder)
+    files, modules = tuple(map(_file_in, said.files)), tuple(said.modules)
+    return Described(said.store, said.exists, files, modules, said.machine, said.folder, said.would_dump)
 
 
 def encode_wanted(cluster_id: str, job_id: int, file: SavedFile, offset: int) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import bind, entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
-from scheduler_service.core.allocation.guarantee import demote, promote, reclaim, stopped_together
+from scheduler_service.core.allocation.guarantee import clear_of_migrations, demote, promote, reclaim, stopped_together
 from scheduler_service.core.allocation.placing import place
 from scheduler_service.core.allocation.share_groups import probe, share, unshare
 from scheduler_service.core.allocation.transitions import stop_job
@@ -103,6 +103,7 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     claimant = state.jobs.rows.get(action.for_job)
     if stopped_together(state, action.job_id, action.for_job, now):
         return
+    clear_of_migrations(state, action.job_id, now, f"job {action.for_job} needs devices of the destination")
     claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
     for job_id in together(state, action.job_id):
         _preempt_job(state, job_id, claimant, claim, action, now)

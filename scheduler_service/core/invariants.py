@@ -93,6 +93,8 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     elastic = spec.min_tasks <= tasks <= spec.max_tasks if spec.elastic else not job.tasks
     claim(elastic, f"job {job.id} has {tasks} tasks, and its bounds are {spec.min_tasks} and {spec.max_tasks}")
     claim(not (inactive and job.resize_to), f"job {job.id} does not run and is to be resized to {job.resize_to} tasks")
+    most = spec.max_tasks + 1 - tasks if inactive else job.resize_to or tasks
+    claim(0 <= job.beyond < max(most, 1), f"job {job.id} has {job.beyond} of {tasks} tasks beyond its guarantee")
     gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
     claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
     claim(not ((inactive or parked) and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")

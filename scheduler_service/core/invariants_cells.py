@@ -31,10 +31,14 @@ def check_cells(state: State, pools: Pools) -> None:
 
 
 def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
-    """Guaranteed runs are in cells of their virtual cluster; the tasks of a gang stand alike."""
-    for run in runs:
+    """Guaranteed runs are in cells of their virtual cluster; the tasks of a gang stand alike, but for the last ones of an
+    elastic job, which may be beyond its guarantee."""
+    for before, run in zip([*runs[:1], *runs[:-1]], runs, strict=True):
         claim(run.vc == job.spec.vc, f"run {run.key} is of {run.vc!r} and its job of {job.spec.vc!r}")
-        claim(run.guaranteed == runs[0].guaranteed, f"job {job.id} is guaranteed in part")
+        alike = run.guaranteed == before.guaranteed
+        counted = run.phase.exits_soon or run.task >= len(job.launch_spec.tasks()) - job.beyond
+        beyond = job.spec.elastic and before.guaranteed and not run.guaranteed and counted
+        claim(alike or beyond, f"job {job.id} is guaranteed in part")
         if run.guaranteed:
             claim(in_own_cells(state, job, run.node, mask_of(run.devices)), f"run {run.key} is guaranteed outside its cells")
 

@@ -64,7 +64,7 @@ def _check_migration(state: State, operation: Operation, what: str) -> None:
     sources = state.runs_of(job.id) if waiting else []
     for run in sources:
         saves = run.phase.exits_soon and run.stop_reason is StopReason.MIGRATED
-        claim(not run.is_parked, f"{what} is of run {run.key}, which is parked")
+        claim(run.is_parked == operation.is_of_parked, f"{what} is of run {run.key}, which is {run.phase.name}")
         expected = saves if operation.phase is OperationPhase.SAVING else not run.phase.exits_soon
         claim(expected, f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
 
@@ -120,4 +120,5 @@ def check_parking(state: State, run: Run) -> None:
     claim(parking.underway or not charged, f"run {run.key} is not parked and is charged for it")
     claim(run.is_parked == (parking.since_us is not None), f"run {run.key} is parked since {parking.since_us}")
     claim(bool(parking.rung) or not run.is_parked, f"run {run.key} is parked, and nobody knows how")
+    claim(bool(parking.rung) or not parking.saves, f"run {run.key} was not parked and can save as one that is")
     claim(bool(parking.rung) or not parking.residue_mib, f"run {run.key} was not parked and has left a residue")

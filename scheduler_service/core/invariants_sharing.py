@@ -17,7 +17,8 @@ def check_share_group(state: State, group: ShareGroup) -> None:
     absent = [key for key in keys if key not in state.runs.rows]
     claim(not absent, f"{what} has members that have ended: {absent}")
     members = [state.runs.rows[key] for key in keys]
-    claim(bool(members) and all(row.runs and row.weight > 0 for row in group.rows), f"{what} has an empty row")
+    claim(bool(members) and all(row.runs and row.weight >= 0 for row in group.rows), f"{what} has an empty row")
+    claim(any(row.weight for row in group.rows), f"no row of {what} has a turn")
     claim(all(len(set(row.runs)) == len(row.runs) for row in group.rows), f"{what} has a run twice in a row")
     claim(group.id < state.cluster.next_share_group, f"{what} has a number that was not given yet")
     held: dict[int, set[int]] = {}

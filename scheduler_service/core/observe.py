@@ -190,7 +190,8 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
             limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
         )
         state.put(state.jobs, job.id, job)
-    log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.launch_spec.gang else "")
+    text = f"task {run.task}" if job.launch_spec.gang else event.restored
+    log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=text)
     if state.operation_of:
         migrating.started(state, now, job.id)
     if state.vacating_of:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Plan, Remember, Rng
+from scheduler_service.core.messages import Bind, Plan, Remember, Rng, Spot
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
@@ -13,6 +13,8 @@ from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, Queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.placing.elsewhere import Find, resuming_elsewhere
+from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.scope import Starts
 from scheduler_service.policies.shares import Shares
 
@@ -63,12 +65,16 @@ class Where(NamedTuple):
     """The servers; None: any."""
     plan: Callable[[State, Job], Plan | None] | None = None
     """How a job would start there beside all that run; None: nobody can tell."""
+    onto: Callable[[State, Job, int, bool], tuple[tuple[Bind, ...], tuple[Spot, ...]] | None] | None = None
+    """Where a running job could go on at a node, guaranteed or not, beside all that run; None: on whatever is idle."""
+    more: Callable[[State, Job, Plan, int], Plan] | None = None
+    """Such a plan, with up to so many tasks more beyond the job's guarantee; None: no job is guaranteed anything there."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]
 """What becomes of a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
-PutBack = Callable[[State, str], Proposals]
-"""Of a virtual cluster, or (empty) of the site."""
+PutBack = Callable[[State, str, Find], Proposals]
+"""Of a virtual cluster, or (empty) of the site; and where a job that is parked may go on."""
 Introspect = Callable[[State, Where], Proposals]
 """Changes how runs of a virtual cluster (empty: of the site) hold devices, by what happened and what was measured: they are
 packed, moved, grown and shrunk. Asked after queues were served. What may turn out not to pay is a probe, and is undone."""
@@ -108,6 +114,8 @@ class Stages(NamedTuple):
     """Has jobs go on that were parked for others, once those who outrank them are served. None: no job is ever parked."""
     introspect: Introspect | None = None
     """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
+    find: Find = place
+    """Where a parked job goes on whose own devices are taken."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 
@@ -122,7 +130,8 @@ def stages(
 ) -> Stages:
     """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name
     that is not in it, and for settings that it does not know or that cannot be."""
-    return registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
+    made = registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
+    return made._replace(policy=resuming_elsewhere(made.policy, made.find))
 
 
 def name_within(policy: VcPolicy) -> str:

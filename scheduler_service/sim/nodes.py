@@ -150,7 +150,7 @@ def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
     if what is READY or what is What.WARM:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
     if what is What.PARKED:
-        return RunParked(node.name, node.boot, node.sequence, key, "simulated")
+        return RunParked(node.name, node.boot, node.sequence, key, "simulated", saves=True)
     if what is What.RESUMED:
         return RunResumed(node.name, node.boot, node.sequence, key, "simulated")
     if what is LEFT:

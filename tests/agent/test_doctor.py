@@ -392,6 +392,14 @@ def ask(*arguments: str | Path) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+def test_criu() -> None:
+    the(machine.criu(False, "whatever"), "ok", "off: programs that do not save their work lose it when they are stopped")
+    the(machine.criu(True, ""), "ok", "CRIU can save programs of this machine that run on CPUs")
+    lacks = "CRIU is too old (Version: 3.17.1)"
+    lost = f"{lacks}. Programs that do not save their work lose it when they are stopped"
+    the(machine.criu(True, f"{lacks}: install CRIU 4.2 or later"), "warning", lost, "install CRIU 4.2 or later")
+
+
 def test_wrong_settings_are_findings_and_the_machine_is_looked_at_still(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("scheduler: sched\ndevices: dgx-a100\nsoftware: best\n")

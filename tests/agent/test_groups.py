@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from examples.cluster import start_module
 from node_agent.jobs import processes
 from node_agent.jobs.cgroups import Place, own_group, take
+from node_agent.jobs.criu import unusable
 from node_agent.jobs.launcher import cgroup_spawn
 from node_agent.jobs.launcher.client import Connected, Ended, NotSpawned, Spawned, Unable
 from node_agent.jobs.memory_watch import MemoryWatch
@@ -275,6 +277,30 @@ def test_nothing_escapes_a_run_of_an_agent(inside_group: Start, group: Path, sch
     assert scheduler.exited(2).exit_signal == signal.SIGKILL
     assert not alive(daemon)
     until(lambda: leaves(group, 2))
+
+
+def test_what_criu_restores_is_in_the_group_of_its_run(
+    inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path
+) -> None:
+    if why := asyncio.run(unusable()):
+        pytest.skip(why)
+    inside_group("--criu", "on")
+    scheduler.connected()
+    command = ("/bin/sh", "-c", "sleep 1000 & echo $! >child; wait")
+    scheduler.start(1, *command)
+    first = scheduler.started(1).pid
+    child = int(until(lambda: (file := run_directory(state, 1) / "child").exists() and file.read_text()))  # type: ignore[arg-type]
+    scheduler.stop(1, 60, reason=pb.STOP_REASON_SUSPENDED)
+    assert scheduler.exited(1).yielded
+    scheduler.start(1, *command, run=2)
+    started = scheduler.started(1, 2)
+    assert started.restored.startswith("CRIU restored run 1")
+    assert started.pid == first
+    assert group_of(first) == group_of(child)
+    assert group_of(first).endswith(".1.2")
+    scheduler.stop(1, 0, 2, reason=pb.STOP_REASON_CANCELLED)
+    scheduler.exited(1, 2)
+    assert not alive(child)
 
 
 def test_runs_are_taken_over_in_their_groups(inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path) -> None:

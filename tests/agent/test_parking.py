@@ -113,6 +113,9 @@ class Stage:
     def refused(self, key: RunKey, reason: str, lost: bool) -> None:
         self._add("refused", key, reason, lost)
 
+    def not_saved(self, key: RunKey, reason: str) -> None:
+        self._add("not saved", key, reason)
+
     def _add(self, *event: Any) -> None:
         self.events.append(event)
         self.happened.set()

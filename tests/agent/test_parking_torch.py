@@ -8,13 +8,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ebb.agent.v1 import agent_link_pb2 as pb
 
+from client_sdk.training import read_folder
 from node_agent.jobs.step_files import read_record
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, gang, share_plan
-from tests.in_job.scripts import LOOP, TRAINING
+from tests.in_job.programs import ROOT
+from tests.in_job.scripts import JOB, LOOP, OWN, TRAINING
 from tests.torch_needed import require_torch
 
 Start = Callable[..., AgentProcess]
@@ -163,3 +167,140 @@ def test_turns_change_no_bit_of_two_trainings(agent: Start, scheduler: FakeSched
         lines = (run_directory(state, job) / "output.log").read_text().splitlines()
         (found,) = (json.loads(line) for line in lines if line.startswith("["))
         assert found == json.loads(alone.stdout)
+
+
+# ---- what is parked saves, and leaves --------------------------------------------------------------------------------------
+
+
+def told_to_train(code: str, tmp_path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    environment = {"EBB_PARK_DEVICES": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return (sys.executable, script(tmp_path, code), "1"), {"environment": environment, "devices": (0,)}
+
+
+def parked_training(scheduler: FakeScheduler, state: Path, code: str, tmp_path: Path) -> pb.RunParked:
+    command, told = told_to_train(code, tmp_path)
+    scheduler.start(1, *command, **told)
+    scheduler.started(1)
+    until(lambda: counted(state, 1) > 20, LIMIT)
+    scheduler.start(1, *command, **told, park_within=60)
+    parked: pb.RunParked = scheduler.event("parked", 1)
+    assert parked.rung == "cooperative"
+    return parked
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_parked_run_saves_and_exits_if_it_goes_on_elsewhere(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path, dies: bool
+) -> None:
+    """Also if the agent is killed meanwhile."""
+    first = agent()
+    scheduler.connected()
+    assert parked_training(scheduler, state, JOB, tmp_path).saves
+    at = steps_of(run_directory(state, 1)) + 1
+    scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED)
+    if dies:
+        until(lambda: (run_directory(state, 1) / "stop.json").exists())
+        first.kill()
+        agent()
+    ended = scheduler.exited(1, limit=LIMIT)
+    assert (ended.yielded, ended.told, ended.exit_code or 143) == (True, True, 143)
+    (folder,) = [path for path in state.rglob("checkpoint-step-*") if path.is_dir()]
+    assert read_folder(folder)["job"]["step"] == at
+    command, told = told_to_train(JOB, tmp_path)
+    scheduler.start(1, *command, **told, run=2)
+    assert scheduler.exited(1, run=2, limit=LIMIT).exit_code == 0
+    losses = json.loads((run_directory(state, 1, 2) / "output.log").read_text().splitlines()[-1])
+    assert list(losses) == [str(step) for step in range(1000)]
+
+
+RANKS = """
+import json, os, torch, torch.distributed as dist
+from client_sdk.training import job
+torch.set_num_threads(1)
+torch.manual_seed(3)
+dist.init_process_group("gloo")
+model = torch.nn.Linear(50, 50)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+x, losses = torch.randn(4, 50) * (dist.get_rank() + 1), {}
+job.checkpointable(model=model, optimizer=optimizer, losses=losses)
+for epoch in job.epochs(1):
+    for _ in job.steps(range(2000)):
+        loss = model(x).square().mean()
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses[str(job.step)] = loss.item().hex()
+print(json.dumps(losses))
+"""
+
+
+def test_the_ranks_of_a_gang_save_at_one_step_and_others_go_on(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    agent()
+    scheduler.connected()
+    command, told = told_to_train(RANKS, tmp_path)
+
+    def each_rank(run: int, **more: Any) -> None:
+        for rank in (0, 1):
+            place = gang(rank, go=("127.0.0.1", ports[run]), size=2)
+            place.nodes[:] = ["n1"]
+            scheduler.start(1, *command, run=run, gang=place, **told, **more)
+
+    with socket.socket() as one, socket.socket() as two:
+        for free in (one, two):
+            free.bind(("127.0.0.1", 0))
+        ports = {1: one.getsockname()[1], 2: two.getsockname()[1]}
+    each_rank(1)
+    folders = [until(lambda rank=rank: next(state.glob(f"runs/*/1.1{rank}"), None)) for rank in ("", ".1")]
+    for folder in folders:
+        until(lambda folder=folder: steps_of(folder) > 20, LIMIT)
+    each_rank(1, park_within=60)
+    assert [scheduler.event("parked", 1, task=task).saves for task in (0, 1)] == [True, True]
+    for task in (0, 1):
+        scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED, task=task)
+    assert [scheduler.exited(1, task=task, limit=LIMIT).yielded for task in (0, 1)] == [True, True]
+    saved = [read_folder(path)["job"]["step"] for path in state.rglob("checkpoint*-step-*") if path.is_dir()]
+    assert saved == [steps_of(folders[0]) + 1] * 2
+    each_rank(2)
+    assert [scheduler.exited(1, run=2, task=task, limit=LIMIT).exit_code for task in (0, 1)] == [0, 0]
+    for rank in ("", ".1"):
+        (log,) = state.glob(f"runs/*/1.2{rank}/output.log")
+        (line,) = [line for line in log.read_text().splitlines() if line.startswith("{")]
+        assert list(json.loads(line)) == [str(step) for step in range(2000)]
+
+
+def test_a_parked_run_that_cannot_save_stays_parked(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    agent()
+    scheduler.connected()
+    assert not parked_training(scheduler, state, OWN, tmp_path).saves
+    scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED)
+    refused = scheduler.event("park_refused", 1)
+    assert (refused.lost, refused.reason) == (False, "it cannot save while it is parked")
+    command, told = told_to_train(OWN, tmp_path)
+    scheduler.start(1, *command, **told)
+    scheduler.event("resumed", 1)
+    goes_on(state, 1)
+
+
+def test_a_parked_run_whose_save_fails_stays_parked(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    agent()
+    scheduler.connected()
+    assert parked_training(scheduler, state, JOB, tmp_path).saves
+    variables = Path(f"/proc/{scheduler.started(1).pid}/environ").read_text().split("\0")
+    (folder,) = [Path(one.partition("=")[2]) for one in variables if one.startswith("EBB_CHECKPOINT_DIR=")]
+    folder.rmdir()
+    folder.write_text("in the way")
+    scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED)
+    refused = scheduler.event("park_refused", 1)
+    assert "it is not saved: " in refused.reason
+    assert not (run_directory(state, 1) / "stop.json").exists()
+    folder.unlink()
+    scheduler.stop(1, 60, reason=pb.STOP_REASON_MIGRATED, cause=2)
+    assert scheduler.exited(1, limit=LIMIT).yielded

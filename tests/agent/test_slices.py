@@ -101,6 +101,27 @@ def test_an_agent_that_is_killed_in_a_turn_goes_on(agent: Start, scheduler: Fake
     assert len({report.sequence for report in scheduler.reports}) == 2, "nothing but two starts was reported"
 
 
+def test_runs_of_a_row_of_weight_0_are_parked_until_the_others_have_ended(
+    agent: Start, scheduler: FakeScheduler, state: Path
+) -> None:
+    agent()
+    scheduler.connected()
+    begin(scheduler, share_plan((1,), (2,), period=1.0), 1, 2)
+    scheduler.started(1), scheduler.started(2)
+    scheduler.wait(partial(switched, scheduler, 2), 60)
+    scheduler.observations.clear()
+    begin(scheduler, share_plan((1,), (2,), period=1.0, generation=2, weights=(1, 0)), 1, 2)
+    scheduler.wait(lambda: len(seen := scheduler.slices()) == 2 and seen[1].executing and not seen[2].executing, 60)
+    parked = steps(state, 2)
+    for _ in range(3):
+        goes_on(state, 1)
+    assert steps(state, 2) == parked
+    scheduler.stop(1, 30)
+    scheduler.exited(1)
+    goes_on(state, 2)
+    never_together(state, 1, 2)
+
+
 def test_a_row_whose_runs_have_ended_gives_its_time_away(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     agent()
     scheduler.connected()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.jobs.parking.turns import Member, Moves, at, durations, moves
+from node_agent.jobs.parking.turns import Member, Moves, at, durations, moves, with_turns
 from node_agent.jobs.run_key import RunKey
 
 ONE, TWO, THREE = RunKey(1, 1), RunKey(2, 1), RunKey(3, 1)
@@ -18,6 +18,12 @@ def test_turns_follow_the_wall_clock() -> None:
     found = [at(600.0 + seconds, weights, 60.0) for seconds in (0, 9.9, 10, 29, 30, 59.9, 60)]
     assert [turn.row for turn in found] == [0, 0, 1, 1, 3, 3, 0]
     assert found[2] == (1, 610.0, 630.0)
+
+
+def test_rows_of_weight_0_have_turns_only_if_there_are_no_others() -> None:
+    assert with_turns({0: 1, 1: 0, 2: 3}) == {0: 1, 2: 3}
+    assert with_turns({1: 0, 2: 0}) == {1: 1, 2: 1}
+    assert with_turns({}) == {}
 
 
 @given(WEIGHTS, st.floats(0.1, 600), st.floats(0, 1e9))

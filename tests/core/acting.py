@@ -236,12 +236,22 @@ class Acting(Base):
         self.all_reports_arrive()
 
     @precondition(lambda self: any(agent.in_phase(*MOVES) for agent in self.agents.values()))
-    @rule(data=st.data(), how=st.sampled_from(("well", "well", "well", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9)))
+    @rule(
+        data=st.data(), how=st.sampled_from(("well", "saves", "saves", "refused", "lost")), mib=st.sampled_from((0, 1, 10**9))
+    )
     def parks_and_resumes_end(self, data: st.DataObject, how: str, mib: int) -> None:
         for agent in self.agents.values():
             moving = agent.in_phase(*MOVES)
             for key in data.draw(st.lists(st.sampled_from(moving), unique=True)) if moving else ():
                 agent.move(key, how, mib)
+        self.all_reports_arrive()
+
+    @precondition(lambda self: any(agent.saving & {*agent.in_phase(RunPhase.STOPPING)} for agent in self.agents.values()))
+    @rule()
+    def parked_runs_do_not_save(self) -> None:
+        for agent in self.agents.values():
+            for key in sorted(agent.saving & {*agent.in_phase(RunPhase.STOPPING)}):
+                agent.stay_parked(key)
         self.all_reports_arrive()
 
     @precondition(lambda self: any(agent.in_phase(RunPhase.STOPPING) for agent in self.agents.values()))

@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
     RunStarted,
     Warming,
 )
-from scheduler_service.core.model import RunKey, RunPhase
+from scheduler_service.core.model import RunKey, RunPhase, StopReason
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import inventory
@@ -59,6 +59,8 @@ class Agent:
     """Runs of which the scheduler has acknowledged a report: these alone may be forgotten without being started again."""
     launched: set[RunKey] = field(default_factory=set)
     """Over all boots."""
+    saving: set[RunKey] = field(default_factory=set)
+    """Parked runs that were told to save and exit."""
 
     @property
     def boot_id(self) -> str:
@@ -115,6 +117,9 @@ class Agent:
             self.runs[key] = RunPhase.ENDED
             self._report(RunExited, key, yielded=True)
         elif self.runs[key] is not RunPhase.ENDED:
+            self.saving.discard(key)
+            if self.runs[key] is RunPhase.PARKED and order.desired.reason is StopReason.MIGRATED and order.desired.grace_us:
+                self.saving.add(key)
             self.runs[key] = RunPhase.STOPPING
 
     def _hear_gang(self, launch: Launch) -> None:
@@ -149,10 +154,17 @@ class Agent:
             self.end(key, {"exit_signal": 9})
         elif parks:
             self.runs[key] = RunPhase.PARKED
-            self._report(RunParked, key, rung="driver", moved_bytes=moved_mib << 20, residue_bytes=5)
+            saves = how == "saves"
+            self._report(RunParked, key, rung="cooperative", moved_bytes=moved_mib << 20, residue_bytes=5, saves=saves)
         else:
             self.runs[key] = RunPhase.RUNNING
             self._report(RunResumed, key, rung="driver")
+
+    def stay_parked(self, key: RunKey) -> None:
+        """A parked run that was to save and exit does not."""
+        self.saving.discard(key)
+        self.runs[key] = RunPhase.PARKED
+        self._report(RunParkRefused, key, why="the disk is full")
 
     def prepare(self, key: RunKey) -> None:
         self.runs[key] = RunPhase.READY

@@ -35,10 +35,12 @@ from scheduler_service.core.model import (
     JobSpec,
     JobState,
     NodeState,
+    RunPhase,
     StopReason,
 )
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.state import State
 from tests.core.acting import Base, fits_empty, untouched
 from tests.core.specs import DEMANDS, SPECS, USUAL
 
@@ -55,6 +57,11 @@ ASKED: dict[str, tuple[Callable[[int], JobRequest], Callable[[Job], bool]]] = {
 }
 """And of which jobs it is mostly asked."""
 NO_ROOM_EVER = ("NO_NODE_LARGE_ENOUGH", "CLUSTER_TOO_SMALL", "NO_SUITABLE_NODE")
+
+
+def _may_migrate(state: State) -> list[int]:
+    parked = {row.job_id for row in state.operations.rows.values()}
+    return sorted(job.id for job in state.jobs.rows.values() if job.state is JobState.RUNNING or job.id in parked)
 
 
 class Asking(Base):
@@ -131,12 +138,46 @@ class Asking(Base):
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.agents and any(j.state is JobState.RUNNING for j in self.driver.state.jobs.rows.values()))
+    @rule(data=st.data(), resumes=st.booleans())
+    def park_well(self, data: st.DataObject, resumes: bool) -> None:
+        """The node obeys at once. The job may go on as soon as others had the time to take its devices."""
+        running = sorted(job.id for job in self.driver.state.jobs.rows.values() if job.state is JobState.RUNNING)
+        job_id = data.draw(st.sampled_from(running))
+        self.take(SuspendRequested(job_id, park_only=True))
+        for agent in self.agents.values():
+            while agent.inbox:
+                agent.obey()
+            for key in agent.in_phase(RunPhase.PARKING):
+                agent.move(key, "saves")
+        self.all_reports_arrive()
+        if resumes and job_id in self.driver.state.jobs.rows:
+            self.take(ResumeRequested(job_id))
+
+    @precondition(lambda self: self.driver.state.operations.rows)
+    @rule(data=st.data(), saves=st.booleans())
+    def move_parked(self, data: st.DataObject, saves: bool) -> None:
+        """A job with an operation goes on at some node, which is ready at once. A parked run is told to save, and may fail."""
+        jobs = sorted(row.job_id for row in self.driver.state.operations.rows.values())
+        name = data.draw(st.sampled_from(sorted(self.driver.state.node_ids)))
+        self.take(MigrateRequested(data.draw(st.sampled_from(jobs)), (name,)))
+        for _ in range(2):
+            for agent in self.agents.values():
+                while agent.inbox:
+                    agent.obey()
+                for key in agent.in_phase(RunPhase.WARMING):
+                    agent.warm(key)
+                for key in sorted(agent.saving & {*agent.in_phase(RunPhase.STOPPING)}):
+                    if saves:
+                        agent.end(key, {"yielded": True, "told": True})
+                    else:
+                        agent.stay_parked(key)
+            self.all_reports_arrive()
+
+    @precondition(lambda self: self.agents and _may_migrate(self.driver.state))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:
         state = self.driver.state
-        job = state.jobs.rows[
-            data.draw(st.sampled_from(sorted(job.id for job in state.jobs.rows.values() if job.state is JobState.RUNNING)))
-        ]
+        job = state.jobs.rows[data.draw(st.sampled_from(_may_migrate(state)))]
         name = data.draw(st.sampled_from(sorted(state.node_ids)))
         before = state.operation_of.get(job.id)
         reply = self.take(MigrateRequested(job.id, (name,))).replies[0]

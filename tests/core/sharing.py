@@ -7,15 +7,16 @@ from typing import Any
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.lifecycle.desired import share_plan
-from scheduler_service.core.messages import Action, Launch, Order, Place, Plan, Share, SharePlan, Spot, Unshare
-from scheduler_service.core.model import Job, Run, RunKey, ShareMode
-from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.messages import Action, Launch, Migrate, Order, Place, Plan, Share, SharePlan, Spot, Unshare
+from scheduler_service.core.model import Job, JobState, Run, RunKey, ShareMode
+from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.slicing import outranks
 
 Pick = Callable[[Sequence[Any]], Any]
 """Takes one of several."""
@@ -32,7 +33,7 @@ def sharing_plans(state: State, pick: Pick, attempts: int) -> Proposals:
 
 def sharing_plan(state: State, pick: Pick) -> Plan | None:
     """A plan that changes some share group and that would be carried out; None: what came of the draws would be refused."""
-    kind = pick((_join, _join, _join, _rearrange, _rearrange, _unshare, _open))
+    kind = pick((_join, _join, _join, _come, _rearrange, _rearrange, _unshare, _open))
     action = kind(state, pick)
     if action is None:
         return None
@@ -62,6 +63,23 @@ def _join(state: State, pick: Pick) -> Action | None:
         rows = sliced(rows, keys, pick((1, 1, 2, 3)))
     share = Share(rows, (*memory, *own), pick((SECOND, 60 * SECOND)), pick((False, False, True)))
     return Place(job.id, tuple(spots), _guaranteed(state, job, pick), share=share)
+
+
+def _come(state: State, pick: Pick) -> Action | None:
+    """A job that runs is to go to devices that others hold, and takes turns with them. Nobody is to use much memory."""
+    rows = state.jobs.rows
+    running = [rows[number] for number in sorted(state.active) if rows[number].state is JobState.RUNNING]
+    running = [job for job in running if job.spec.demand.devices and job.id not in state.operation_of]
+    for job in [pick(running) for _ in range(4)] if running else []:
+        spots = _spots(state, job, pick) or []
+        holders = {run.job_id for node, devices in spots for index in devices for run in state.holders(node, index)}
+        if holders and job.id not in holders:
+            keys = [RunKey(job.id, job.next_run, rank) for rank in range(len(spots))]
+            shared, memory = _with_holders(state, spots, pick)
+            share = Share(sliced(shared, keys), tuple((key, MEMORY[0]) for key in [*(key for key, _ in memory), *keys]))
+            guaranteed = any(run.guaranteed for run in state.runs_of(job.id))
+            return Migrate(job.id, tuple(spots), "", guaranteed, share)
+    return None
 
 
 def _spots(state: State, job: Job, pick: Pick) -> list[Spot] | None:
@@ -144,6 +162,15 @@ def _open(state: State, pick: Pick) -> Action | None:
 # ---- what must hold ----------------------------------------------------------------------------------------------------
 
 
+def gives_way(state: State, group: ShareGroup, run: Run, members: Sequence[Run]) -> bool:
+    """Whether a member that has turns outranks the run's job, and uses a device of it."""
+    job = state.jobs.rows[run.job_id]
+    mine = {(task.node, index) for task in members if task.job_id == run.job_id for index in task.devices}
+    others = [other for other in members if time_share(group.rows, other.key)]
+    above = [other for other in others if outranks(state.jobs.rows[other.job_id], job)]
+    return any((other.node, index) in mine for other in above for index in other.devices)
+
+
 def check_sharing(state: State) -> None:
     """The equations hold by the settings under which all groups were made."""
     for group in state.share_groups.rows.values():
@@ -152,7 +179,8 @@ def check_sharing(state: State) -> None:
         assert (over := excess(group.rows, members, memory, state.settings)) is None, over
         for run in members:
             assert run.parked_mib == parked_mib(group.rows, run, memory, state.settings)
-            assert 0 < time_share(group.rows, run.key) <= 1
+            assert 0 <= time_share(group.rows, run.key) <= 1
+            assert time_share(group.rows, run.key) or gives_way(state, group, run, members), f"run {run.key} starves"
             job = state.jobs.rows[run.job_id]
             assert bool(run.part_ppm) == job.spec.shares, f"run {run.key} has {run.part_ppm} ppm, and its job is {job.spec}"
         for device in memory:

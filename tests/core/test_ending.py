@@ -181,7 +181,7 @@ def test_want_of_memory_is_said() -> None:
     assert d.job(again).detail == "run 1 was killed for want of memory; retry 1 of 2"
 
 
-def test_want_of_device_memory_is_said_with_how_much_of_which_device() -> None:
+def test_out_of_device_memory_is_said_with_how_much_of_which_device() -> None:
     d = cluster()
     job = d.submit()
     d.start(job)
@@ -194,7 +194,7 @@ def test_want_of_device_memory_is_said_with_how_much_of_which_device() -> None:
     d.start(again)
     where = d.where(again).id
     d.exit(again, exit_signal=9, out_of_memory=True, out_of_device_memory=why)
-    assert d.job(again).detail == f"run 1 was killed for want of device memory ({why}); retry 1 of 2"
+    assert d.job(again).detail == f"run 1 was killed: out of device memory ({why}); retry 1 of 2"
     assert d.job(again).avoid == (where,), "as after any other failure"
 
 

@@ -1,5 +1,7 @@
 """What each event means, as a table of outcomes."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
@@ -279,6 +281,14 @@ def test_a_report_counts_once() -> None:
     assert again.replies == (Acknowledged("n1", 1),)
     assert not again.log
     assert d.run(job).started_us == d.now - SECOND
+
+
+def test_the_story_says_what_became_of_a_dump() -> None:
+    d = Driver()
+    d.join()
+    job = d.submit()
+    step = d.step(replace(d.started(job), restored="CRIU restored run 1"))
+    assert [line.text for line in step.log if line.kind is EventKind.STARTED] == ["CRIU restored run 1"]
 
 
 def test_a_report_of_another_boot_is_stale() -> None:

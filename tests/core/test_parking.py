@@ -114,7 +114,7 @@ def test_a_parked_run_resumes_on_its_own_devices_before_jobs_that_wait_get_these
     assert (order.key, type(order.desired), order.generation) == (d.run(job).key, Running, 3)
     assert (d.job(job).state, d.job(later).state) == (JobState.STARTING, JobState.QUEUED)
     taken = d.step(told(d, RunResumed, job, rung="cooperative", phases=(("copy", 250_000),)), after=1)
-    assert story(taken, job) == [(EventKind.UNPARKED, "resumed in 1.00 s: copy 0.250 s")]
+    assert story(taken, job) == [(EventKind.UNPARKED, "resumed in place in 1.00 s: copy 0.250 s")]
     assert (d.job(job).state, d.run(job).devices, d.run(job).parked_mib) == (JobState.RUNNING, tuple(range(8)), 0)
     assert d.state.operations.rows == {}
     assert [(one.phase, one.took_us // SECOND) for one in d.run(job).phases] == [

@@ -182,6 +182,32 @@ def test_whatever_ends_a_resize_in_any_phase_leaves_no_row(phase: OperationPhase
     assert not d.state.vacating_of
 
 
+def test_a_launch_that_does_not_start_says_so_and_its_tasks_that_did_say_nothing() -> None:
+    d, job = resized(STARTING)
+    for task in range(4):
+        d.step(d.ready(job, task))
+    d.step(d.started(job, 0))
+    d.step(d.exited(job, 1, exit_code=1), after=2)
+    assert stands(d, job) is None, "the others are stopped"
+    for task in (0, 2, 3):
+        d.step(d.exited(job, task, exit_code=143))
+    waited = ("RESIZE", "WAITING", 0.0, "")
+    assert took(d, RunKey(job, 2, 1)) == [waited, ("RESIZE", "STARTING", 2.0, "it did not start")]
+    assert took(d, RunKey(job, 2, 0)) == [waited, ("RESIZE", "STARTING", 2.0, "stopped for another reason: GANG")]
+    assert d.ended[job].state is JobState.FAILED
+
+
+def test_a_task_that_is_over_before_the_others_start_ends_no_resize() -> None:
+    d, job = resized(STARTING)
+    for task in range(4):
+        d.step(d.ready(job, task))
+    d.step(d.started(job, 0))
+    d.step(d.exited(job, 0))
+    assert (stands(d, job), took(d, RunKey(job, 2, 0))) == ((RESIZE, STARTING), [("RESIZE", "WAITING", 0.0, "")])
+    steps = [d.step(d.started(job, task)) for task in (1, 2, 3)]
+    assert (stands(d, job), len(said(d, EventKind.RESIZED, steps))) == (None, 1)
+
+
 def test_invariants_know_where_a_vacate_and_a_resize_stand() -> None:
     d, job = resized(SAVING)
     row = operation(d, job)

@@ -30,7 +30,7 @@ def test_a_torch_job_is_resized_through_kills_and_takes_each_batch_once(site: Si
             "EVIDENCE": str(evidence),
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
-            "OPTIONS": json.dumps({"pause": 0.1}),
+            "OPTIONS": json.dumps({"pause": 0.5}),  # `ebb resize` has to come before the last step
         },
         tasks=[TaskGroup(count=1, devices=1)],
         min_tasks=1,

@@ -31,6 +31,7 @@ from scheduler_service.core.messages import (
     RunParkRefused,
     RunReady,
     RunResumed,
+    Submitted,
     SuspendRequested,
     UndrainRequested,
     VcChanged,
@@ -40,10 +41,12 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
+from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
 from tests.core.driver import unsaved
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
-from tests.policies.tenants import CPUS, TREES, inventory, other
+from tests.policies.tenants import CPUS, TREES, elastic, inventory, other
 
 T = TypeVar("T")
 MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
@@ -117,6 +120,7 @@ class CellsMachine(RuleBasedStateMachine):
         self.each = 40 * (100 - beside)
         """How many thousandths of a CPU go with a device."""
         self.tenants = Watched(nodes, plans, bad_node_strikes=0, host_percent=beside)
+        self.tenants.policy = resuming_elsewhere(self.tenants.policy, place_opportunistic)
         self.tenants.plain = self.plain
         for vc in VCS[: data.draw(st.integers(2, 3))]:
             self._vc(data, vc)
@@ -194,6 +198,38 @@ class CellsMachine(RuleBasedStateMachine):
         if sizes == [1] and not (ways or wants["cpus"]):
             wants["part"] = data.draw(st.sampled_from(PARTS))
         self._ask(vc, sizes, up, guarantee=guarantee, priority=priority, trial=trial, alternatives=ways, **wants)
+
+    @rule(data=st.data(), guarantee=st.sampled_from(GUARANTEES), tasks=st.integers(1, 2), most=st.integers(2, 6))
+    def elastic_work_grows(self, data: st.DataObject, guarantee: Guarantee, tasks: int, most: int) -> None:
+        """An elastic job of a virtual cluster that introspects is told to grow, beyond its guarantee if it has one."""
+        vc = self._any_vc(data)
+        if not vc:
+            return
+        pool = data.draw(st.sampled_from(self.plain))
+        own = (Quota(pool.name, pool.levels[0], tasks),) if data.draw(st.booleans()) else ()
+        self.take(VcRequested(vc, False, own or None, policy=VcPolicy("gandiva")))
+        [reply] = self.take(Submitted("ann", "", elastic(vc, tasks, most, guarantee=guarantee)))
+        if isinstance(reply, FailedPrecondition):
+            return
+        assert isinstance(reply, Accepted), reply
+        self._come_up(reply.job_id)
+        self.tenants.growing = reply.job_id
+        self.take()
+        self.tenants.growing = 0
+        self._leaves_and_comes_up(reply.job_id)
+
+    @precondition(lambda self: any(job.beyond for job in self.tenants.state.jobs.rows.values()))
+    @rule(data=st.data(), tasks=st.integers(1, 2))
+    def others_want_their_cells(self, data: st.DataObject, tasks: int) -> None:
+        """All other virtual clusters ask for a device of their own, while a job has some beyond its guarantee."""
+        for name in sorted(self.tenants.state.vc_ids):
+            pool = data.draw(st.sampled_from(self.plain))
+            if not self._of_cpus(pool):
+                self._ask(name, [1] * tasks, True, pool=pool.name)
+
+    def _leaves_and_comes_up(self, job_id: int) -> None:
+        self._report(*(self.tenants.exited(job_id, task, yielded=True) for task in self._in_phase(job_id, RunPhase.STOPPING)))
+        self._come_up(job_id)
 
     @rule(data=st.data(), guarantee=st.sampled_from(GUARANTEES), count=st.integers(1, 4))
     def parts(self, data: st.DataObject, guarantee: Guarantee, count: int) -> None:
@@ -284,8 +320,9 @@ class CellsMachine(RuleBasedStateMachine):
                 if all(run.guaranteed for run in state.runs_of(job_id)) and data.draw(st.booleans()):
                     demote(state, job_id, now)
                 else:
-                    for run in state.runs_of(job_id):
-                        state.put(state.runs, run.key, None)
+                    for key in [run.key for run in state.runs_of(job_id)]:
+                        run = state.runs.rows[key]  # its share group may have dissolved with the task before it
+                        state.put(state.runs, key, None)
                         if run.group:
                             leave(state, run)
             for key in data.draw(_some_of(sorted(state.bindings.rows))):
@@ -350,7 +387,7 @@ class CellsMachine(RuleBasedStateMachine):
                 if how == "refused":
                     self.take(RunParkRefused(*report, why="no", lost=run.phase is RunPhase.RESUMING))
                 elif run.phase is RunPhase.PARKING:
-                    self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1))
+                    self.take(RunParked(*report, rung="driver", moved_bytes=mib << 20, residue_bytes=1, saves=mib == 64))
                 else:
                     self.take(RunResumed(*report, rung="driver"))
 
@@ -358,7 +395,8 @@ class CellsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), warm=st.booleans())
     def migrate(self, data: st.DataObject, warm: bool) -> None:
         state = self.tenants.state
-        run = data.draw(st.sampled_from([key for key, run in state.runs.rows.items() if run.phase is RunPhase.RUNNING]))
+        movable = RunPhase.RUNNING, RunPhase.PARKED
+        run = data.draw(st.sampled_from([key for key, run in state.runs.rows.items() if run.phase in movable]))
         name = data.draw(st.sampled_from(sorted(state.node_ids)))
         before = state.operation_of.get(run.job_id)
         [reply] = self.take(MigrateRequested(run.job_id, (name,)))

@@ -7,10 +7,12 @@ from random import Random
 from typing import Any
 
 from scheduler_service.core import messages
+from scheduler_service.core.allocation.guarantee import guaranteed_in_part
 from scheduler_service.core.cells.guaranteed_search import find
 from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.enact import enact
-from scheduler_service.core.messages import AddEarmark, Delegate, Event, PlanReady, Step
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.messages import AddEarmark, Delegate, Event, PlanReady, Rng, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.holdings import runs_together
@@ -35,6 +37,7 @@ OWN_DOING = {
     StopReason.GANG,
     StopReason.DRAINED,
     StopReason.MIGRATED,
+    StopReason.RESIZED,
 }
 """Why a guaranteed run may be told to leave."""
 
@@ -45,6 +48,12 @@ class Watched(Tenants):
     plain: Sequence[Plain] = ()
 
     def __init__(self, *args: Any, **settings: Any) -> None:
+        self.growing = 0
+        """An elastic job that is told to grow in each step."""
+        self.mixed: set[int] = set()
+        """Jobs that were guaranteed in part."""
+        self.given_back = 0
+        """How many tasks have given back what they had beyond the guarantee of their job."""
         self.plans: dict[tuple[str, str], Delegate] = {}
         """Plans that policies wait for, by policy and subject: the last question about each."""
         super().__init__(*args, **settings)
@@ -53,11 +62,18 @@ class Watched(Tenants):
         """The plan, which is made now. Nobody waits for it then."""
         return PlanReady(policy, subject, self.plans.pop((policy, subject)).question())
 
+    def _watched(self, state: State, rng: Rng) -> Proposals:
+        if self.growing:
+            yield from grow_beyond(state, self.growing)
+        yield from super()._watched(state, rng)
+
     def step(self, *events: Event, after: int = 0) -> Step:
+        self.state.unsettled |= self.growing > 0
         kept, before = self._kept(), self._missing()
         taken = super().step(*events, after=after)
         self.plans.update({(one.policy, one.subject): one for one in taken.delegated})
         check_charges(self.state)
+        self.mixed |= {job_id for job_id in self.state.active if guaranteed_in_part(self.state.runs_of(job_id))}
         dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
         for change in taken.changes:
             if change.table == "run":
@@ -108,6 +124,8 @@ class Watched(Tenants):
             return
         if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"
+            if new.stop_reason is StopReason.RESIZED and new.stop_for:
+                self._gives_back(new, dropped)
             return
         # An opportunistic job that was placed may be in the way of a guaranteed job in the same step: one behind a job that has
         # overflowed meanwhile. It is never told to start then.
@@ -120,6 +138,20 @@ class Watched(Tenants):
         got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
         held = {(task.node, device) for task in runs_together(self.state, new.job_id) for device in task.devices}
         assert got & held, f"job {new.job_id} leaves for job {new.stop_for}, which gets nothing of it"
+
+    def _gives_back(self, new: Run, dropped: set[int]) -> None:
+        """What a job has beyond its guarantee is reclaimed: the claimant gets some of that, and nothing else of the job."""
+        tasks = self.state.runs_of(new.job_id)
+        assert all(task.phase is RunPhase.STOPPING for task in tasks), f"job {new.job_id} was told to leave in part"
+        self.given_back += not new.guaranteed
+        if new.stop_for in dropped:
+            return
+        got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
+        beyond = {(task.node, device) for task in tasks if not task.guaranteed for device in task.devices}
+        own = {(task.node, device) for task in tasks if task.guaranteed for device in task.devices}
+        assert own, f"job {new.job_id} is guaranteed nothing, and is resized for job {new.stop_for}"
+        assert got & beyond, f"job {new.job_id} gives back what job {new.stop_for} does not get"
+        assert not got & own, f"job {new.job_id} loses what is guaranteed to it to job {new.stop_for}"
 
     def _may_be_told(self, run: Run) -> None:
         """For whom: guaranteed runs go for jobs of their own virtual cluster alone, where that is its rule; opportunistic ones
@@ -183,6 +215,15 @@ class Watched(Tenants):
                     assert not any(isinstance(action, messages.Place | AddEarmark) for action in plan), f"held up: {plan}"
                     answer = enact(state, plan, state.cluster.clock_us)
                     plan = proposals.send(answer)
+
+
+def grow_beyond(state: State, job_id: int) -> Proposals:
+    """The job is to have as many tasks as it may: those that it has now within its guarantee, and the others beyond it."""
+    job, runs = state.jobs.rows.get(job_id), state.runs_of(job_id)
+    if job is not None and job.state is JobState.RUNNING and runs[0].guaranteed:
+        most, own = job.spec.max_tasks, job.queued_tasks
+        if most > len(job.spec.tasks()):
+            yield (messages.Resize(job_id, most, "it grows", most - own),)
 
 
 def waiting(state: State, vc: str) -> list[Job]:

@@ -188,6 +188,13 @@ def request(
     )
 
 
+def elastic(vc: str, tasks: int, most: int, **wants: Any) -> JobSpec:
+    """A job of one device for each task, with one task at least."""
+    one = request(vc, 1, **wants)
+    spec = changed(one, gang=(TaskGroup(1, one.demand),), min_tasks=1, max_tasks=most)
+    return spec.resized(tasks)
+
+
 def other(
     *sizes: int,
     within: str | Within | tuple[Within, ...] = (),
@@ -211,4 +218,4 @@ def other(
     return Configuration(total, gang, CellRequest(within=within, **cell), memory, estimate_us=round(estimate * SECOND))
 
 
-__all__ = ["OPPORTUNISTIC", "OVERFLOW", "RunExited", "RunReady", "RunStarted", "Tenants", "other", "request"]
+__all__ = ["OPPORTUNISTIC", "OVERFLOW", "RunExited", "RunReady", "RunStarted", "Tenants", "elastic", "other", "request"]

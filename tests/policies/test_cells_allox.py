@@ -350,3 +350,14 @@ def test_a_job_is_behind_jobs_of_higher_levels_alone() -> None:
     assert explain(t.state, t.job(beside), t.now, Random(0), stages("cells", FitGppSettings())).ahead == 3, (
         "not behind the last"
     )
+
+
+def test_a_queue_is_not_long_because_of_jobs_that_wait_for_others_to_leave() -> None:
+    """For them everything is decided: the third job has the last cell in the same decision."""
+    t = Tenants({"n1": "FOUR"}, [PoolPlan("p", ("n1",))])
+    t.vc("C", ("p", "device", 3), policy=allox(long=2, period=5))
+    t.vc("B")
+    opportunistic = [t.ask("B", 1, guarantee=OPPORTUNISTIC) for _ in range(4)]
+    jobs = [t.ask("C", 1) for _ in range(3)]
+    assert [t.waits(job) for job in jobs] == [Reason.WAITING_FOR_VICTIMS] * 3
+    assert [t.job(job).state for job in opportunistic].count(JobState.STOPPING) == 3

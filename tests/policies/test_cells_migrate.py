@@ -3,11 +3,15 @@
 import pytest
 
 from scheduler_service.core.enact import enact
+from scheduler_service.core.engine import Proposals
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import Accepted, GiveWay, MigrateRequested, RunReady, Submitted
-from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.messages import Accepted, GiveWay, Migrate, MigrateRequested, Rng, RunReady, Share, Spot, Submitted
+from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.sharing import Row
+from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.operations.migrating import migration_of
-from tests.policies.tenants import OPPORTUNISTIC, Tenants, request
+from scheduler_service.core.state.state import State
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 
 def sites() -> Tenants:
@@ -121,3 +125,65 @@ def test_a_job_with_devices_does_not_go_to_a_node_that_has_cpus_in_their_place()
     refusal = move(d, job, "c1")
     assert isinstance(refusal, FailedPrecondition)
     assert str(refusal) == f"job {job} needs 2 devices, and node c1 has 0 idle devices that it can use"
+
+
+def joins(d: Tenants, job: int, other: int) -> None:
+    """The job is to take turns with the other one, on the device of that."""
+    rows = (Row((d.run(other).key,)), Row((RunKey(job, 2),)))
+    share = Share(rows, tuple((key, 4096) for row in rows for key in row.runs))
+    spot, guaranteed, policy = Spot(d.run(other).node, d.run(other).devices), d.run(job).guaranteed, d.policy
+
+    def proposing(state: State, rng: Rng) -> Proposals:
+        yield from policy(state, rng)
+        assert (yield (Migrate(job, (spot,), "a test", guaranteed, share),)) is None
+
+    d.policy, d.settles, d.state.unsettled = proposing, False, True
+    d.step()
+    d.policy, d.settles = policy, True
+    assert target(d, job).group == d.run(other).group != 0
+
+
+@pytest.mark.parametrize(("guarantee", "before", "after"), [(OVERFLOW, 1, 2), (Guarantee.GUARANTEED, 3, 1)])
+def test_a_migration_gives_way_if_the_guarantee_of_those_changes_whom_it_was_to_join(
+    guarantee: Guarantee, before: int, after: int
+) -> None:
+    d = Tenants({"n1": "FOUR"})
+    d.vc("a", ("four-2x2", "device", before))
+    filler = d.ask("a", 1)
+    first, second = d.ask("a", 1, guarantee=guarantee), d.ask("a", 1, guarantee=guarantee)
+    joins(d, second, first)
+    told = d.change("a", ("four-2x2", "device", after)).log
+    assert d.guaranteed(filler)
+    assert d.guaranteed(first) is (after > before)
+    assert migration_of(d.state, second) is None
+    assert not d.state.share_groups.rows
+    assert d.states(first, second) == [JobState.RUNNING] * 2
+    assert [line.job_id for line in told if line.kind is EventKind.MIGRATION_FAILED] == [second]
+
+
+def test_a_migration_gives_way_to_a_job_of_higher_priority_that_needs_the_devices_of_those_whom_it_was_to_join() -> None:
+    d = Tenants({"n1": "FOUR"})
+    d.vc("a", ("four-2x2", "device", 2), policy=VcPolicy("priority"))
+    first, second = d.ask("a", 1), d.ask("a", 1, priority=2)
+    joins(d, second, first)
+    high = d.ask("a", 1, priority=1)
+    assert d.run(first).stop_reason is StopReason.RECLAIMED
+    assert d.job(second).state is JobState.RUNNING
+    assert migration_of(d.state, second) is None
+    d.leave(first)
+    assert d.guaranteed(high)
+
+
+def test_a_migration_gives_way_if_the_virtual_cluster_owns_its_destination_no_more() -> None:
+    d = Tenants({"n1": "FOUR"})
+    d.vc("a", ("four-2x2", "switch", 2))
+    first, filler, other = (d.ask("a", 1) for _ in range(3))
+    assert [*d.at(first), *d.at(filler), *d.at(other)] == ["n1[0]", "n1[1]", "n1[2]"]
+    d.end(filler)
+    assert isinstance(move(d, first, "n1", 3), Accepted)
+    assert target(d, first).guaranteed
+    d.change("a", ("four-2x2", "switch", 1))
+    assert migration_of(d.state, first) is None
+    assert d.states(first, other) == [JobState.RUNNING] * 2
+    assert d.guaranteed(first)
+    assert not d.guaranteed(other)

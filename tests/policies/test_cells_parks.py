@@ -7,6 +7,8 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import ResumeRequested, RunParked, RunResumed, SuspendRequested
 from scheduler_service.core.model import JobState, OperationPhase
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
+from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 FOURS = "four-2x2"
@@ -58,6 +60,25 @@ def test_its_cells_are_for_others_of_its_virtual_cluster_and_it_waits_for_them()
     t.end(waits)
     told(t, RunResumed, job)
     assert t.guaranteed(job)
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_job_whose_cells_are_taken_goes_on_in_idle_cells_if_it_can_save(saves: bool) -> None:
+    t = site(nodes=2)
+    t.policy = resuming_elsewhere(t.policy, place_opportunistic)
+    job, waits = t.ask("A", 4), t.ask("A", 4)
+    t.step(SuspendRequested(job, park_only=True))
+    told(t, RunParked, job, rung="cooperative", moved_bytes=4 * GIB, saves=saves)
+    t.begin(waits)
+    assert t.guaranteed(waits)
+    t.step(ResumeRequested(job))
+    operation = t.state.operations.rows[t.state.operation_of[job]]
+    if not saves:
+        assert operation.phase is OperationPhase.WAITING
+        return
+    assert operation.phase is OperationPhase.WARMING
+    (target,) = [run for run in t.state.runs.rows.values() if run.awaits]
+    assert (t.state.nodes.rows[target.node].name, target.guaranteed) == ("n2", False)
 
 
 def test_opportunistic_jobs_are_reclaimed_from_its_cells_as_from_any() -> None:

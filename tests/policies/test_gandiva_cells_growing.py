@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import NodeSeen, RunReady, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
-from scheduler_service.core.model.configurations import TaskGroup
-from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import VcPolicy
-from tests.policies.tenants import OPPORTUNISTIC, inventory, request
+from tests.policies.tenants import OPPORTUNISTIC, elastic, inventory
 from tests.policies.test_gandiva_displacing import Sites
 from tests.thorough import LONG, examples
 
@@ -25,6 +23,9 @@ POOL = "four-2x2"
 class Elastic(Sites):
     """`a` introspects and owns a node, as `b` does; there may be more nodes, which are anybody's."""
 
+    own = 4
+    """How many devices `a` owns on a node."""
+
     def __init__(self, *more: str, quota: int = 1) -> None:
         super().__init__()
         for name in more:
@@ -35,10 +36,7 @@ class Elastic(Sites):
 
     def elastic(self, vc: str, tasks: int = 1, most: int = 4, **wants: Any) -> int:
         """Of one device for each task."""
-        asks = request(vc, 1, **wants)
-        whole = Vector(*(part * tasks for part in asks.demand))
-        asks = replace(asks, demand=whole, gang=(TaskGroup(tasks, asks.demand),), min_tasks=1, max_tasks=most)
-        job: int = self.reply(Submitted("ann", "", asks)).job_id  # type: ignore[union-attr]
+        job: int = self.reply(Submitted("ann", "", elastic(vc, tasks, most, **wants))).job_id  # type: ignore[union-attr]
         self.begin(job)
         return job
 
@@ -155,7 +153,7 @@ def try_history(d: Elastic, actions: Sequence[tuple[str, int]]) -> None:
             job = d.elastic("a", n % 2 + 1, **wants)
             base[job] = n % 2 + 1
         elif what == "mine":
-            d.ask("a", n % 4 + 1)
+            d.ask("a", n % d.own + 1)
         elif what == "theirs":
             d.ask("b", n % 4 + 1)
         elif what == "end" and live and (job := live[n % len(live)]) in d.state.active:

@@ -67,6 +67,17 @@ def test_a_trial_takes_a_parked_slot_and_nobody_is_preempted_for_it() -> None:
     assert not [subject for _, subject in d.state.memos.rows if subject.startswith("displaced")]
 
 
+def test_another_trial_takes_turns_with_the_first_and_not_with_who_is_parked() -> None:
+    d = site()
+    other = d.begin(4)
+    first = d.begin(what=spec(4, trial=True))
+    parked(d, other)
+    d.all_begin()
+    second = d.begin(what=spec(4, trial=True))
+    assert d.rows_of(first) == [[first], [second]]
+    assert d.states(other, first, second) == [PARKED, RUN, RUN]
+
+
 def test_a_trial_has_a_run_preempted_that_cannot_be_parked() -> None:
     d = site()
     other = d.begin(4)
@@ -89,8 +100,8 @@ def test_without_preemption_it_waits_then() -> None:
     assert d.states(other, trial) == [RUN, QUEUED], "it is left alone for ten minutes"
 
 
-def test_a_trial_has_those_preempted_who_take_turns_which_nobody_can_park() -> None:
-    d = site()
+def test_a_trial_has_those_preempted_who_take_turns_if_there_can_be_no_more_rows() -> None:
+    d = site(rows=2)
     first, second = d.begin(4), d.begin(4)
     assert d.rows_of(first) == [[first], [second]]
     trial = d.begin(what=spec(2, trial=True))
@@ -140,6 +151,34 @@ def test_what_was_parked_does_not_come_back_before_those_who_outrank_it() -> Non
     d.leaves(next_high)
     told(d, RunResumed, low)
     assert d.job(low).state is RUN, "and not after those whom it is equal to"
+
+
+def saves(d: Driver, job: int) -> Step:
+    """It is parked, and its program can save while it is."""
+    return told(d, RunParked, job, rung="cooperative", moved_bytes=GIB, saves=True)
+
+
+def test_what_was_parked_goes_on_elsewhere_if_there_is_room_and_its_own_devices_are_taken() -> None:
+    d = site("n1", "n2", growth=0)
+    low = d.begin(4)
+    filler, high = (d.begin(what=replace(spec(4), priority=2)) for _ in range(2))
+    saves(d, low)
+    d.all_begin()
+    assert d.states(low, filler, high) == [PARKED, RUN, RUN]
+    d.leaves(filler)
+    (moves,) = d.state.operations.rows.values()
+    assert (moves.kind, moves.job_id) == (OperationKind.MIGRATE, low)
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
+    node = d.state.nodes.rows[target.node]
+    assert node.name == "n2"
+    d.step(after=301)  # it was not ready in time
+    (again,) = d.state.operations.rows.values()
+    assert (again.kind, again.target) != (OperationKind.MIGRATE, target.key)
+    (target,) = [run for run in d.state.runs.rows.values() if run.awaits]
+    d.step(RunReady(node.name, node.boot_id, d._next(node), target.key, "n2:1"))
+    d.step(d.exited(low, yielded=True, told=True))
+    d.all_begin()
+    assert (d.states(low), d.nodes_of(low), d.state.memos_of.get(low, set())) == ([RUN], ["n2"], set())
 
 
 def test_a_lower_job_moves_to_idle_devices_where_there_are_some() -> None:
@@ -217,3 +256,100 @@ def test_the_story_says_for_whom() -> None:
     kinds = [line.kind for line in taken.log if line.job_id == low]
     assert kinds == [EventKind.PARKED]
     assert d.job(high).state is JobState.STARTING
+
+
+# ---- jobs that take turns ------------------------------------------------------------------------------------------------
+
+
+def weights(d: Introspected, job: int) -> list[int]:
+    group = d.group_of(job)
+    assert group is not None
+    return [row.weight for row in group.rows]
+
+
+def test_a_trial_has_the_turns_of_jobs_that_it_outranks_and_nobody_is_preempted() -> None:
+    d = site()
+    one, two = d.begin(4), d.begin(4)
+    assert d.rows_of(one) == [[one], [two]]
+    trial = d.begin(what=spec(2, trial=True))
+    assert d.states(one, two, trial) == [RUN] * 3
+    assert (d.rows_of(trial), weights(d, trial)) == ([[trial], [one], [two]], [1, 0, 0])
+    assert not any(run.stop_us for run in d.state.runs.rows.values())
+    second = d.begin(what=spec(2, trial=True))
+    assert d.state.jobs.rows[second].state is RUN
+    assert (d.rows_of(second), weights(d, trial)) == ([[trial, second], [one], [two]], [1, 0, 0])
+    for minutes in range(4):
+        d.step(after=60 * minutes + 60)
+        assert weights(d, one) == [1, 0, 0], "introspection leaves the turns to the trials"
+    d.leaves(trial)
+    assert weights(d, one) == [1, 0, 0]
+    d.leaves(second)
+    assert (d.rows_of(one), weights(d, one)) == ([[one], [two]], [1, 1]), "they have their turns again"
+    assert sum(job.preempted_for_trial for job in d.state.jobs.rows.values()) == 0
+
+
+def test_a_job_of_higher_priority_has_turns_and_others_of_its_priority_take_turns_with_it() -> None:
+    d = site()
+    one, two = d.begin(4), d.begin(4)
+    high = d.begin(what=replace(spec(4), priority=5))
+    assert (d.rows_of(high), weights(d, high)) == ([[high], [one], [two]], [1, 0, 0])
+    equal = d.begin(what=replace(spec(4), priority=5))
+    assert (d.rows_of(high), weights(d, high)) == ([[high], [equal], [one], [two]], [1, 1, 0, 0])
+    low = d.submit(spec(4))
+    assert d.job(low).reason is Reason.NO_ROOM, "no turn is left for it"
+
+
+def test_who_has_no_turn_goes_to_devices_that_came_free_and_others_keep_their_turns() -> None:
+    d = site("n1", "n2")
+    full = d.begin(what=spec(4, trial=True))
+    jobs = [d.begin(2) for _ in range(4)]
+    trial = d.begin(what=spec(2, trial=True))
+    aside = [job for job in jobs if d.run(job).group == d.run(trial).group]
+    assert (len(aside), sorted(weights(d, trial))) == (2, [0, 0, 1])
+    (turns,) = {d.run(job).group for job in jobs if job not in aside}
+    assert [row.weight for row in d.state.share_groups.rows[turns].rows] == [1, 1]
+    d.leaves(full)
+    for _ in range(12):
+        d.step(after=60)
+    moving = {d.state.operations.rows[number].kind for number in d.state.operation_of.values()}
+    assert moving == {OperationKind.MIGRATE}
+    assert set(d.state.operation_of) & set(aside)
+
+
+def test_a_trial_that_would_have_to_wait_for_a_probe_has_the_group_preempted_as_before() -> None:
+    d = site(preempting=1, packing_gain=0)
+    one, two = d.begin(4), d.begin(4)
+    d.profile({one: 100, two: 100})
+    while d.rows_of(one) != [[one, two]]:
+        d.measure({one: 100, two: 100})
+    assert [subject for _, subject in d.state.memos.rows if "probe" in subject], "packing is being tried"
+    trial = d.begin(what=spec(4, trial=True))
+    assert d.states(one, two) == [JobState.STOPPING] * 2
+    assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
+
+
+def test_jobs_that_are_packed_for_good_are_parked_together_and_stay_packed() -> None:
+    d = site(packing_gain=0)
+    one, two = d.begin(4), d.begin(4)
+    d.profile({one: 100, two: 100})
+    for _ in range(6):
+        d.measure({one: 110, two: 110} if d.rows_of(one) == [[one, two]] else {one: 100, two: 100})
+    assert not [subject for _, subject in d.state.memos.rows if "probe" in subject], "the verdict is there"
+    trial = d.begin(what=spec(4, trial=True))
+    assert (d.rows_of(trial), weights(d, trial)) == ([[trial], [one, two]], [1, 0])
+    d.leaves(trial)
+    assert (d.rows_of(one), weights(d, one)) == ([[one, two]], [1])
+
+
+def test_in_a_virtual_cluster_a_trial_has_the_turns_of_its_own_alone() -> None:
+    d = Sites()
+    other = d.ask("b", 4)
+    one, two = d.ask("a", 4), d.ask("a", 4)
+    trial = d.ask("a", 4, trial=True)
+    group = d.state.share_groups.rows[d.run(trial).group]
+    assert [([key.job_id for key in row.runs], row.weight) for row in group.rows] == [([trial], 1), ([one], 0), ([two], 0)]
+    assert (group.vc, group.guaranteed) == ("a", True)
+    assert not d.run(other).group
+    assert not any(run.stop_us for run in d.state.runs.rows.values())
+    d.end(trial)
+    assert [row.weight for row in d.state.share_groups.rows[d.run(one).group].rows] == [1, 1]

@@ -1,4 +1,5 @@
-"""Histories of an overloaded site at random: jobs come and go, are measured and packed, devices break, and every job ends.
+"""Histories of an overloaded site at random: jobs of all ranks come and go, are measured, packed, moved and parked (by users,
+too), devices break, agents are slow, and every job ends.
 
 After each step the driver checks all invariants, and that an undone step leaves nothing behind.
 """
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.model import EventKind, JobState
+from scheduler_service.core.messages import (
+    ResumeRequested,
+    RunParked,
+    RunParkRefused,
+    RunReady,
+    RunResumed,
+    SuspendRequested,
+    UndrainRequested,
+)
+from scheduler_service.core.model import EventKind, JobState, Run, RunPhase
 from scheduler_service.core.sharing.equations import time_share
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
@@ -21,7 +31,21 @@ pytestmark = pytest.mark.timeout(0 if LONG else 400)
 
 Action = tuple[str, int, int]
 ACTIONS: st.SearchStrategy[Action] = st.tuples(
-    st.sampled_from(("submit", "submit", "submit", "gang", "end", "measure", "measure", "measure", "time", "break", "heal")),
+    st.sampled_from(
+        (
+            *["submit"] * 3,
+            "gang",
+            *["rank"] * 2,
+            *["end"] * 2,
+            *["measure"] * 4,
+            "park",
+            "resume",
+            "time",
+            "late",
+            "break",
+            "heal",
+        )
+    ),
     st.integers(0, 9),
     st.integers(0, 9),
 )
@@ -33,22 +57,41 @@ class Histories(Introspected):
     def __init__(self, **own: float) -> None:
         super().__init__("n1", "n2", packing_gain=0, probe_periods=4, grow_after=120, **own)
         self.probed: Counter[str] = Counter()
+        self.refuses = False
+        """Runs that are to park or to resume cannot."""
 
     def act(self, what: str, a: int, b: int) -> None:
-        jobs = sorted(job.id for job in self.state.jobs.rows.values() if job.state is JobState.RUNNING)
+        jobs = self.in_state(JobState.RUNNING)
         if what == "submit":
             self.submit(replace(spec((1, 1, 2, 4)[a % 4], trial=not b), name=f"kind-{'abcd'[b % 4]}"))
         elif what == "gang":
             self.submit(gang_of(a % 2 + 1, (1, 2, 4)[b % 3], min_tasks=1, max_tasks=4))
+        elif what == "rank":
+            self.submit(replace(spec((1, 1, 2, 4)[a % 4], trial=b % 2 == 1), priority=b % 3 - 1))
         elif what == "end" and jobs:
             job = jobs[a % len(jobs)]
             self.step(*(self.exited(job, run.task, done=True) for run in self.state.runs_of(job)))
         elif what == "measure":
             self.measure_all(jobs, b)
-        elif what in ("break", "heal"):
-            self.faulty({a % 4: "it is lost"} if what == "break" else {}, ("n1", "n2")[b % 2])
+        elif what == "park" and jobs:
+            self.refuses = b % 4 == 3
+            self.step(SuspendRequested(jobs[a % len(jobs)], park=True, park_only=b % 2 == 1))
+        elif what == "resume" and (parked := self.in_state(JobState.SUSPENDED)):
+            self.refuses = b % 4 == 3
+            self.step(ResumeRequested(parked[a % len(parked)]))
+        elif what == "break":
+            self.faulty({a % 4: "it is lost"}, ("n1", "n2")[b % 2])
+        elif what == "heal":
+            self.step(UndrainRequested(("n1", "n2")[b % 2]))
+            self.faulty({}, ("n1", "n2")[b % 2])
+        if what != "late":  # else the tasks of a gang may not be ready in time, which nodes are drained for
+            self.all_come_up()
         self.step(after=(1, 30, 60)[b % 3])
         self.all_come_up()
+        self.refuses = False
+
+    def in_state(self, state: JobState) -> list[int]:
+        return sorted(job.id for job in self.state.jobs.rows.values() if job.state is state)
 
     def measure_all(self, jobs: list[int], b: int) -> None:
         times = {}
@@ -67,15 +110,42 @@ class Histories(Introspected):
         return any((run.node, index) in mine for run in others for index in run.devices)
 
     def all_come_up(self) -> None:
-        """What was placed begins, and what is to stop does."""
-        for job_id in sorted(self.state.active):
-            runs = self.state.runs_of(job_id)
-            if any(run.phase.exits_soon for run in runs):
-                self.step(*(self.exited(job_id, run.task, yielded=True) for run in runs))
-            elif any(run.started_us is None for run in runs):
-                if self.job(job_id).launch_spec.gang:
-                    self.step(*(self.ready(job_id, run.task) for run in runs))
-                self.step(*(self.started(job_id, run.task) for run in runs))
+        """What was placed begins, what is to stop, park or resume does, and destinations of migrations make themselves ready;
+        until nothing follows from that."""
+        for _ in range(100):
+            before = self.taken
+            for job_id in sorted(self.state.active):
+                self._goes_on(job_id)
+            if self.taken == before:
+                return
+        raise AssertionError(f"this goes on for ever: {sorted(self.state.active)}")
+
+    def _goes_on(self, job_id: int) -> None:
+        runs = self.state.runs_of(job_id)
+        warming = [run for run in self.state.runs.rows.values() if run.job_id == job_id and run.awaits]
+        if any(run.phase.exits_soon for run in runs):
+            self.step(*(self.exited(job_id, run.task, yielded=True) for run in runs))
+        elif any(run.started_us is None for run in runs):
+            if self.job(job_id).launch_spec.gang:
+                self.step(*(self.ready(job_id, run.task) for run in runs))
+            self.step(*(self.started(job_id, run.task) for run in runs))
+        elif any(run.phase in (RunPhase.PARKING, RunPhase.RESUMING) for run in runs):
+            self.step(*(self._parks(run) for run in runs if run.phase in (RunPhase.PARKING, RunPhase.RESUMING)))
+        elif any(run.phase is RunPhase.WARMING for run in warming):
+            self.step(*(self._is_warm(run) for run in warming if run.phase is RunPhase.WARMING))
+
+    def _parks(self, run: Run) -> RunParked | RunResumed | RunParkRefused:
+        node = self.state.nodes.rows[run.node]
+        report = node.name, node.boot_id, self._next(node), run.key
+        if self.refuses:
+            return RunParkRefused(*report, why="it does not know how", lost=run.phase is RunPhase.RESUMING)
+        if run.phase is RunPhase.PARKING:
+            return RunParked(*report, rung="cooperative", moved_bytes=1 << 30, residue_bytes=300 << 20)
+        return RunResumed(*report, rung="cooperative")
+
+    def _is_warm(self, run: Run) -> RunReady:
+        node = self.state.nodes.rows[run.node]
+        return RunReady(node.name, node.boot_id, self._next(node), run.key, node.name, 20_000 + run.task)
 
     def check_turns(self) -> None:
         """Nobody starves: of R rows of equal weight, each job executes in one at least."""
@@ -84,7 +154,7 @@ class Histories(Introspected):
             assert min(time_share(group.rows, key) for key in group.members()) * len(group.rows) >= 1
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(ACTIONS, min_size=10, max_size=30))
 def test_every_job_of_an_overloaded_site_has_its_turn_and_ends(actions: list[Action]) -> None:
     d = Histories()
@@ -96,6 +166,7 @@ def test_every_job_of_an_overloaded_site_has_its_turn_and_ends(actions: list[Act
     for _ in range(200):
         if not d.state.jobs.rows:
             break
+        d.act("resume", 0, 0)
         d.act("end", 0, 0)
     assert not d.state.jobs.rows, f"these starve: {sorted(d.state.jobs.rows)}"
     assert not d.state.share_groups.rows

@@ -88,7 +88,7 @@ def test_jobs_that_get_the_same_stay_and_nothing_is_remembered() -> None:
     jobs = [d.begin() for _ in range(8)]
     passes(d, 15)
     assert {d.run(job).run for job in jobs} == {1}
-    assert memo_of(d.state, rotation_subject(1)) is None
+    assert memo_of(d.state, rotation_subject("", 1)) is None
 
 
 def test_a_destination_that_fails_leaves_all_as_they_were() -> None:

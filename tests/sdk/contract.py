@@ -49,7 +49,7 @@ class Awaited:
             finally:
                 await asyncio.to_thread(iterator.close)
 
-        return iterate if name in ("list", "watch", "logs") else call
+        return iterate if name in ("list", "watch", "logs", "runs") else call
 
 
 def awaited(client: Client) -> AsyncClient:

@@ -19,8 +19,12 @@ async def a_running_job_is_suspended_and_resumed(world: World) -> None:
     async with world.running(cpus=CPUS) as job:
         told = await world.client.suspend(job)
         assert (told.state, told.reason, told.suspend_requested) == (JobState.STOPPING, JobReason.SUSPENDED, True)
+        assert told.operation is not None
+        assert (told.operation.kind, told.operation.phase) == (sdk.OperationKind.VACATE, sdk.OperationPhase.SAVING)
         aside = await world.until(job, lambda now: now.state is JobState.SUSPENDED)
-        assert (aside.reason, aside.run, aside.ended) == (JobReason.SUSPENDED, 1, False)
+        assert (aside.reason, aside.run, aside.ended, aside.operation) == (JobReason.SUSPENDED, 1, False, None)
+        (run,) = [run async for run in world.client.runs(job)]
+        assert [(one.kind.name, one.phase.name) for one in run.operations] == [("VACATE", "SAVING")]
         assert await world.client.suspend(job) == aside
         (blocker,) = (await world.client.explain(job)).blockers
         assert blocker.reason is JobReason.SUSPENDED
@@ -118,6 +122,11 @@ async def an_elastic_job_is_resized(world: World) -> None:
         assert (told.state, told.reason, told.resize_to) == (JobState.STOPPING, JobReason.RESIZED, 2)
         back = await world.until(job, lambda now: now.state is JobState.RUNNING and now.run == 2)
         assert (len(back.tasks), back.spec.task_groups[0].count, back.resize_to, back.retries) == (2, 2, 0, 0)
+        assert back.operation is None
+        phases = {run.run: [(one.kind.name, one.phase.name) for one in run.operations] async for run in client.runs(job)}
+        assert phases == {1: [("RESIZE", "SAVING")], 2: [("RESIZE", "WAITING"), ("RESIZE", "STARTING")]}
+        (line,) = [event for event in await client.story(job.id) if event.kind is JobEventKind.RESIZED]
+        assert line.text.startswith("it has 2 tasks now: stopped in ")
         updated = [event for event in await client.story(job.id) if event.kind is JobEventKind.UPDATED]
         assert [(event.text, event.reason) for event in updated] == [("tasks 1 -> 2", JobReason.RESIZED)]
         with pytest.raises(sdk.FailedPrecondition, match="has 1 to 2 tasks, and not 3") as caught:

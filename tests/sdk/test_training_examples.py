@@ -13,6 +13,7 @@ import pytest
 from client_sdk.training import OBEYED
 from tests.torch_needed import require_torch
 
+pytestmark = pytest.mark.timeout(600)  # up to nine processes import PyTorch, on cores that are not always their own
 ROOT = Path(__file__).parents[2]
 LIMIT = 100
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d")

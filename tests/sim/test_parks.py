@@ -9,6 +9,8 @@ from scheduler_service.core.model import JobState, OperationKind, OperationPhase
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.lives import Launch
 from scheduler_service.sim.site import Times
@@ -46,6 +48,19 @@ def test_a_gang_is_parked_as_one() -> None:
     gang, short = lived(Site((node(1), node(1)), making_way, delays=DELAYS), [job(1, 10, tasks=2), job(1, 2, at=4)])
     assert begins(short) == [4 * MINUTE + 6 * SECOND]
     assert gang.end_us == 10 * MINUTE + 2 * MINUTE + 12 * SECOND
+
+
+def test_a_parked_job_moves_to_devices_that_are_idle_if_its_own_are_taken() -> None:
+    """It is ready in half a minute, saves within its grace period of a minute, and begins a quarter of a minute later."""
+    delays = DELAYS._replace(warm=lambda _: 30 * SECOND, transfer=lambda _: 15 * SECOND)
+    policy = resuming_elsewhere(making_way, place)
+    moved, short, long = lived(Site((node(1), node(1)), policy, delays=delays), [job(1, 10), job(1, 3), job(1, 20, at=1)])
+    first, second = moved.launches
+    parked, left = MINUTE + 6 * SECOND, 3 * MINUTE + 90 * SECOND
+    assert (begins(long), short.end_us) == ([parked], 3 * MINUTE)
+    assert (first.nodes, first.worked_us(), first.ended_us) == ((1,), parked, left)
+    assert (second.nodes, second.began_us) == ((2,), left + 15 * SECOND)
+    assert (moved.end_us, moved.lost_us) == (left + 15 * SECOND + 10 * MINUTE - parked, 0)
 
 
 def test_work_that_is_done_before_the_park_is_not_parked() -> None:

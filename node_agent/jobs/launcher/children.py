@@ -14,7 +14,11 @@ import time
 from collections.abc import Callable
 
 from node_agent.jobs.launcher.spawn import EXIT_FILE, may_save, write_exit
-from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of
+from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of, start_ticks
+
+TYPE_CHECKING = False  # as typing has it, which is not loaded here
+if TYPE_CHECKING:
+    from node_agent.jobs.launcher.restoring import Restores
 
 AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
@@ -23,7 +27,10 @@ AGAIN = 0.5
 class Run:
     """A run that this launcher started and that is not over."""
 
-    __slots__ = ("code", "directory", "group", "key", "over", "pid", "program", "saves", "signal", "start", "watched")
+    __slots__ = (
+        *("code", "directory", "group", "key", "over", "pid", "program", "restored"),
+        *("saves", "signal", "start", "watched"),
+    )
 
     def __init__(self, key: str, pid: int, directory: str, group: str, program: str = "") -> None:
         self.key, self.pid, self.directory, self.group = key, pid, directory, group
@@ -38,6 +45,8 @@ class Run:
         """What its leader has left behind has the rest of the grace period, and is not killed from here."""
         self.over = False
         """Nothing of it is left, and its exit file is still to be written."""
+        self.restored: bool | None = None
+        """Whether CRIU restored it; None: it was not to be restored."""
 
 
 class Children:
@@ -46,6 +55,8 @@ class Children:
     def __init__(self, selector: selectors.BaseSelector, tell_end: Callable[[Run], None]) -> None:
         self.selector = selector
         self.tell_end = tell_end
+        self.restores: Restores
+        """Set by the launcher before there are any children."""
         self.boot = boot_id()
         self.runs: dict[str, Run] = {}
         self.by_pid: dict[int, Run] = {}
@@ -65,6 +76,7 @@ class Children:
         self.runs[run.key] = self.by_pid[run.pid] = run
 
     def kill(self) -> None:
+        self.restores.kill()
         for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
             kill_group(pid)
         for run in self.runs.values():
@@ -92,11 +104,15 @@ class Children:
             if ended is None:
                 return
             run = self.by_pid.pop(ended.si_pid, None)
+            end = (ended.si_status, 0) if ended.si_code == os.CLD_EXITED else (0, ended.si_status)
+            if run is not None and run in self.restores.runs:
+                if end != (0, 0):
+                    self.restores.failed(run)
+                os.waitpid(ended.si_pid, 0)
+                self.restores.ended(run, *end)
+                continue
             if run is not None:
-                if ended.si_code == os.CLD_EXITED:
-                    run.code = ended.si_status
-                else:
-                    run.signal = ended.si_status
+                run.code, run.signal = end
                 run.saves = signal.SIGTERM in (run.signal, run.code - 128) and may_save(run.directory, [run.pid])
             if run is None or not run.saves:
                 # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
@@ -104,6 +120,8 @@ class Children:
             os.waitpid(ended.si_pid, 0)
             if run is not None:
                 self.settle(run)
+            else:
+                self.restores.stranger_ended(ended.si_pid, end)
 
     def settle(self, run: Run) -> None:
         """The leader is gone. The run is over as soon as nothing of its groups is left.
@@ -165,6 +183,15 @@ class Children:
             del self.runs[run.key]
         else:
             self.unsettled.append(run)
+
+
+def start_of(pid: int) -> int:
+    """The start time of a child that is not collected yet. It is there; where the kernel cannot say, it is asked again."""
+    while True:
+        try:
+            return start_ticks(pid)
+        except OSError:
+            time.sleep(AGAIN)
 
 
 def complain(text: str) -> None:

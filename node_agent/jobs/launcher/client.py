@@ -24,6 +24,7 @@ from node_agent.jobs.launcher.events import Event as Event
 from node_agent.jobs.launcher.events import Lost as Lost
 from node_agent.jobs.launcher.events import NotSpawned as NotSpawned
 from node_agent.jobs.launcher.events import Outcome as Outcome
+from node_agent.jobs.launcher.events import Restore as Restore
 from node_agent.jobs.launcher.events import Spawned as Spawned
 from node_agent.jobs.launcher.events import SpawnRequest as SpawnRequest
 from node_agent.jobs.launcher.events import Unable as Unable
@@ -90,6 +91,7 @@ class LauncherClient:
 
     def spawn(self, request: SpawnRequest) -> None:
         cpus = None if request.cpus is None else sorted(request.cpus)
+        restore = request.restore
         self._send(
             op="spawn",
             key=f"{self._spool}/{request.key.name}{_BESIDE if request.beside else ''}",
@@ -100,6 +102,13 @@ class LauncherClient:
             cpus=cpus,
             group="" if request.beside else request.group,
             join=request.group if request.beside else "",
+            restore=restore
+            and {
+                "argv": restore.command,
+                "env": dict(restore.environment),
+                "root": restore.root,
+                "limit": restore.limit,
+            },
         )
 
     def find(self, key: RunKey, run_directory: StrPath, *, beside: bool = False) -> None:

@@ -28,6 +28,8 @@ class Spawned:
     """This launcher is going to tell its end."""
     program: str = ""
     """The file that was executed; empty where an older launcher does not say."""
+    restored: bool | None = None
+    """Whether CRIU has restored the process; None: it was not asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,18 @@ Event = Connected | Outcome | Beside
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Has CRIU restore a run in place of executing its command."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    root: int
+    """The process that is the run then."""
+    limit: float
+    """Seconds until CRIU is killed, and the command executed."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpawnRequest:
     key: RunKey
     command: tuple[str, ...]
@@ -93,12 +107,14 @@ class SpawnRequest:
     """The control group that it is to be in; empty: none of its own."""
     beside: bool = False
     """The checkpoint command of the run, which joins the run in its control group."""
+    restore: Restore | None = None
+    """None: the command is executed."""
 
 
 def event_of(message: dict[str, Any], key: RunKey) -> Outcome:
     match message["event"]:
         case "spawned":
-            return Spawned(key, message["pid"], message["start"], message["child"], message.get("program", ""))
+            return Spawned(key, message["pid"], message["start"], message["child"], *_of_process(message))
         case "failed":
             return NotSpawned(key, message["error"])
         case "unable":
@@ -111,3 +127,7 @@ def event_of(message: dict[str, Any], key: RunKey) -> Outcome:
             return Ended(key, message["code"], message["signal"])
         case other:
             raise ValueError(f"unknown event {other!r} from the launcher")
+
+
+def _of_process(message: dict[str, Any]) -> tuple[str, bool | None]:
+    return message.get("program", ""), message.get("restored")

@@ -6,7 +6,8 @@ this program, which does little enough to be left running while agents come and 
 
 One agent at a time talks to it over a unix socket, a JSON object a line:
 
-    spawn {key, argv, env, cwd, dir, cpus, group, join} ->  spawned {key, pid, start, child, program} | lost {key}
+    spawn {key, argv, env, cwd, dir, cpus, group, join, restore}
+                                                        ->  spawned {key, pid, start, child, program, restored} | lost {key}
                                                             | failed {key, error}   the command or its folder is at fault
                                                             | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
@@ -24,6 +25,10 @@ run that this launcher has not started, or that is over. `program` is the file t
 job's PATH. Where one of the files cannot be written, as on a full disk, the
 launcher goes on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that
 connects, and writes down when it can.
+
+Where a run is to be restored from a dump, `restore` has the command of CRIU, the root of the dumped tree and the limit in
+seconds. Then the run is told as `spawned` once CRIU has ended, with `restored`: whether its process is the one that was dumped.
+Else it is the command, executed anew. `process.json` says meanwhile what is being restored: the next launcher ends it.
 
 A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
 the agent has made one ("" otherwise). A command that runs beside a run begins in the control group of the run, `join`, and its
@@ -47,9 +52,11 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
 from node_agent.jobs.launcher.cgroup_spawn import IGNORED
-from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain
+from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain, start_of
 from node_agent.jobs.launcher.connection import Connection
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
+from node_agent.jobs.launcher.process_file import close, open_mark
+from node_agent.jobs.launcher.restoring import Restores, abandon
 from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE, describe, fault_in_request, spawn_found, write_json
 from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 
@@ -74,6 +81,8 @@ class Launcher:
         self.agent = Connection(self.selector, self.attempt)
         self.send = self.agent.send
         self.children = Children(self.selector, self.tell_end)
+        self.restores = Restores(self.children, self.begin_anew, self.tell_restored, lambda: self.quitting)
+        self.children.restores = self.restores
         self.begun: list[tuple[Run, int]] = []
         """Those of which nothing is told yet, each with the open file to write it down in."""
         self.quitting = False
@@ -99,7 +108,8 @@ class Launcher:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
                 break
-            wait = _QUIET if self.wants_spare else AGAIN if children.unsettled else None if busy else self.idle_limit
+            soon = children.unsettled or self.restores.runs
+            wait = _QUIET if self.wants_spare else AGAIN if soon else None if busy else self.idle_limit
             events = self.selector.select(_HEAD_START if self.begun else wait)
             if not events and self.begun:
                 self.tell_begun()
@@ -114,6 +124,7 @@ class Launcher:
                     complain(traceback.format_exc())
                     time.sleep(AGAIN)
             children.retry()
+            self.restores.limit()
         self.prepared.remove()
 
     # The agent.
@@ -147,7 +158,8 @@ class Launcher:
             self.children.kill()
         elif run := self.children.runs.get(str(request["key"])):
             self.tell_begun()
-            self.tell_spawned(run)
+            if run not in self.restores.runs:
+                self.tell_spawned(run)
             if run.over:
                 self.tell_end(run)
         elif request["op"] == "spawn":
@@ -172,17 +184,26 @@ class Launcher:
             # The launcher before this one died between creating the file and filling it: was the process made?
             pid = find_leader(directory)
             known = {"pid": pid, "start": start_ticks(pid)} if pid else {}
-        if "pid" in known:
+        if "restoring" in known:
+            if not abandon(known, directory):
+                self.send({"event": "unable", "key": key, "error": "a restore that was broken off cannot be ended"})
+                return
+            os.unlink(f"{directory}/{PROCESS_FILE}")  # noqa: PTH108
+            if request["op"] == "spawn":
+                self.spawn(request)
+            else:
+                self.send({"event": "absent", "key": key})
+        elif "pid" in known:
             program = known.get("program", "")
             told = {"event": "spawned", "key": key, "pid": known["pid"], "start": known["start"], "child": False}
-            self.send({**told, "program": program})
+            self.send({**told, "program": program, "restored": known.get("restored")})
         elif "error" in known:
             self.send({"event": "failed", "key": key, "error": known["error"]})
         else:
             self.send({"event": "lost", "key": key})
 
     def spawn(self, request: dict[str, object]) -> None:
-        key, directory = str(request["key"]), str(request["dir"])
+        directory = str(request["dir"])
         path = f"{directory}/{PROCESS_FILE}"
         taken = self.prepared.take(directory)
         self.wants_spare = True
@@ -195,52 +216,80 @@ class Launcher:
             except FileExistsError:  # it was launched before
                 self.find(request)
                 return
+        self.begin(request, mark, log)
+
+    def begin(self, request: dict[str, object], mark: int, log: int, restored: bool | None = None) -> None:
+        """Starts what is requested. `mark`: the open process file, which is closed; `log` as in `execute`."""
+        key, directory = str(request["key"]), str(request["dir"])
+        restore: dict[str, object] | None = request.get("restore") if restored is None else None  # type: ignore[assignment]
+        if restore is not None:
+            close(mark)  # which may be open to append
+            if not self.restores.is_ready(directory, restore):
+                restore, restored = None, False
+            mark = open_mark(directory)
         try:
-            pid, program = self.execute(request, log)
+            pid, program = self.execute(request, log, restore)
         except (OSError, ValueError) as error:
+            if restore is not None:  # the command does not need CRIU
+                self.begin(request, mark, -1, restored=False)
+                return
             text = fault_in_request(error, request)
             if not text or not write_json(mark, {"error": text}):
                 with contextlib.suppress(OSError):
-                    os.unlink(path)  # noqa: PTH108 (so that it can be tried again)
+                    os.unlink(f"{directory}/{PROCESS_FILE}")  # noqa: PTH108 (so that it can be tried again)
             kind, text = ("failed", text) if text else ("unable", describe(error))
             self.send({"event": kind, "key": key, "error": text})
         else:
             # It runs. Whatever fails from here on, that is what is answered.
             run = Run(key, pid, directory, str(request["group"]), program)
+            run.restored = restored
             self.children.add(run)
-            self.begun.append((run, mark))
-            mark = -1
+            if restore is not None:
+                self.restores.begun(run, request, restore)
+            else:
+                self.begun.append((run, mark))
+                mark = -1
             if len(self.begun) >= _MOST_BEGUN:
                 self.tell_begun()
-        finally:
-            if mark >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(mark)
+        close(mark)
+
+    def begin_anew(self, request: dict[str, object], mark: int) -> None:
+        """CRIU has not restored a run."""
+        self.begin(request, mark, -1, restored=False)
+        self.tell_begun()  # its end may be collected at once
+
+    def tell_restored(self, run: Run, mark: int) -> None:
+        self.begun.append((run, mark))
+        self.tell_begun()
 
     def tell_begun(self) -> None:
         """Before anything else that may be about those runs."""
         begun, self.begun = self.begun, []
         for run, mark in begun:
             run.start = start_of(run.pid)
-            write_json(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot, "program": run.program})
-            with contextlib.suppress(OSError):
-                os.close(mark)
+            about = {"pid": run.pid, "start": run.start, "boot": self.children.boot, "program": run.program}
+            write_json(mark, about if run.restored is None else {**about, "restored": run.restored})
+            close(mark)
             self.tell_spawned(run)
 
     def tell_spawned(self, run: Run) -> None:
         about = {"key": run.key, "pid": run.pid, "start": run.start, "child": True, "program": run.program}
-        self.send({"event": "spawned", **about})
+        self.send({"event": "spawned", **about, "restored": run.restored})
 
-    def execute(self, request: dict[str, object], log: int) -> tuple[int, str]:
-        """Starts it; its pid, and the file that was executed. `log` is its open log, if not -1, and closed."""
+    def execute(self, request: dict[str, object], log: int, restore: dict[str, object] | None = None) -> tuple[int, str]:
+        """Starts it, or CRIU to `restore` it; its pid, and the file that was executed. `log` is its open log, if not -1, and
+        closed."""
         cpus: list[int] = request["cpus"]  # type: ignore[assignment]
         if log < 0:
             log = os.open(f"{request['dir']}/{LOG_FILE}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
+            group = str(request["group"] or request.get("join", ""))
             if cpus:
                 os.sched_setaffinity(0, cpus)
+            if restore is not None:
+                streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1)]
+                return spawn_found(restore["argv"], restore["env"], streams, group)  # type: ignore[arg-type]
             os.chdir(str(request["cwd"]))  # before the command is looked for, which may be named relative to it
-            group = str(request["group"] or request.get("join", ""))
             streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
             pid, path = spawn_found(request["argv"], request["env"], streams, group)  # type: ignore[arg-type]
             return pid, os.path.join(str(request["cwd"]), path.removeprefix("./"))  # noqa: PTH118
@@ -252,15 +301,6 @@ class Launcher:
 
     def tell_end(self, run: Run) -> None:
         self.send({"event": "exited", "key": run.key, "code": run.code, "signal": run.signal})
-
-
-def start_of(pid: int) -> int:
-    """The start time of a child that is not collected yet. It is there; where the kernel cannot say, it is asked again."""
-    while True:
-        try:
-            return start_ticks(pid)
-        except OSError:
-            time.sleep(AGAIN)
 
 
 def main(descriptor: int, idle_limit: float) -> None:

@@ -22,6 +22,7 @@ def parked(state: ParkState, done: Parked, now: float) -> ParkState:
         bytes=done.bytes,
         most_bytes=max(state.most_bytes, done.bytes),
         residue_bytes=done.residue_bytes,
+        saves=done.saves,
         switches=state.switches + 1,
         switching_seconds=state.switching_seconds + done.moving,
         stops=state.stops + (done.rung is not Rung.COOPERATIVE),

@@ -8,6 +8,7 @@ A run that no rung parks goes on as before. Every rung can be tried again from a
 point: a request to a process says what is to hold, and the driver says what became of a process.
 """
 
+import logging
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ from node_agent.jobs.parking import freezing, requests
 from node_agent.jobs.parking.freezing import Processes
 from node_agent.jobs.run_events import Phases
 from node_agent.jobs.verdict import Verdict
+
+log = logging.getLogger(__name__)
 
 RESUME_LIMIT = 60.0
 """Seconds. A run that has not resumed by then is lost."""
@@ -55,6 +58,8 @@ class Parked(NamedTuple):
     phases: Phases
     moving: float
     """Seconds in which it did not execute any more, and was not parked yet."""
+    saves: bool = False
+    """All of its processes can save while they are parked."""
 
 
 class Resumed(NamedTuple):
@@ -127,6 +132,23 @@ class Ladder:
             return Failed(why, lost=True)
         return Resumed((*phases.items(), ("resume", time.monotonic() - asking)))
 
+    async def save(self, run: Target, state: ParkState, deadline: float) -> str:
+        """Has a parked run save its checkpoint and exit. Returns why it stays parked; empty: it exits, or has.
+
+        Harmless to repeat: what is saved is not saved again."""
+        if state.rung is not Rung.COOPERATIVE or not state.saves:
+            return "it cannot save while it is parked"
+        freezing.go_on(run.processes)
+        if not control.live(run.folder):
+            return ""
+        replies = await requests.ask(run.folder, control.SAVE, control.SAVED, deadline=deadline)
+        if replies.why:
+            if why := await freezing.stop(run.processes, time.monotonic() + 1.0):
+                log.warning("parked processes are not stopped: %s", why)  # they sleep until they are asked to resume
+            return replies.why
+        requests.tell(run.folder, control.LEAVE)
+        return ""
+
     async def _by_themselves(
         self,
         run: Target,
@@ -173,7 +195,8 @@ class Ladder:
         stop = time.monotonic() - answered
         phases |= {"wait": max(0.0, answered - asked - moving), "stop": stop}
         size, residue = sum(answer.bytes for answer in answers), sum(answer.residue for answer in answers)
-        return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop)
+        saves = all(answer.saves for answer in answers)
+        return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop, saves)
 
     async def _by_driver(
         self,

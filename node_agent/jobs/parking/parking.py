@@ -40,6 +40,9 @@ class Told(Protocol):
 
     def refused(self, key: RunKey, reason: str, lost: bool) -> None: ...
 
+    def not_saved(self, key: RunKey, reason: str) -> None:
+        """A parked run was to save and exit, and stays parked."""
+
 
 class Node(NamedTuple):
     """What parking needs to know of the node."""
@@ -86,6 +89,20 @@ class Parking:
         """Has the host memory made ready that a first park of a run will need."""
         if key not in self._at_work and not self._spool.runs[key].park.switches:
             requests.tell(self._paths.park(key), control.PREPARE)
+
+    def save(self, key: RunKey, deadline: float) -> None:
+        """A parked run is to save its checkpoint and exit, without its devices. Harmless to repeat."""
+        self._wanted[key] = True, 0.0
+        if key not in self._at_work:
+            task = self._at_work[key] = asyncio.get_running_loop().create_task(self._save(key, deadline))
+            task.add_done_callback(partial(self._guarded, self._done, key))
+
+    async def _save(self, key: RunKey, deadline: float) -> None:
+        record = self._spool.runs[key]
+        why = await self._ladder.save(self._target(record), record.park, deadline)
+        if why and self._spool.runs[key].phase is not RunPhase.ENDED:
+            log.warning("run %s: cannot save while it is parked: %s", key, why)
+            self._told.not_saved(key, why)
 
     def over(self, key: RunKey) -> None:
         """The run has ended, or is being killed."""

@@ -28,6 +28,8 @@ class Answer(NamedTuple):
     reason: str
     bytes: int
     residue: int
+    saves: bool
+    """It can save its checkpoint while it is parked."""
     seconds: Mapping[str, float]
 
 
@@ -54,6 +56,7 @@ def answer_of(path: str) -> Answer | None:
         str(found.get("reason", ""))[:_REASON_LIMIT],
         _whole(found.get("bytes")),
         _whole(found.get("residue")),
+        found.get("saves") is True,
         {str(name)[:32]: float(took) for name, took in list(durations)[:16] if _is_duration(took)},
     )
 
@@ -126,7 +129,7 @@ async def resumed(folder: str, deadline: float) -> str:
             parked, why = [], ""
             for path in control.live(folder):
                 found = answer_of(path)
-                if found is None or found.state != control.PARKED:
+                if found is None or found.state not in (control.PARKED, control.SAVED):
                     continue
                 parked.append(path)
                 if found.number >= sent.get(path, 0) and found.reason:

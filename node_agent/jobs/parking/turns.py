@@ -36,6 +36,11 @@ class Moves(NamedTuple):
     """To resume, or to start."""
 
 
+def with_turns(weights: Mapping[int, int]) -> dict[int, int]:
+    """Of these rows, by their places, those that have a turn. Rows of weight 0 have one only if there are no others."""
+    return {place: weight for place, weight in weights.items() if weight} or dict.fromkeys(weights, 1)
+
+
 def durations(weights: Sequence[int], period: float, losses: Sequence[float] = ()) -> list[float]:
     """The seconds of each row's turn. `losses`: the seconds that each row loses in its turn until it executes, less those that
     it gains afterwards until it is parked. Without losses, turns are proportional to weights; with them, what is left is."""

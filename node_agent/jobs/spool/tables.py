@@ -13,7 +13,7 @@ from node_agent.jobs.share_plan import SharePlan, ShareRow
 
 _VERSION = 7
 """Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
-and commands; the fourth no resizes; the fifth no parks; the sixth no reason for a kill for want of device memory."""
+and commands; the fourth no resizes; the fifth no parks; the sixth no kills because of device memory."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (

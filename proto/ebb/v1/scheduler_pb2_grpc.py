@@ -173,8 +173,8 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is, as soon as
-        its devices are idle.
+        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is if its devices
+        are idle. If they are not, it waits, or it moves to others if its program can save while it is parked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -209,8 +209,8 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Migrate(self, request, context):
-        """Has a running job go on at another node. The node makes itself ready first; then the job saves its work, stops, and begins
-        there. If that fails before the job stops, the job runs on where it is; after that it queues, first of its queue. Safe to
+        """Has a running or parked job go on at another node. The node makes itself ready first; then the job saves its work, stops, and begins
+        there. If that fails before the job stops, the job runs on or stays parked; after that it queues, first of its queue. Safe to
         repeat. FAILED_PRECONDITION: CANNOT_MIGRATE, NO_ROOM_THERE, DEVICES_NEEDED or WRONG_NUMBER_OF_PLACES.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -125,13 +125,18 @@ def _away(state: State) -> set[int]:
 
 
 def running_in(state: State, binding: Binding) -> set[int]:
-    """Guaranteed jobs with a run in the cell."""
+    """Guaranteed jobs with a run in the cell, or one that is made ready there."""
+    return {run.job_id for run in guaranteed_in(state, binding)}
+
+
+def guaranteed_in(state: State, binding: Binding) -> list[Run]:
+    """Guaranteed runs in the cell, also those that are made ready there."""
     pools = _pools(state)
     on = ((state.runs.rows[key], mask) for node, mask in nodes_in(pools, binding) for key in state.runs_on.get(node, ()))
-    found = {run.job_id for run, mask in on if run.guaranteed and mask_of(run.devices) & mask}
+    found = [run for run, mask in on if run.guaranteed and mask_of(run.devices) & mask]
     for node in left_out_of(pools, binding):
         runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
-        found |= {run.job_id for run in runs if run.guaranteed and _is_of(state, state.jobs.rows[run.job_id], binding)}
+        found += [run for run in runs if run.guaranteed and _is_of(state, state.jobs.rows[run.job_id], binding)]
     return found
 
 

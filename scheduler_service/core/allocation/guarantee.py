@@ -1,6 +1,9 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
+from collections.abc import Iterable, Sequence
+
 from scheduler_service.core.allocation.bindings import entitled, left
+from scheduler_service.core.allocation.operations import cut_short
 from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
@@ -10,7 +13,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import why_not
-from scheduler_service.core.state.holdings import group_of, runs_together, together
+from scheduler_service.core.state.holdings import group_of, made_ready, runs_together, together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -28,6 +31,10 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     require(not all(leaves_in_time(state, run) for run in runs), f"job {job.id} is leaving already")
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
+    if action.beyond:
+        _reclaim_beyond(state, job, claimant, action.beyond, now)
+        return
+    clear_of_migrations(state, action.job_id, now, f"job {claimant.id} has a right to devices of the destination")
     for job_id in together(state, action.job_id):
         _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
 
@@ -53,6 +60,48 @@ def _reclaim_job(state: State, job: Job, claimant: Job, now: Micros) -> None:
     log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
 
 
+def clear_of_migrations(state: State, job_id: int, now: Micros, why: str) -> None:
+    """Migrations into the share group of the job give way."""
+    migrations_give_way(state, made_ready(state, job_id), now, why)
+
+
+def migrations_give_way(state: State, runs: Iterable[Run], now: Micros, why: str) -> None:
+    """Migrations give way whose destinations are among these runs: their jobs run on where they are, and lose nothing."""
+    for run in runs:
+        if run.awaits and run.key in state.runs.rows:  # else it was a task of a gang that has just given way
+            cut_short(state, now, run.job_id, why)
+            number = state.jobs.rows[run.job_id].run
+            log_event(state, now, run.job_id, EventKind.MIGRATION_FAILED, run=number, reason=Reason.MIGRATED, text=why)
+
+
+def _reclaim_beyond(state: State, job: Job, claimant: Job, count: int, now: Micros) -> None:
+    """The job gives back so many tasks that it has beyond its guarantee: it starts again without them, as after a resize. That
+    is no preemption, and no cap counts it."""
+    runs, most = state.runs_of(job.id), state.settings.reclaim_grace_us
+    beyond = [run for run in runs if not run.guaranteed]
+    enough = guaranteed_in_part(runs) and count <= len(beyond)
+    require(enough, f"job {job.id} has {len(beyond)} tasks beyond a guarantee, and not {count}")
+    has_right = claimant.spec.guarantee is not Guarantee.OPPORTUNISTIC
+    require(has_right, f"job {claimant.id} has no right to what job {job.id} holds")
+    if (refusal := why_not(state, Claim.GUARANTEED, claimant, job, beyond)) is not None:
+        raise PlanRefused(refusal)
+    first, tasks = runs[0], len(job.spec.tasks())
+    if first.phase.exits_soon:
+        for run in runs:
+            shorten_grace(state, now, run, most)
+        text = f"it was leaving already, and has {most / SECOND:g} s left for it"
+    else:
+        job = changed(job, resize_to=tasks - count, beyond=max(job.beyond - count, 0))
+        stop_job(state, now, job, StopReason.RESIZED, Reason.RESIZED, claimant.id, most_us=most)
+        text = f"devices that it has beyond its guarantee: tasks {tasks} -> {job.resize_to}"
+    log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
+
+
+def guaranteed_in_part(runs: Sequence[Run]) -> bool:
+    """Whether a job with these runs has tasks beyond its guarantee."""
+    return any(run.guaranteed for run in runs) and not all(run.guaranteed for run in runs)
+
+
 def stopped_together(state: State, job_id: int, for_job: int, now: Micros) -> bool:
     """Whether the job was stopped a moment ago with another of its share group, and for the same job."""
     runs = state.runs_of(job_id) if group_of(state, job_id) is not None else []
@@ -71,6 +120,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
     """It goes on where it is, as guaranteed; so do all jobs of its share group."""
     job = state.jobs.rows.get(job_id)
     require(job is not None and bool(state.runs_of(job_id)), f"job {job_id} does not run")
+    clear_of_migrations(state, job_id, now, "those who share its devices become guaranteed")
     for one in together(state, job_id):
         job, runs = state.jobs.rows[one], state.runs_of(one)
         for run in runs:
@@ -88,7 +138,9 @@ def promote(state: State, job_id: int, now: Micros) -> None:
 def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
     """It goes on where it is, until somebody who has a right to its devices needs them; so do all jobs of its share group."""
     everybody = runs_together(state, job_id)
-    require(bool(everybody) and all(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
+    require(any(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
+    clear_of_migrations(state, job_id, now, "those who share its devices are guaranteed no more")
+    everybody = runs_together(state, job_id)
     for run in everybody:
         state.put(state.runs, run.key, changed(run, guaranteed=False))
     _set_group(state, job_id, guaranteed=False)

@@ -3,9 +3,17 @@ guarantee."""
 
 from collections import defaultdict
 
-from scheduler_service.core.allocation.bindings import bindings_of, coming_to, in_own_cells, kept_for, kept_on, running_in
+from scheduler_service.core.allocation.bindings import (
+    bindings_of,
+    coming_to,
+    guaranteed_in,
+    in_own_cells,
+    kept_for,
+    kept_on,
+    running_in,
+)
 from scheduler_service.core.allocation.earmarks import drop_earmarks
-from scheduler_service.core.allocation.guarantee import demote
+from scheduler_service.core.allocation.guarantee import demote, migrations_give_way
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.cells.missing_nodes import lost
 from scheduler_service.core.cells.pool_queries import unbound
@@ -76,8 +84,9 @@ def strand(state: State, vc: str, why: str, now: Micros) -> None:
     virtual cluster's guaranteed runs, and at all that is kept."""
     runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
     jobs = state.jobs.rows
-    stranded = (run for run in runs if not in_own_cells(state, jobs[run.job_id], run.node, mask_of(run.devices)))
-    for job_id in first_of_each(state, sorted({run.job_id for run in stranded})):
+    stranded = [run for run in runs if not in_own_cells(state, jobs[run.job_id], run.node, mask_of(run.devices))]
+    migrations_give_way(state, stranded, now, why)
+    for job_id in first_of_each(state, sorted({run.job_id for run in stranded if not run.awaits})):
         demote(state, job_id, now, text=why)
     kept = [row for row in state.earmarks.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
     for job_id in sorted({row.job_id for row in kept if not in_own_cells(state, kept_for(state, row), row.node, row.mask)}):
@@ -91,6 +100,7 @@ def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
 
 def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
     """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
+    migrations_give_way(state, guaranteed_in(state, binding), now, why)
     by_rank = sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True)
     for job_id in first_of_each(state, by_rank):
         demote(state, job_id, now, text=why)

@@ -43,6 +43,23 @@ def advance(
     return after
 
 
+def turn_into(
+    state: State,
+    now: Micros,
+    operation: Operation,
+    kind: OperationKind,
+    phase: OperationPhase,
+    more: dict[str, int],
+    deadline_us: Micros | None = None,
+    target: RunKey | None = None,
+) -> Operation:
+    """Goes on as an operation of another kind, with the same number: those that wait are served in the order of numbers."""
+    noted = tuple(sorted({**dict(operation.more), **more}.items()))
+    after = changed(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
+    state.put(state.operations, operation.id, after)
+    return after
+
+
 def note_phase(state: State, now: Micros, operation: Operation, text: str) -> None:
     """Notes in the rows of the job's runs what the phase took that is over now."""
     for run in state.runs_of(operation.job_id):

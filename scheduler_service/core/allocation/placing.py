@@ -43,12 +43,16 @@ def place(state: State, action: Place, now: Micros) -> None:
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:
         job = _next_element(state, now, job)
+    if action.beyond:
+        _check_beyond(job, action)
+        spec = spec.resized(spec.gang[0].size + action.beyond)
     tasks = spec.tasks()
     if len(tasks) != len(action.spots):
         raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
     is_gang = bool(spec.gang)
     placed = changed(
-        job,
+        job.resized(len(tasks)) if action.beyond else job,
+        beyond=action.beyond,
         state=_STARTING,
         reason=_NONE,
         detail="",
@@ -65,7 +69,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         start_sharing(state, now, placed, action.spots, action.guaranteed, how)
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-            start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+            start_task(state, now, placed, rank, spot, demand, action.guaranteed and rank < len(tasks) - action.beyond)
     if state.vacating_of:
         vacating.placed(state, now, placed)
     for earmark in earmarks:
@@ -75,6 +79,15 @@ def place(state: State, action: Place, now: Micros) -> None:
     if spec.shares:
         text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+
+
+def _check_beyond(job: Job, action: Place) -> None:
+    """Raises PlanRefused for a job that cannot have tasks beyond its guarantee."""
+    require(job.spec.elastic and job.elements is None, f"job {job.id} is not elastic: all of its tasks are guaranteed, or none")
+    tasks, most = job.spec.gang[0].size + action.beyond, job.spec.max_tasks
+    require(tasks <= most, f"job {job.id} has {most} tasks at most, and not {tasks}")
+    apart = action.guaranteed and action.share is None and not job.spec.shares
+    require(apart, f"job {job.id} would be opportunistic, or share devices, and has no tasks beyond its guarantee")
 
 
 def _alone(job: Job, spec: JobSpec) -> Share | None:

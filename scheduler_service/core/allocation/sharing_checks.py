@@ -37,7 +37,8 @@ def _check_form(action: Share) -> None:
     for row in action.rows:
         require(bool(row.runs), "a row has no runs")
         require(len(set(row.runs)) == len(row.runs), f"a run is twice in a row: {row.runs}")
-        require(row.weight > 0, f"a row has weight {row.weight}")
+        require(row.weight >= 0, f"a row has weight {row.weight}")
+    require(any(row.weight for row in action.rows), "no row of a share group has a turn")
 
 
 def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
@@ -99,10 +100,10 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
 
 
 def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
-    """What runs that are parked by their users have left on devices of these nodes."""
+    """What runs that are parked, and are in no share group, have left on devices of these nodes."""
     found: dict[Device, int] = {}
     for node in nodes:
-        for run in (state.runs.rows[key] for key in state.runs_on[node]):
+        for run in (state.runs.rows[key] for key in state.runs_on.get(node, ())):
             if run.parking is not None and run.is_parked:
                 residue = max(run.parking.residue_mib, state.settings.parked_residue_mib)
                 for index in run.placed_on:

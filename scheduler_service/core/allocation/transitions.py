@@ -173,7 +173,7 @@ def requeue(
 def with_target(job: Job) -> Job:
     """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has."""
     job = job.with_share()
-    return job.resized(job.resize_to) if job.resize_to else job
+    return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ def with_target(job: Job) -> Job:
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
     """Stops a run. A second reason replaces the first, which changes nothing for the node; the grace period is the first one,
-    and counts from then. A parked run has none: it cannot save without its devices."""
+    and counts from then. A parked run has none, unless it goes on elsewhere: then it saves without its devices."""
     first = run.stop_us is None
-    grace_us = 0 if run.is_parked else grace_us
+    grace_us = 0 if run.is_parked and why is not StopReason.MIGRATED else grace_us
     stopping = changed(
         run,
         phase=RunPhase.STOPPING,
@@ -293,7 +293,11 @@ _WHILE = {
 
 def _park_phase(state: State, job: Job) -> OperationPhase | None:
     operation = operation_of(state, job.id)
-    return operation.phase if operation is not None and operation.kind is OperationKind.PARK else None
+    if operation is None:
+        return None
+    if operation.is_of_parked and operation.phase is OperationPhase.WARMING:
+        return OperationPhase.WAITING
+    return operation.phase if operation.kind is OperationKind.PARK else None
 
 
 def any_task(state: State, job_id: int) -> Run:

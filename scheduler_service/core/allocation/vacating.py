@@ -46,7 +46,7 @@ def stopping(state: State, now: Micros, job: Job, why: StopReason) -> None:
 def phases_at_end(state: State, now: Micros, run: Run) -> tuple[PhaseTime, ...]:
     """What the row of a run says of operations when it ends."""
     operation = vacating(state, run.job_id)
-    if operation is None:
+    if operation is None or (operation.phase is _STARTING and run.started_us is not None):
         return run.phases
     text = "" if operation.phase is _SAVING else "it did not start"
     took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, text)

@@ -24,7 +24,7 @@ from scheduler_service.core.model import EventKind, Job, JobState, OperationKind
 from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.operations import parking, resuming
+from scheduler_service.core.operations import moving_parked, parking, resuming
 from scheduler_service.core.state.queue_keys import ACTIVE, PAUSES, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -76,6 +76,10 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
         log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
         resuming.stay_parked(state, now, operation)
         return Accepted(job.id)
+    if operation is not None and operation.is_of_parked and operation.phase is OperationPhase.WARMING:
+        log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+        moving_parked.stay_parked(state, now, operation)
+        return Accepted(job.id)
     if job.elements is not None:
         more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
         raise refusal(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
@@ -114,6 +118,8 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
         if job.suspend_requested:
             log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         resuming.unpark(state, now, operation)
+    elif operation is not None and operation.is_of_parked:
+        pass  # it goes on elsewhere
     elif job.state is JobState.SUSPENDED:
         if is_over(job):
             raise refusal(job, "resumed", "its time limit is over: give it a longer one first")

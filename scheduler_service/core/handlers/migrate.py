@@ -1,4 +1,4 @@
-"""A user has a running job go on at another node."""
+"""A user has a running or parked job go on at another node."""
 
 from collections import Counter
 
@@ -11,6 +11,8 @@ from scheduler_service.core.messages import Accepted, MigrateRequested, Spot
 from scheduler_service.core.model import Job, Node
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.operations.migrating import migrate, migration_of
+from scheduler_service.core.operations.moving_parked import park_of
+from scheduler_service.core.operations.resuming import unpark
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.core.state.state import State
 
@@ -33,8 +35,12 @@ def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Acc
     wanted = [(node.id, devices) for node, devices in zip(nodes, event.devices or [()] * len(tasks), strict=True)]
     if _is_there(state, job, wanted):
         return Accepted(job.id)
-    if job.state not in ACTIVE or job.cancel_requested or leaves(state, job):
-        raise refusal(job, "migrated", "only a running job can")
+    park = park_of(state, job.id)
+    if (park is None and job.state not in ACTIVE) or job.cancel_requested or leaves(state, job):
+        raise refusal(job, "migrated", "only a running or a parked job can")
+    if park is not None and not event.devices and [node.id for node in nodes] == [run.node for run in state.runs_of(job.id)]:
+        unpark(state, now, park)  # there it goes on in place, as soon as it can
+        return Accepted(job.id)
     guaranteed = any(run.guaranteed for run in state.runs_of(job.id))
     taken: Counter[int] = Counter()
     spots = []
@@ -53,6 +59,8 @@ def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Acc
 def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]]) -> bool:
     """Whether the job is on its way there, or runs there: the call may be the repetition of one that did it."""
     operation = migration_of(state, job.id)
+    if operation is None and park_of(state, job.id) is not None:
+        return False
     runs = targets_of(state, operation) if operation is not None else state.runs_of(job.id)
     if len(runs) != len(wanted):
         return False

@@ -4,6 +4,7 @@ A launch keeps its tasks: what changes is the next launch. So a job that runs is
 """
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.guarantee import guaranteed_in_part
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused, Refused, require
 from scheduler_service.core.handlers.admission import check_in_cells
@@ -33,12 +34,13 @@ def resize(state: State, action: Resize, now: Micros) -> None:
         raise PlanRefused(f"job {action.job_id} neither runs nor is queued")
     require(job.resize_to != action.tasks != job.spec.gang[0].size, f"job {job.id} has or gets {action.tasks} tasks already")
     try:
-        _resize(state, job, action.tasks, now, action.why)
+        _resize(state, job, action.tasks, now, action.why, action.beyond)
     except Refused as refusal:
         raise PlanRefused(str(refusal)) from refusal
 
 
-def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> None:
+def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyond: int = 0) -> None:
+    """`beyond`: see `messages.Resize`. A size for which a user asks is all within the guarantee."""
     _check_size(job, tasks)
     now_has = job.spec.gang[0].size
     if tasks == (job.resize_to or now_has):
@@ -49,8 +51,10 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> N
         raise refusal(job, "resized", "it is ending")
     if job.id in state.operation_of:
         raise refusal(job, "resized", "an operation on it is under way, such as a park: resume it first")
-    wanted = job.spec.resized(tasks)
-    if tasks != now_has:
+    if beyond and (job.state not in ACTIVE or state.pools is None):
+        raise refusal(job, "resized", "only a running job of a virtual cluster has tasks beyond its guarantee")
+    wanted = job.spec.resized(tasks - beyond)
+    if tasks - beyond != now_has or guaranteed_in_part(state.runs_of(job.id)):
         if state.pools is None:
             check_can_ever_run(state, wanted)
         else:
@@ -63,7 +67,7 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "") -> N
         beside = job.reason is Reason.TOO_LARGE  # of its queue, where nobody would look at it again
         state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
-    job = changed(job, resize_to=0 if tasks == now_has else tasks)
+    job = changed(job, resize_to=0 if tasks == now_has else tasks, beyond=beyond)
     if leaves(state, job):
         state.put(state.jobs, job.id, job)
     else:

@@ -271,7 +271,7 @@ def describe(run: Run, how: Reason | None) -> str:
     if how is Reason.OUT_OF_MEMORY:
         return "was killed for want of memory"
     if how is Reason.OUT_OF_DEVICE_MEMORY:
-        return "was killed for want of device memory"
+        return "was killed: out of device memory"
     if run.started_us is None and run.stop_reason is not None and not run.lost:
         return "left before it began"
     if run.yielded:

@@ -65,6 +65,9 @@ class Resize:
     job_id: int
     tasks: int
     why: str
+    beyond: int = 0
+    """How many of these, the last ones, are beyond its guarantee: the job queues without them, and starts with as many of them
+    as there is room for then (`Place.beyond`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,9 @@ class Place:
     devices alone."""
     sample: Sampling | None = None
     """The launch is a sample of this configuration; None: it is to do the job's work."""
+    beyond: int = 0
+    """How many of the spots, the last ones, are for tasks that an elastic job has beyond its guarantee. It has so many tasks
+    more for this launch, and these are opportunistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,9 @@ class Reclaim:
 
     job_id: int
     for_job: int
+    beyond: int = 0
+    """So many of the tasks that the job has beyond its guarantee leave, and no others: it is resized, and goes on with the
+    rest. 0: the job leaves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,6 +249,8 @@ class RunStarted:
     log_path: str = ""
     program: str = ""
     """The file that was executed; empty: unknown."""
+    restored: str = ""
+    """What became of a dump of the job by CRIU, for people; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,8 @@ class RunParked:
     """What is left on each device, at most."""
     phases: tuple[tuple[str, Micros], ...] = ()
     """What the node's own phases of the park took, by name, in the order of names."""
+    saves: bool = False
+    """It can save its checkpoint and exit while it is parked."""
 
 
 @dataclass(frozen=True, slots=True)

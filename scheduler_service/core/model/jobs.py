@@ -237,6 +237,10 @@ class Job:
     """Of an elastic job that was resized: the number of tasks with which it was submitted."""
     resize_to: int = 0
     """Of an elastic job that has active tasks: the number of tasks of its next launch. 0: as many as it has now."""
+    beyond: int = 0
+    """Of an elastic job that has active tasks: how many of its tasks (of its next launch, if `resize_to` is set), the last
+    ones, are beyond its guarantee. Such tasks are opportunistic, and the job queues without them. Of one that waits: how many
+    it has beside the tasks in its spec if there is room when it starts."""
     grace_follows: bool = False
     """Its user has given no grace period: it follows from what its saves take."""
     grace_wanted_us: Micros = 0
@@ -278,7 +282,12 @@ class Job:
     def resized(self, tasks: int) -> "Job":
         """The job with so many tasks. It has no active task."""
         submitted = self.submitted_tasks or self.spec.gang[0].size
-        return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0)
+        return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0, beyond=0)
+
+    @property
+    def queued_tasks(self) -> int:
+        """Of an elastic job: with how many tasks it queues when its launch is over."""
+        return (self.resize_to or self.spec.gang[0].size) - self.beyond
 
     def with_grace(self, grace_us: Micros) -> "Job":
         """The job with this grace period, for every stop from now on."""

@@ -11,6 +11,10 @@ from scheduler_service.core.model.values import Micros
 
 OBSERVING = frozenset({OperationKind.VACATE, OperationKind.RESIZE})
 """Kinds that follow a stop of a job, and hold up nothing (`allocation.vacating`)."""
+PARKED_FROM = "parked_from"
+"""Noted of a migration whose job is parked: the phase of the park, to which the job returns if it does not go elsewhere."""
+MOVES = "moves"
+"""Noted of a park: how often its job was to go elsewhere, and did not."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,11 @@ class Operation:
     """From what it is undone, in words of its kind."""
     more: tuple[tuple[str, int | str], ...] = ()
     """What else its kind has to remember, by name, in the order of names."""
+
+    @property
+    def is_of_parked(self) -> bool:
+        """Whether it moves a job that is parked."""
+        return self.kind is OperationKind.MIGRATE and bool(self.noted(PARKED_FROM))
 
     def noted(self, name: str, usual: int | str = 0) -> int | str:
         """What is remembered by this name; `usual` if nothing is."""

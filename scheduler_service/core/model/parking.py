@@ -29,6 +29,8 @@ class Parking(NamedTuple):
     """What the parked run leaves on each of its devices."""
     limit_us: Micros = 0
     """In which its node is to park it, from the order on."""
+    saves: bool = False
+    """While it is parked: it can save its checkpoint and exit, so that it can go on elsewhere."""
 
 
 class PhaseTime(NamedTuple):

@@ -63,7 +63,7 @@ NEXT = MappingProxyType(
         RunPhase.PARKED: frozenset({RunPhase.RESUMING, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.RESUMING: frozenset({RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
         RunPhase.WARMING: frozenset({RunPhase.STARTING, RunPhase.READY, RunPhase.ENDED}),
-        RunPhase.STOPPING: frozenset({RunPhase.ENDED}),
+        RunPhase.STOPPING: frozenset({RunPhase.ENDED, RunPhase.PARKED}),  # a parked run that cannot save stays parked
         RunPhase.ENDED: frozenset[RunPhase](),
     }
 )

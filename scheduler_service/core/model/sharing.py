@@ -19,7 +19,8 @@ class Row(NamedTuple):
     runs: tuple[RunKey, ...]
     """In order, each once."""
     weight: int = 1
-    """The row's part of each cycle, relative to the weights of the other rows."""
+    """The row's part of each cycle, relative to the weights of the other rows. 0: it has no turn, and its runs are parked,
+    until the rows change."""
 
 
 @dataclass(frozen=True)

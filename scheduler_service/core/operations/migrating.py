@@ -1,4 +1,4 @@
-"""Migrations: a running job goes on at another node, which is ready before the job stops (Gandiva, section 4.2).
+"""Migrations: a job goes on at another node, which is ready before the job stops (Gandiva, section 4.2).
 
     phase      the runs of the job                           ends with                          and then
     WARMING    run; those of the next launch hold their      the last report that one is warm   SAVING: the job is told to stop
@@ -9,6 +9,7 @@
     STARTING   those of the next launch, which fetch the     the last report that one runs      the operation is over
                checkpoint and begin                          one that ends before it runs       the job queues, first of all
 
+A parked job stays parked while its destination makes itself ready, and saves without its devices: see `moving_parked`.
 The source keeps its checkpoint. So a job that does not begin at its destination has lost nothing: it begins from the same
 checkpoint wherever it is placed next. Whatever else stops the job (a cancel, a preemption) ends the operation.
 """
@@ -35,6 +36,8 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.operations.moving_parked import back_to_park, becomes_move, check_can_save, park_of, where
+from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -59,9 +62,10 @@ def migrate(
     why: str,
     share: Share | None = None,
 ) -> None:
-    """Has the next launch of a running job made ready at these places. `share`: the launch shares them with others, from now
-    on. Raises PlanRefused, with nothing changed."""
-    _check_can_migrate(state, job, guaranteed)
+    """Has the next launch of a running or parked job made ready at these places. `share`: the launch shares them with others,
+    from now on. Raises PlanRefused, with nothing changed."""
+    park = park_of(state, job.id)
+    _check_can_migrate(state, job, guaranteed, park)
     before = state.savepoint()
     try:
         number = warm(state, now, job, spots, guaranteed, share)
@@ -70,21 +74,30 @@ def migrate(
         raise
     target = RunKey(job.id, number)
     deadline = now + state.settings.warm_limit_us
-    begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
     names = ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in spots))
+    if park is None:
+        begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
+    else:
+        same = [run.node for run in state.runs_of(job.id)] == [spot.node for spot in spots]
+        back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy has it go on
+        becomes_move(state, now, park, back_to, target, deadline, same)
+        names = f"{where(state.operations.rows[park.id], names)}, though it is parked"
     text = f"to {names}, which makes itself ready" + (f": {why}" if why else "")
     first = state.runs_of(job.id)[0]
     log_event(state, now, job.id, EventKind.MIGRATING, run=job.run, node=first.node, reason=Reason.MIGRATED, text=text)
 
 
-def _check_can_migrate(state: State, job: Job, guaranteed: bool) -> None:
+def _check_can_migrate(state: State, job: Job, guaranteed: bool, park: Operation | None) -> None:
     runs = state.runs_of(job.id)
     require(bool(runs), f"job {job.id} does not run")
-    require(job.id not in state.operation_of, f"another operation on job {job.id} is under way")
+    require(park is not None or job.id not in state.operation_of, f"another operation on job {job.id} is under way")
     require(job.sampling is None, f"job {job.id} is being sampled")
     require(len(runs) == len(job.launch_spec.tasks()), f"a task of job {job.id} has ended")
     for run in runs:
-        require(run.phase is RunPhase.RUNNING, f"run {run.key} is {run.phase.name}: only a running one can be migrated")
+        if park is not None:
+            check_can_save(run)
+        else:
+            require(run.phase is RunPhase.RUNNING, f"run {run.key} is {run.phase.name}: only a running one can be migrated")
         require(guaranteed or not run.guaranteed, f"job {job.id} is guaranteed, and would lose that")
         node = state.nodes.rows[run.node]
         require(node.state is NodeState.UP, f"node {node.name} is silent: nobody there can be told to save")
@@ -94,6 +107,9 @@ def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None:
         raise PlanRefused(f"there is no job {action.job_id}")
+    park = park_of(state, job.id)
+    kept = park is not None and park.phase is OperationPhase.PARKED and park.noted(BY_USER)
+    require(not kept, f"the user of job {action.job_id} has it parked")
     migrate(state, now, job, action.spots, action.guaranteed, action.why, action.share)
 
 
@@ -185,7 +201,11 @@ def started(state: State, now: Micros, job_id: int) -> None:
     took = [int(operation.noted(name)) for name in _TOOK]
     warm_s, save_s = (part / SECOND for part in took)
     start_s = (now - operation.phase_us) / SECOND
-    text = f"ready in {warm_s:.2f} s while it ran; then saved in {save_s:.2f} s, and started in {start_s:.2f} s"
+    was = "was parked" if operation.is_of_parked else "ran"
+    text = f"ready in {warm_s:.2f} s while it {was}; then saved in {save_s:.2f} s, and started in {start_s:.2f} s"
+    if operation.is_of_parked:
+        names = ", ".join(dict.fromkeys(state.nodes.rows[run.node].name for run in state.runs_of(job_id)))
+        text = f"moved to {where(operation, names)}: {text}"
     note_phase(state, now, operation, "")
     end(state, operation)
     first = state.runs_of(job_id)[0]
@@ -204,9 +224,12 @@ def _note(state: State, now: Micros, operation: Operation, name: str) -> None:
 
 
 def give_up(state: State, now: Micros, operation: Operation, why: str) -> None:
-    """The job does not go where it was to go. It runs on, or does what it would do without the migration."""
+    """The job does not go where it was to go. It runs on or stays parked, or does what it would do without the migration."""
     job = state.jobs.rows[operation.job_id]
-    cut_short(state, now, job.id, why)
+    if operation.is_of_parked and operation.phase is OperationPhase.WARMING and job.id in state.active:
+        back_to_park(state, now, operation, why)
+    else:
+        cut_short(state, now, job.id, why)
     log_event(state, now, job.id, EventKind.MIGRATION_FAILED, run=job.run, reason=Reason.MIGRATED, text=why)
 
 

@@ -10,7 +10,8 @@
                                                           a failure, or the deadline           they are stopped: the job queues
 
 The tasks of a gang are parked and resumed together: until the last of them is parked, all hold their devices. Whatever stops
-the job ends the operation. A parked run that is stopped is killed at once: it cannot save without its devices.
+the job ends the operation. A parked run that is stopped is killed at once. If it goes on elsewhere instead of waiting for its
+devices, it saves without them (`moving_parked`).
 """
 
 from scheduler_service.core.allocation.bindings import give_back
@@ -33,6 +34,7 @@ from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
+from scheduler_service.core.operations.moving_parked import not_saved
 from scheduler_service.core.operations.resuming import check_resumed, give_up, node_name, take_back, told, unpark
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.state.state import State
@@ -117,7 +119,8 @@ def parked(state: State, event: RunParked, run: Run, now: Micros) -> None:
         text = f"what it has on its devices takes {needed} MiB, and {node_name(state, run)} has {spare} MiB of memory for that"
         _refuse(state, now, operation, run, text)
         return
-    parking = run.parking._replace(rung=event.rung or "unknown", residue_mib=-(-event.residue_bytes // MIB))
+    rung, residue = event.rung or "unknown", -(-event.residue_bytes // MIB)
+    parking = run.parking._replace(rung=rung, residue_mib=residue, saves=event.saves)
     state.put(state.runs, run.key, changed(run, parking=parking, parked_mib=needed))
     if state.host is not None and min(state.host.free(run.node)) < 0:
         _refuse(state, now, operation, run, f"{node_name(state, run)} has too little memory beside what goes with its devices")
@@ -154,10 +157,12 @@ def leave_devices(state: State, now: Micros, run: Run) -> None:
 
 
 def refused(state: State, event: RunParkRefused, run: Run, now: Micros) -> None:
-    """A node could not park a run, or not resume it."""
+    """A node could not park a run, or not resume it; or a parked run could not save."""
     operation = operation_of(state, run.job_id)
     if run.phase.exits_soon:
-        return  # it is stopped anyway
+        if run.is_parked and not event.lost:
+            not_saved(state, now, run, event.why)
+        return  # else it is stopped anyway
     if operation is None:
         if event.lost and run.parking is not None:  # the park was taken back while its node was at it
             give_up(state, now, run, event.why, most_us=0)

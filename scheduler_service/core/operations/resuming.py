@@ -123,7 +123,7 @@ def resumed(state: State, event: RunResumed, run: Run, now: Micros) -> None:
 
 def at_work(run: Run) -> Run:
     assert run.parking is not None
-    parking = run.parking._replace(underway=False, rung="", residue_mib=0)
+    parking = run.parking._replace(underway=False, rung="", residue_mib=0, saves=False)
     return changed(run, phase=RunPhase.RUNNING, parking=parking, parked_mib=0)
 
 
@@ -135,7 +135,7 @@ def check_resumed(state: State, now: Micros, operation: Operation, text: str) ->
     note_phase(state, now, operation, text)
     end(state, operation)
     job = show(state, state.jobs.rows[operation.job_id])
-    took = f"resumed in {(now - operation.phase_us) / SECOND:.2f} s"
+    took = f"resumed in place in {(now - operation.phase_us) / SECOND:.2f} s"
     log_event(state, now, job.id, EventKind.UNPARKED, run=job.run, node=runs[0].node, text=f"{took}: {text}" if text else took)
 
 

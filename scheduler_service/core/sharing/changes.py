@@ -27,6 +27,7 @@ def weighted(rows: Sequence[Row], weights: Sequence[int]) -> tuple[Row, ...]:
 
 
 def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
-    """Without these runs, and without rows that have no others."""
-    left = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
-    return tuple(row for row in left if row.runs)
+    """Without these runs, and without rows that have no others. If none of the rows that are left has a turn, all have one."""
+    fewer = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
+    left = tuple(row for row in fewer if row.runs)
+    return left if any(row.weight for row in left) else tuple(row._replace(weight=1) for row in left)

@@ -1,7 +1,8 @@
 """Who is preempted together, and what comes free then.
 
 A run that holds its devices alone, or a gang, is preempted as one. So is a share group with all jobs in it: what its members
-leave one by one is of no use before the last of them has left.
+leave one by one is of no use before the last of them has left. A member that is made ready while its job runs elsewhere gives
+way: its job is not one of these.
 """
 
 from collections.abc import Iterable
@@ -23,13 +24,24 @@ def group_of(state: Tables, job_id: int) -> ShareGroup | None:
 def together(state: Tables, job_id: int) -> tuple[int, ...]:
     """The jobs that are preempted or reclaimed with this one, which is one of them; in order."""
     group = group_of(state, job_id)
-    return (job_id,) if group is None else tuple(sorted({key.job_id for key in group.members()}))
+    return (job_id,) if group is None else tuple(sorted({run.job_id for run in _executing(state, group)}))
 
 
 def runs_together(state: Tables, job_id: int) -> list[Run]:
     """The runs that are preempted or reclaimed with the job: its own, and those of all members of its share group."""
     group = group_of(state, job_id)
-    return state.runs_of(job_id) if group is None else [state.runs.rows[key] for key in group.members()]
+    return state.runs_of(job_id) if group is None else _executing(state, group)
+
+
+def made_ready(state: Tables, job_id: int) -> list[Run]:
+    """The members of the job's share group that wait for the end of the run before them, which is elsewhere."""
+    group = group_of(state, job_id)
+    members = () if group is None else group.members()
+    return [run for key in members if (run := state.runs.rows[key]).awaits]
+
+
+def _executing(state: Tables, group: ShareGroup) -> list[Run]:
+    return [run for key in group.members() if not (run := state.runs.rows[key]).awaits]
 
 
 def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
@@ -51,13 +63,14 @@ def members_on(state: Tables, group: ShareGroup, node: int) -> list[Run]:
 
 
 def holding(state: Tables, run: Run) -> Vector:
-    """What comes free on the node when the run goes with all that are preempted with it. The first member of a share group on a
-    node counts for the group and for all of its members there, and the others for nothing, so that sums over them are right."""
+    """What comes free on the node when the run goes with all that are preempted with it. The first member of a share group that
+    executes on a node counts for the group and for all of its members there, and the others for nothing, so that sums over them
+    are right."""
     if not run.group:
         return run.charged if run.parked_mib else run.demand
     group = state.share_groups.rows[run.group]
     here = members_on(state, group, run.node)
-    if here[0].key != run.key:
+    if next((other.key for other in here if not other.awaits), None) != run.key:
         return ZERO
     total = Vector(devices=len(group.devices_on(run.node)))
     for member in here:

@@ -169,6 +169,7 @@ class State(Tables):
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "opportunistic_runs": {vc: set(keys) for vc, keys in self.opportunistic_runs.items()},
             "without": dict(self.without),
+            "within": dict(self.within),
             "guaranteed_runs": {vc: set(keys) for vc, keys in self.guaranteed_runs.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},

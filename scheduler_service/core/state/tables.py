@@ -172,6 +172,8 @@ class Tables:
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
         """Job that need not run as opportunistic -> how many of its runs do."""
+        self.within: dict[int, int] = {}
+        """Elastic job -> how many of its runs are guaranteed. The others of such a job are beyond its guarantee."""
         self.guaranteed_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its guaranteed runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}

@@ -273,8 +273,8 @@ def _length(state: State, vc: str) -> int:
 
 
 def _is_longer(state: State, vc: str, most: float) -> bool:
-    """Whether more jobs are queued."""
-    return _length(state, vc) > most and (not vc or sum(1 for _ in queued(state, vc)) > most)
+    """Whether more jobs are queued; in a virtual cluster, with nothing kept for them."""
+    return _length(state, vc) > most and (not vc or sum(_waits(state, job.id) for job in queued(state, vc)) > most)
 
 
 def _highest_levels(waiting: Iterable[Job], most: int) -> list[Job]:

@@ -16,12 +16,13 @@ from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.cells.request import RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
-from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, GiveWay, Place, Plan, Reclaim, Spot, Wait
+from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, GiveWay, Place, Plan, Spot, Wait
 from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.holdings import first_of_each
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.beyond import reclaimed
 from scheduler_service.policies.cells.host_share import have_them_leave, overdrawn
 from scheduler_service.policies.cells.reclaim import LeastLost
 from scheduler_service.policies.placing.joining import join
@@ -111,14 +112,17 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     in_the_way = in_the_way_of(state, spots)
     if lacking := overdrawn(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
-    for victim in sorted({key.job_id for keys in in_the_way.values() for key in keys if state.runs.rows[key].awaits}):
+    warm = [run for keys in in_the_way.values() for key in keys if (run := state.runs.rows[key]).awaits]
+    for victim in sorted({run.job_id for run in warm if not run.guaranteed}):  # those who are give way with their share group
         actions.append(GiveWay(victim, job.id))
-    in_the_way = _without_warm(state, in_the_way)
+    in_the_way = without_warm(state, in_the_way)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
-    leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
+    leaving: dict[int, list[RunKey]] = defaultdict(list)
+    for key in sorted(key for keys in in_the_way.values() for key in keys):
+        leaving[key.job_id].append(key)
     late = first_of_each(state, (victim for victim in leaving if not _leaves_in_time(state, victim)))
-    actions += [Reclaim(victim, job.id) for victim in late]
+    actions += [reclaimed(state, victim, job, leaving[victim]) for victim in late]
     return (*actions, *keep(job, spots, in_the_way))
 
 
@@ -174,7 +178,7 @@ def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
     }
 
 
-def _without_warm(state: State, in_the_way: dict[int, list[RunKey]]) -> dict[int, list[RunKey]]:
+def without_warm(state: State, in_the_way: dict[int, list[RunKey]]) -> dict[int, list[RunKey]]:
     """Without the destinations of migrations, which are free as soon as they give way."""
     staying = {node: [key for key in keys if not state.runs.rows[key].awaits] for node, keys in in_the_way.items()}
     return {node: keys for node, keys in staying.items() if keys}

@@ -117,7 +117,7 @@ def _preempting(plan: Plan, mine: set[int], job: Job, vc: VirtualCluster, decisi
     shown = decision or decided(job, vc, len(mine))
     actions: list[Action] = []
     for action in plan:
-        if isinstance(action, Reclaim) and action.job_id in mine:
+        if isinstance(action, Reclaim) and action.job_id in mine and not action.beyond:
             actions.append(Preempt(action.job_id, job.id, vc.policy.cap, shown))
         elif isinstance(action, AddEarmark):
             actions.append(replace(action, decision=shown))

@@ -247,12 +247,12 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
             if position is None or run.phase.exits_soon:
                 return None
             places = positions(position, mask_of(run.devices))
-            if not _bind_around(state, pools.pools[position.pool], position.slot, places, owner, bound, iter(range(TRIED))):
+            if not bind_around(state, pools.pools[position.pool], position.slot, places, owner, bound, iter(range(TRIED))):
                 return None
     return (*bound, Promote(job_id))
 
 
-def _bind_around(
+def bind_around(
     state: State, pool: Pool, slot: int, places: Mask, owner: Owner, bound: list[Bind], tries: Iterator[int]
 ) -> bool:
     """Supposes that all of these leaves are in the owner's cells, and notes those that are bound for it. False: they cannot be;
@@ -267,7 +267,7 @@ def _bind_around(
         name = pool.shape.levels[level]
         state.put(state.bindings, (pool.name, name, index), Binding(pool.name, name, index, owner.vc, owner.pin))
         bound.append(Bind(owner.vc, pool.name, name, index))
-        if _bind_around(state, pool, slot, places, owner, bound, tries):
+        if bind_around(state, pool, slot, places, owner, bound, tries):
             return True
         bound.pop()
         state.put(state.bindings, (pool.name, name, index), None)

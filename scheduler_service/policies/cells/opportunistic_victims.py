@@ -20,9 +20,9 @@ from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of
-from scheduler_service.core.state.holdings import group_of, runs_together
+from scheduler_service.core.state.holdings import group_of, made_ready, runs_together
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
+from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm
 from scheduler_service.policies.cells.host_share import overdrawn
 from scheduler_service.policies.cells.making_room import decided, rank, reached, within_bounds
 from scheduler_service.policies.cells.victims import by_pool
@@ -47,7 +47,7 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
         going: list[Action] = [
             Reclaim(other.id, job.id) if shown is None else Preempt(other.id, job.id, vc.policy.cap, shown) for other in chosen
         ]
-        return (*going, *keep(job, spots, in_the_way_of(state, spots), shown))
+        return (*going, *keep(job, spots, without_warm(state, in_the_way_of(state, spots)), shown))
     return None
 
 
@@ -109,7 +109,7 @@ def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[lis
 
 
 def _victim(state: State, pools: Pools, pool: str, job: Job) -> _Victim:
-    runs, leaves = runs_together(state, job.id), dict[int, Mask]()
+    runs, leaves = [*runs_together(state, job.id), *made_ready(state, job.id)], dict[int, Mask]()
     for run in runs:
         position = pools.positions.get(run.node)
         if position is not None and position.pool == pool:

@@ -13,9 +13,11 @@ from scheduler_service.core.model.virtual_clusters import Binding, Owner, Virtua
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.beyond import more_tasks, with_more
+from scheduler_service.policies.cells.contested import contested
 from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.cells.making_room import make_room
-from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
+from scheduler_service.policies.cells.opportunistic import place_opportunistic, promote, serve_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
 from scheduler_service.policies.cells.scope import VcScope, why_waits
 from scheduler_service.policies.cells.turns import in_turns, introspect
@@ -50,6 +52,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
+            yield from guaranteed(state, contested(state), rng)
             yield from start_on_earmarks(state, place_on_cells_kept)
         yield from guaranteed(state, _with_work(state), rng)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
@@ -88,7 +91,7 @@ def _policy_in(state: State, name: str) -> str:
 
 
 def stages(options: Options) -> Stages:
-    return Stages(cells(MATCHES[options.exchange], options.promotes))
+    return Stages(cells(MATCHES[options.exchange], options.promotes), find=place_opportunistic)
 
 
 def _leaves_more(state: State, since: int) -> bool:
@@ -138,7 +141,7 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
             yield from _serve(state, vc, lanes, held, rng, promotes)
     if chosen.put_back is not None:
-        yield from chosen.put_back(state, vc.name)
+        yield from chosen.put_back(state, vc.name, place_opportunistic)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
@@ -224,6 +227,9 @@ def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Gener
     for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
+            wider = with_more(state, job, plan, more) if (more := more_tasks(state, vc, job)) else plan
+            if wider != plan and (yield wider) is None:
+                return None
             return _waits(plan, (yield plan))
     overload = stages_within(vc.policy).overload
     if overload is not None:

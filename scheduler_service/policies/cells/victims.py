@@ -21,12 +21,13 @@ from scheduler_service.policies.cells.guaranteed import Gone, plan_in_cells
 
 
 def running(state: State, vc: VirtualCluster) -> list[Job]:
-    """The jobs that run in the virtual cluster's cells, none of whose tasks is leaving; in order of their ids."""
+    """The jobs that run in the virtual cluster's cells, at least in part, none of whose tasks is leaving; in order of their
+    ids."""
     pools = state.pools
     assert pools is not None
     nodes = {node for _, binding in bindings_of(state, vc.id) for node, _ in nodes_in(pools, binding)}
     ids = {key.job_id for node in nodes for key in state.runs_on.get(node, ()) if _counts(state, vc, key)}
-    whole = (job_id for job_id in sorted(ids) if all(_counts(state, vc, run.key) for run in runs_together(state, job_id)))
+    whole = (job_id for job_id in sorted(ids) if not any(run.phase.exits_soon for run in runs_together(state, job_id)))
     return [state.jobs.rows[job_id] for job_id in whole]
 
 

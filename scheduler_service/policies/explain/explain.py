@@ -37,7 +37,8 @@ from scheduler_service.policies.stages import Stages
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
     """Of a live job."""
-    if (operation := operation_of(state, job.id)) is not None and operation.kind is OperationKind.PARK:
+    operation = operation_of(state, job.id)
+    if operation is not None and (operation.kind is OperationKind.PARK or operation.is_of_parked):
         return explain_parked(state, job, operation)
     if job.state is JobState.SUSPENDED:
         return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))

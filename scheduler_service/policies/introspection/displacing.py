@@ -1,8 +1,9 @@
 """A job takes the place of jobs that it outranks: these move to idle devices, or are parked until their own are idle again.
 
 A trial outranks best-effort jobs of no higher priority, and of two best-effort jobs that of higher priority outranks the other.
-What was parked goes on as soon as its devices are idle and nobody who outranks it waits. So no job is suspended for one that it
-outranks, and nobody who is parked loses any work. Jobs that share devices stay where they are.
+What was parked goes on as soon as nobody who outranks it waits and its devices are idle, or others if it can save while it is
+parked. So no job is suspended for one that it outranks, and nobody who is parked loses any work. Jobs that take turns stay in
+their share group, and give their turns to the job (`overload/slicing.py`).
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, place_to_move
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.overload.slicing import NAME, outranks, would_do
+from scheduler_service.policies.placing.elsewhere import Find, elsewhere
 from scheduler_service.policies.stages import Where
 
 LOOKED_AT = 64
@@ -35,13 +37,6 @@ PAUSE_US = 600 * SECOND
 def displaced_subject(job_id: int) -> str:
     """Of the memo that says that the job gives its place to another one, and to which."""
     return f"displaced/{job_id}"
-
-
-def outranks(one: Job, other: Job) -> bool:
-    """Whether the one may take the place of the other."""
-    if other.spec.job_class is not JobClass.BEST_EFFORT:
-        return False
-    return one.priority > other.priority or (one.spec.job_class is JobClass.TRIAL and one.priority == other.priority)
 
 
 # ---- to take a place ---------------------------------------------------------------------------------------------------
@@ -69,7 +64,8 @@ def _leaves_for(state: State, job_id: int, job: Job) -> bool:
     memo, operation = memo_of(state, displaced_subject(job_id)), operation_of(state, job_id)
     if memo is None or operation is None or memo.value[0] != job.id:
         return False
-    return operation.kind is OperationKind.MIGRATE or operation.phase is OperationPhase.PARKING
+    moves = operation.kind is OperationKind.MIGRATE and not operation.is_of_parked
+    return moves or operation.phase is OperationPhase.PARKING
 
 
 def _outranked(state: State, job: Job) -> list[Job]:
@@ -151,12 +147,17 @@ def _leave(state: State, job: Job, other: Job, settings: Settings, moves: bool) 
 # ---- to have it back ---------------------------------------------------------------------------------------------------
 
 
-def put_back(state: State, vc: str) -> Proposals:
-    """Jobs that were parked for others go on where their devices are idle, if nobody who outranks them waits."""
+def put_back(state: State, vc: str, find: Find) -> Proposals:
+    """Jobs that were parked for others go on if nobody who outranks them waits: on their own devices if these are idle, or else
+    where there is room."""
     for job in sorted(_displaced(state, vc), key=lambda job: (-job.priority, job.id)):
         first = next((first for first in _first_waiting(state, vc) if outranks(first, job)), None)
-        if first is None and next(what_holds_up(state, state.runs_of(job.id)), None) is None:
+        if first is not None:
+            continue
+        if next(what_holds_up(state, state.runs_of(job.id)), None) is None:
             yield Unpark(job.id, "its devices are idle again"), forget(displaced_subject(job.id))
+        elif (move := elsewhere(state, job, find)) is not None:
+            yield move, forget(displaced_subject(job.id))
 
 
 def _displaced(state: State, vc: str) -> Iterator[Job]:

@@ -8,8 +8,8 @@ from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import memo_of
 from scheduler_service.policies.overload.memory import allowances
-from scheduler_service.policies.overload.rows import Unit, fair_rows
-from scheduler_service.policies.overload.slicing import probe_subject, would_do
+from scheduler_service.policies.overload.rows import Unit
+from scheduler_service.policies.overload.slicing import probe_subject, rows_of, would_do
 
 
 def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:
@@ -19,7 +19,7 @@ def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:
 def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
     """Whether the rows are for introspection to change: those of its virtual cluster that no user has chosen, that are not
     being measured, and whose members are not about to stop."""
-    if group.vc != vc or group.open or any(row.weight != 1 for row in group.rows):
+    if group.vc != vc or group.open or any(row.weight > 1 for row in group.rows):
         return False
     if memo_of(state, probe_subject(vc, group.id)) is not None:
         return False
@@ -33,9 +33,9 @@ def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
 
 
 def arranged(state: State, group: ShareGroup, units: Sequence[Unit], runs: Mapping[RunKey, Run]) -> Share | None:
-    """Fair rows of these units, if they can be had."""
-    rows = fair_rows(units)
+    """The rows of these units, by who outranks whom, if they can be had."""
     jobs = {key.job_id: state.jobs.rows[key.job_id] for key in runs}
+    rows = rows_of(units, jobs)
     for thrifty in (False, True):
         limits = allowances(state, rows, runs, jobs, thrifty)
         if limits is None:

@@ -1,16 +1,18 @@
 """Growth: an elastic job takes the idle devices of its server, and gives them back when a job wants them (Gandiva, 4.2.2).
 
 A job grows only after the devices have been idle for some time, only on the server on which it runs, and only while nobody
-waits. In virtual clusters a run keeps its kind: a guaranteed one grows within the cells that its virtual cluster owns, and an
-opportunistic one into anybody's idle cells. One that is stopped, and has no room at the size to which it has grown, goes on
-with the tasks that it had before.
+waits. In a virtual cluster, a guaranteed job grows within the cells of this virtual cluster as far as it can, and then beyond
+its guarantee (`cells/beyond.py`): there it has opportunistic tasks in anybody's idle cells, which it gives back if they are
+reclaimed. An opportunistic job grows into anybody's idle cells. A job that is stopped, and has no room at the size to which it
+has grown, goes on with the tasks that it had before.
 
 With nothing measured at other sizes, the job with the fewest tasks gains the most for each device, relative to what it does
 now, so this one grows first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from scheduler_service.core.allocation.guarantee import guaranteed_in_part
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Remember, Resize
 from scheduler_service.core.model import Job, JobState, Run
@@ -35,12 +37,13 @@ def grown_subject(vc: str) -> str:
 
 
 def grown(state: State, vc: str) -> dict[int, int]:
-    """The tasks that each job had before it grew. Jobs that have ended, or have no more than that, are left out."""
+    """The tasks that each job had before it grew. Jobs that have ended, or neither have nor will have more than that, are left
+    out."""
     memo, found = memo_of(state, grown_subject(vc)), dict[int, int]()
     if memo is not None:
         for job_id, before in zip(map(int, memo.value[::2]), map(int, memo.value[1::2]), strict=True):
             job = state.jobs.rows.get(job_id)
-            if job is not None and max(job.spec.gang[0].size, job.resize_to) > before:
+            if job is not None and (job.beyond or max(job.spec.gang[0].size, job.resize_to) > before):
                 found[job_id] = before
     return found
 
@@ -61,27 +64,28 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
         yield (_remember_grown(vc, grown(state, vc)),)
     for node in nodes:
         candidates = sorted(_could_grow(state, where, node, waiting))
-        for _, job_id, tasks in candidates:
+        for _, job_id, tasks, beyond in candidates:
             memo, now = memo_of(state, since_subject(job_id)), state.cluster.clock_us
             if memo is None:
                 yield (Remember(NAME, since_subject(job_id), (now,), job_id),)
             elif (idle_us := now - int(memo.value[0])) >= settings.grow_after * SECOND:
                 why = f"it grows: devices of {state.nodes.rows[node].name} were idle for {idle_us / SECOND:.0f} s"
                 before = grown(state, vc)
-                before.setdefault(job_id, state.jobs.rows[job_id].spec.gang[0].size)
-                plan: Plan = (Resize(job_id, tasks, why), forget(since_subject(job_id)), _remember_grown(vc, before))
+                before.setdefault(job_id, state.jobs.rows[job_id].queued_tasks)
+                plan: Plan = (Resize(job_id, tasks, why, beyond), forget(since_subject(job_id)), _remember_grown(vc, before))
                 if would_do(state, plan):
                     yield plan
                 break
-        could = {job_id for _, job_id, _ in candidates}
+        could = {job_id for _, job_id, *_ in candidates}
         here = {key.job_id for key in state.runs_on.get(node, ()) if state.runs.rows[key].vc == vc}
         for job_id in sorted(here - could):
             if memo_of(state, since_subject(job_id)) is not None:
                 yield (forget(since_subject(job_id)),)
 
 
-def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterator[tuple[int, int, int]]:
-    """The jobs that could, with the number of tasks that they have and that they could have."""
+def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterator[tuple[int, int, int, int]]:
+    """The jobs that could, with the number of tasks that they have and that they could have, and how many of these would be
+    beyond their guarantee."""
     idle = state.idle_devices.get(node, 0).bit_count()
     jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
     resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # to whom the devices may go
@@ -96,30 +100,41 @@ def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterato
             continue
         group = job.spec.gang[0]
         more = _more_tasks(group.demand, state.free_resources.free(node)._replace(devices=idle))
-        size = min(job.spec.max_tasks, group.size + more)
+        size, beyond = min(job.spec.max_tasks, group.size + more), 0
         if where.vc:
-            size = _in_cells(state, where, job, node, size)
+            size, beyond = _in_cells(state, where, job, node, size)
         if size > group.size and group.demand.devices:
-            yield group.size, job_id, size
+            yield group.size, job_id, size, beyond
 
 
-def _in_cells(state: State, where: Where, job: Job, node: int, most: int) -> int:
+def _in_cells(state: State, where: Where, job: Job, node: int, most: int) -> tuple[int, int]:
     """The most tasks, up to these, with which the job would start at once on its server, as what it is now: guaranteed in cells
-    of its own, or opportunistic. 0: no more than it has."""
-    cells, now_has = job.spec.cells, job.spec.gang[0].size
+    of its own, or opportunistic; and how many of these would be beyond its guarantee, as few as can be. 0: no more than it
+    has."""
+    cells, best = job.spec.cells, (job.spec.gang[0].size, 0)
     runs = state.runs_of(job.id)
     opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-    if where.plan is None or cells.levels or cells.within or any(run.guaranteed is opportunistic for run in runs):
-        return 0
+    if where.plan is None or cells.levels or cells.within or runs[0].guaranteed is opportunistic:
+        return 0, 0
+    least = best[0] + 1 if opportunistic or where.more is None else job.queued_tasks
     with state.supposing():
         for run in runs:
             state.put(state.runs, run.key, None)
-        for size in range(most, now_has, -1):
-            plan = where.plan(state, job.resized(size))
+        for size in range(most, least - 1, -1):
+            view = job.resized(size)
+            plan = where.plan(state, view)
             places = [action for action in plan or () if not isinstance(action, Bind)]
-            if len(places) == 1 and isinstance(places[0], Place) and {spot.node for spot in places[0].spots} == {node}:
-                return size
-    return 0
+            if plan is None or len(places) != 1 or not isinstance(places[0], Place):
+                continue
+            if where.more is not None and not opportunistic and size < most:
+                plan = where.more(state, view, plan, most - size)
+            place = plan[-1]
+            assert isinstance(place, Place)  # `more` adds to it
+            if {spot.node for spot in place.spots} == {node} and len(place.spots) > best[0]:
+                best = len(place.spots), place.beyond
+            if best[0] == most:
+                break
+    return best if best[0] > job.spec.gang[0].size else (0, 0)
 
 
 def _more_tasks(each: Vector, free: Vector) -> int:
@@ -160,7 +175,7 @@ def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
         return None
     for job_id, before in grown(state, where.vc).items():
         other, runs = state.jobs.rows[job_id], state.runs_of(job_id)
-        if not runs or any(run.guaranteed is not where.guaranteed for run in runs):
+        if not runs or runs[0].guaranteed is not where.guaranteed:
             continue
         if runs[0].phase.exits_soon:
             if 0 < other.resize_to < len(runs) and _makes_room_in(state, job, where, runs[other.resize_to :]):
@@ -168,8 +183,39 @@ def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
             continue
         for size in range(len(runs) - 1, before - 1, -1):
             if other.state is JobState.RUNNING and _makes_room_in(state, job, where, runs[size:]):
-                plan: Plan = (Resize(job_id, size, f"it gives back devices that job {job.id} needs"),)
-                return plan if would_do(state, plan) else None
+                return _shrink(state, other, size, f"it gives back devices that job {job.id} needs")
+    return None
+
+
+def _shrink(state: State, job: Job, tasks: int, why: str) -> Plan | None:
+    """What it has beyond its guarantee goes first. It keeps the rest."""
+    beyond = max(job.beyond - (job.spec.gang[0].size - tasks), 0)
+    plan: Plan = (Resize(job.id, tasks, why, beyond),)
+    return plan if would_do(state, plan) else None
+
+
+def retreat(state: State, job: Job, where: Where, otherwise: Callable[[], Plan | None]) -> Plan | None:
+    """Has a job give back what it has beyond its guarantee, if the waiting one has a way (`otherwise`) once that has happened:
+    a job with such tasks neither takes turns nor is parked. Empty: one is about to. None: that would change nothing."""
+    if where.plan is None or not where.guaranteed:
+        return None
+    for job_id in grown(state, where.vc):
+        other, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+        if not guaranteed_in_part(runs):
+            continue
+        if runs[0].phase.exits_soon:
+            if other.resize_to and _makes_room_in(state, job, where, runs):
+                return ()
+            continue
+        with state.supposing():
+            for run in runs:
+                state.put(state.runs, run.key, None)
+            state.put(state.jobs, job_id, other.resized(other.queued_tasks))
+            for run in runs[: other.queued_tasks]:
+                state.put(state.runs, run.key, run)
+            helps = other.state is JobState.RUNNING and bool(otherwise())
+        if helps:
+            return _shrink(state, other, other.queued_tasks, f"job {job.id} takes turns with it, or takes its place")
     return None
 
 

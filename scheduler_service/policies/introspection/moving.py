@@ -6,12 +6,12 @@ so that what moves cost is a small part of what jobs do, and there are at most `
 jobs whose users say with whom they share.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import Bind, Migrate, Place, Plan, Remember, Spot
+from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
 from scheduler_service.core.model import Job, JobClass, JobState, Run, RunPhase
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits
 from scheduler_service.core.state.queue_keys import OWN_LANES
@@ -20,7 +20,6 @@ from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, would_do
 from scheduler_service.policies.placing.first_fit import pick_devices
-from scheduler_service.policies.stages import Where
 
 HOUR_US = 3600 * SECOND
 _LOOKED_AT = 4
@@ -32,15 +31,13 @@ def moved_subject(job_id: int) -> str:
     return f"moved/{job_id}"
 
 
-def move(state: State, where: Where, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
-    """Moves jobs that run on these nodes, or to them. Returns the round with what is left of its hour."""
+def move(state: State, vc: str, wanted: Iterable[Plan], now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
+    """Makes the moves that are wanted. Returns the round with what is left of its hour."""
     clock = state.cluster.clock_us
     if clock - now.hour_us >= HOUR_US:
         now = now._replace(hour_us=clock, moves=0)
-    if any(True for lane in OWN_LANES for _ in state.waiting(where.vc, lane)):
+    if any(True for lane in OWN_LANES for _ in state.waiting(vc, lane)):
         return now
-    on_site = ((action,) for action in _wanted(state, "", nodes, settings))
-    wanted = _wanted_in(state, where, nodes, settings) if where.vc else on_site
     for actions in wanted:
         action = actions[-1]
         assert isinstance(action, Migrate)
@@ -50,6 +47,11 @@ def move(state: State, where: Where, nodes: range, now: Round, settings: Setting
         if would_do(state, plan) and (yield plan) is None:
             now = now._replace(moves=now.moves + 1)
     return now
+
+
+def wanted_on_site(state: State, nodes: range, settings: Settings) -> Iterator[Plan]:
+    """Of a site without virtual clusters: moves of jobs that run on these nodes, or to them."""
+    return ((action,) for action in _wanted(state, "", nodes, settings))
 
 
 def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator[Migrate]:
@@ -66,44 +68,6 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
             if action is not None:
                 yield action
         yield from _emptied(state, vc, node, settings)
-
-
-def _wanted_in(state: State, where: Where, nodes: range, settings: Settings) -> Iterator[Plan]:
-    """In a virtual cluster: its guaranteed jobs move within its own cells, to where they would start now."""
-    for node in nodes:
-        here = {key.job_id for key in state.runs_on.get(node, ()) if state.runs.rows[key].vc == where.vc}
-        for job_id in sorted(here):
-            runs, job = state.runs_of(job_id), state.jobs.rows[job_id]
-            if all(run.guaranteed and not run.group for run in runs) and may_move(state, where.vc, job, settings):
-                plan = _within_cells(state, where, job, runs, node, settings)
-                if plan is not None:
-                    yield plan
-
-
-def _within_cells(state: State, where: Where, job: Job, runs: list[Run], node: int, settings: Settings) -> Plan | None:
-    """Brings a gang on several servers together on one, and empties a server that is mostly free."""
-    whole, free = state.free_resources.capacity_of(node).devices, state.idle_devices.get(node, 0).bit_count()
-    several = len({run.node for run in runs}) > 1
-    mostly_free = len(runs) == 1 and free * 100 >= whole * settings.defragment_free
-    if where.plan is None or runs[0].node != node or not (several or mostly_free):
-        return None
-    plan = where.plan(state, job.configured(job.configuration)) or ()
-    binds = [action for action in plan if isinstance(action, Bind)]
-    if len(plan) != len(binds) + 1 or not isinstance(plan[-1], Place):
-        return None  # others would have to leave
-    spots = plan[-1].spots
-    target = spots[0].node
-    if {spot.node for spot in spots} != {target}:
-        return None
-    there = state.idle_devices.get(target, 0).bit_count()
-    fuller = (there, target) < (free, node) and there < state.free_resources.capacity_of(target).devices
-    if several:
-        why = f"its tasks are on several servers, and {_name(state, target)} has room for all"
-    elif fuller and target != node and _alike(state, node, target):
-        why = f"{free} of {whole} devices of {_name(state, node)} are idle, and {_name(state, target)} has room"
-    else:
-        return None
-    return (*binds, Migrate(job.id, spots, why, guaranteed=True))
 
 
 def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
@@ -139,7 +103,7 @@ def _out_of_turns(state: State, vc: str, node: int, settings: Settings) -> Migra
                 job = state.jobs.rows[job_id]
                 runs = state.runs_of(job_id)
                 if len(runs) == 1 and runs[0].demand.devices <= idle and may_move(state, vc, job, settings):
-                    why = f"it takes turns on {_name(state, source)}, and has devices of {_name(state, node)} to itself"
+                    why = f"it takes turns on {name_of(state, source)}, and has devices of {name_of(state, node)} to itself"
                     if (action := onto(state, job, runs, node, why)) is not None:
                         return action
     return None
@@ -156,9 +120,9 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
     total = ZERO
     for run in runs:
         total = add(total, run.demand)
-    for target in _with_room(state, job, total):
+    for target in with_room(state, job, total):
         action = onto(
-            state, job, runs, target, f"its tasks are on several servers, and {_name(state, target)} has room for all"
+            state, job, runs, target, f"its tasks are on several servers, and {name_of(state, target)} has room for all"
         )
         if action is not None:
             return action
@@ -171,20 +135,31 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
 def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
     """A job that its neighbours slow down goes to an empty server with the same devices. If it was moved before and is slow all
     the same, its neighbours were not the reason."""
-    runs, profile = state.runs_of(job.id), job.profile
-    moved = memo_of(state, moved_subject(job.id)) is not None
-    if profile is None or moved or len(runs) != 1 or runs[0].group or not runs[0].given:
+    runs, moved = state.runs_of(job.id), memo_of(state, moved_subject(job.id)) is not None
+    if moved or not is_slowed(state, job, runs, settings):
         return None
-    slower = 100 * (profile.mini_batch_us - profile.best_us) > settings.slowed * profile.best_us
-    neighbours = any(key.job_id != job.id and state.runs.rows[key].given for key in state.runs_on.get(node, ()))
-    if not (slower and neighbours):
-        return None
-    for target in _with_room(state, job, runs[0].demand, state.loads().affinity == 0):
-        if _alike(state, node, target):
-            now, best = profile.mini_batch_us / 1000, profile.best_us / 1000
-            times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
-            return onto(state, job, runs, target, f"it takes {times}, and {_name(state, target)} is empty")
+    for target in with_room(state, job, runs[0].demand, state.loads().affinity == 0):
+        if alike(state, node, target):
+            return onto(state, job, runs, target, why_slow(state, job, target))
     return None
+
+
+def is_slowed(state: State, job: Job, runs: list[Run], settings: Settings) -> bool:
+    """Whether a job of one task, which has its devices alone, is slower beside neighbours than it was at best."""
+    profile = job.profile
+    if profile is None or len(runs) != 1 or runs[0].group or not runs[0].given:
+        return False
+    others = (state.runs.rows[key] for key in state.runs_on.get(runs[0].node, ()) if key.job_id != job.id)
+    neighbours = any(run.given and not run.is_parked for run in others)
+    return neighbours and 100 * (profile.mini_batch_us - profile.best_us) > settings.slowed * profile.best_us
+
+
+def why_slow(state: State, job: Job, target: int) -> str:
+    """For the story: why the job goes to an empty server."""
+    assert job.profile is not None  # it is slowed
+    now, best = job.profile.mini_batch_us / 1000, job.profile.best_us / 1000
+    times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
+    return f"it takes {times}, and {name_of(state, target)} is empty"
 
 
 # ---- servers that are emptied ------------------------------------------------------------------------------------------
@@ -200,25 +175,25 @@ def _emptied(state: State, vc: str, node: int, settings: Settings) -> Iterator[M
         job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
         if len(runs) != 1 or runs[0].group or not runs[0].demand.devices or not may_move(state, vc, job, settings):
             continue
-        for target in _with_room(state, job, runs[0].demand):
+        for target in with_room(state, job, runs[0].demand):
             there = state.idle_devices.get(target, 0).bit_count()
             in_use = there < state.free_resources.capacity_of(target).devices
             fuller = there < free or (there == free and target < node)
-            if target == node or not in_use or not fuller or not _alike(state, node, target):
+            if target == node or not in_use or not fuller or not alike(state, node, target):
                 continue
-            why = f"{free} of {whole} devices of {_name(state, node)} are idle, and {_name(state, target)} has room"
+            why = f"{free} of {whole} devices of {name_of(state, node)} are idle, and {name_of(state, target)} has room"
             if (action := onto(state, job, runs, target, why)) is not None:
                 yield action
                 return
 
 
-def _alike(state: State, one: int, other: int) -> bool:
+def alike(state: State, one: int, other: int) -> bool:
     """Whether the devices are of one model, so that a job loses nothing by the move."""
     a, b = state.devices.rows.get((one, 0)), state.devices.rows.get((other, 0))
     return a is not None and b is not None and a.model == b.model
 
 
-def _with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | None = None) -> list[int]:
+def with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | None = None) -> list[int]:
     """Servers with so much free (`among` these, or all), those with the fewest idle devices first."""
     offered = state.free_resources.offered(state.among(job.spec))
     room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
@@ -251,9 +226,9 @@ def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:
     for run in runs:
         total = add(total, run.demand)
     here = {run.node for run in runs}
-    moves = (onto(state, job, runs, node, "") for node in _with_room(state, job, total) if node not in here)
+    moves = (onto(state, job, runs, node, "") for node in with_room(state, job, total) if node not in here)
     return next((move.spots for move in moves if move is not None), None)
 
 
-def _name(state: State, node: int) -> str:
+def name_of(state: State, node: int) -> str:
     return state.nodes.rows[node].name

@@ -65,7 +65,7 @@ def pairs(state: State, vc: str, groups: Iterable[int], settings: Settings) -> l
     found = []
     for number in groups:
         group = state.share_groups.rows[number]
-        if len(group.rows) > 1 and is_ours(state, group, vc):
+        if len(group.rows) > 1 and all(row.weight for row in group.rows) and is_ours(state, group, vc):
             found += _best_pair(state, group, settings)
     return sorted(found)
 

@@ -14,7 +14,7 @@ from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.displacing import displace, leave_alone, put_back
-from scheduler_service.policies.introspection.growing import as_before, shrink_for, shrink_in
+from scheduler_service.policies.introspection.growing import as_before, retreat, shrink_for, shrink_in
 from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
@@ -50,13 +50,13 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
     """The queues of a site."""
     yield from start_on_earmarks(state, place_on_earmarks)
     skipped = {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}
-    yield from put_back(state, "")
+    yield from put_back(state, "", place_by_affinity)
     while (job := first_waiting(state, skipped)) is not None:
         if (plan := place_by_affinity(state, job)) is not None:
             if (yield (plan,)) is not None:
                 skipped[own_lane(job)] += 1
             else:
-                yield from put_back(state, "")
+                yield from put_back(state, "", place_by_affinity)
             continue
         if job.id in state.earmarks_of:
             skipped[own_lane(job)] += 1
@@ -90,7 +90,13 @@ def overloaded(settings: Settings) -> Overload:
         if plan is None and where.vc and settings.growth:
             plan = shrink_in(state, job, where)
         if plan is None:
-            plan = displace(state, job, where, settings)
+            plan = in_place_or_turns(state, job, where)
+        if plan is None and where.vc:
+            plan = retreat(state, job, where, lambda: in_place_or_turns(state, job, where))
+        return plan
+
+    def in_place_or_turns(state: State, job: Job, where: Where) -> Plan | None:
+        plan = displace(state, job, where, settings)
         return turns(state, job, where) if plan is None else plan
 
     return overload
@@ -140,5 +146,6 @@ def stages(options: Options) -> Stages:
         about=lambda state, job: why_no_turn(state, job, Where(), settings),
         overload=overload,
         put_back=put_back,
+        find=place_by_affinity,
         introspect=introspect,
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
 from scheduler_service.core.model import Run, RunPhase
+from scheduler_service.core.model.memo import shared
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.core.state.queue_keys import OWN_LANES
@@ -23,11 +24,12 @@ from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, onto
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, rank, shares_with, would_do
+from scheduler_service.policies.stages import Where
 
 
-def rotation_subject(node: int) -> str:
+def rotation_subject(vc: str, node: int) -> str:
     """Of the memo about the jobs of a server that change places."""
-    return f"rotation/{node}"
+    return shared(vc, f"rotation/{node}") if vc else f"rotation/{node}"
 
 
 class _Rotation(NamedTuple):
@@ -49,16 +51,16 @@ class _Turn(NamedTuple):
     """The others on the device."""
 
 
-def rotate(state: State, vc: str, nodes: range, settings: Settings) -> Proposals:
+def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Proposals:
     """Has at most one job of each of these servers change its place."""
-    clock = state.cluster.clock_us
+    clock, vc = state.cluster.clock_us, where.vc
     waiting = any(state.queue(vc, lane).first is not None for lane in OWN_LANES)
     for node in nodes:
-        subject, equals = rotation_subject(node), _equals(state, vc, node)
+        subject, equals = rotation_subject(vc, node), _equals(state, vc, node)
         memo = memo_of(state, subject)
         got = {} if memo is None else _read(memo.value).got
-        action = None if waiting or _under_way(state, node) else _onto_idle(state, vc, node, equals, got, settings)
-        if action is not None and would_do(state, (action,)) and (yield (action,)) is None:
+        plan = None if waiting or _under_way(state, node) else _onto_idle(state, where, node, equals, got, settings)
+        if plan is not None and would_do(state, plan) and (yield plan) is None:
             continue
         if not any(_differ(turns) for turns in equals):
             if memo is not None and not _under_way(state, node):
@@ -83,7 +85,9 @@ def _equals(state: State, vc: str, node: int) -> list[dict[int, _Turn]]:
     found: dict[tuple[int, int], dict[int, _Turn]] = defaultdict(dict)
     for key in sorted(state.runs_on.get(node, ())):
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
-        if run.phase is not RunPhase.RUNNING or len(run.given) != 1 or job.spec.gang or job.spec.shares or run.vc != vc:
+        if run.phase is not RunPhase.RUNNING or len(run.given) != 1 or job.spec.gang or job.spec.shares:
+            continue
+        if run.vc != vc or run.guaranteed is not bool(vc):
             continue
         group = state.share_groups.rows.get(run.group)
         if group is None:
@@ -95,16 +99,25 @@ def _equals(state: State, vc: str, node: int) -> list[dict[int, _Turn]]:
 
 
 def _onto_idle(
-    state: State, vc: str, node: int, equals: Sequence[Mapping[int, _Turn]], got: Mapping[int, int], settings: Settings
-) -> Migrate | None:
-    """A job that takes turns, that which has got the least, has an idle device of the server to itself."""
+    state: State, where: Where, node: int, equals: Sequence[Mapping[int, _Turn]], got: Mapping[int, int], settings: Settings
+) -> Plan | None:
+    """The job that takes turns and has got the least has an idle device of the server to itself. In a virtual cluster,
+    the device is in its own cells."""
     if not state.idle_devices.get(node, 0):
         return None
     shared = [turn.run for turns in equals for turn in turns.values() if turn.mates]
     for run in sorted(shared, key=lambda run: (got.get(run.job_id, 0), run.key)):
         job = state.jobs.rows[run.job_id]
-        if may_move(state, vc, job, settings._replace(move_pause=settings.period)):
-            return onto(state, job, [run], node, f"a device of {state.nodes.rows[node].name} is idle, and it takes turns there")
+        if may_move(state, where.vc, job, settings._replace(move_pause=settings.period)):
+            why = f"a device of {state.nodes.rows[node].name} is idle, and it takes turns there"
+            if where.onto is None:
+                action = onto(state, job, [run], node, why)
+                return None if action is None else (action,)
+            found = where.onto(state, job, node, run.guaranteed)
+            if found is None:
+                return None
+            binds, spots = found
+            return (*binds, Migrate(job.id, spots, why, run.guaranteed))
     return None
 
 

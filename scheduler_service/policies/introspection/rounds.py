@@ -8,8 +8,10 @@ from scheduler_service.core.messages import Plan
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.growing import grow
 from scheduler_service.policies.introspection.memos import Round, forget, memo_of, remember_round, round_of, round_subject
-from scheduler_service.policies.introspection.moving import move
+from scheduler_service.policies.introspection.moving import move, wanted_on_site
+from scheduler_service.policies.introspection.moving_in_cells import wanted_in
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
+from scheduler_service.policies.introspection.rearranging import rearrange_by_rank
 from scheduler_service.policies.introspection.rotating import rotate
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.stages import Where
@@ -35,15 +37,17 @@ def look(state: State, where: Where, settings: Settings) -> Proposals:
     count = state.free_resources.count
     first = now.part * PART + 1
     nodes = range(first, min(first + PART, count + 1))
+    yield from rearrange_by_rank(state, vc, nodes)
     probes = yield from _judge(state, vc, nodes, now.probes, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)
     if settings.growth:
         yield from grow(state, where, nodes, settings)
     if settings.migration:
-        now = yield from move(state, where, nodes, now, settings)
-    if settings.migration and settings.rotate and not vc:
-        yield from rotate(state, vc, nodes, settings)
+        wanted = wanted_in(state, where, nodes, settings) if vc else wanted_on_site(state, nodes, settings)
+        now = yield from move(state, vc, wanted, now, settings)
+    if settings.migration and settings.rotate:
+        yield from rotate(state, where, nodes, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
         yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from scheduler_service.core.allocation.sharing_checks import residues
 from scheduler_service.core.model import Job, Run, RunKey
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.sharing.equations import executes_alone, limit_mib, users_of
@@ -22,15 +23,15 @@ def needed_mib(job: Job, devices: int) -> int:
 def allowances(
     state: State, rows: Sequence[Row], runs: Mapping[RunKey, Run], jobs: Mapping[int, Job], thrifty: bool
 ) -> tuple[tuple[RunKey, int], ...] | None:
-    """By run. One that executes alone may use all that the parked members leave; if `thrifty`, no more than it needs, where
+    """By run. One that executes alone may use all that those leave who are parked; if `thrifty`, no more than it needs, where
     that is known: what it may use is kept for it in the memory of its node. A packed run may use what it needs. None: nobody
     knows what a packed run needs, or the devices have no room for so many members."""
     members, found = list(runs.values()), []
-    users = users_of(members)
+    users, others = users_of(members), residues(state, {run.node for run in members})
     most: dict[RunKey, int] = {}
     for device, on in users.items():
         left = limit_mib(state.devices.rows[device].memory_mib, state.settings)
-        left -= state.settings.parked_residue_mib * (len(on) - 1)
+        left -= state.settings.parked_residue_mib * (len(on) - 1) + others.get(device, 0)
         for run in on:
             most[run.key] = min(left, most.get(run.key, left))
     for key in sorted(runs):

@@ -7,7 +7,7 @@ starves.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.model import Run, RunKey
@@ -84,6 +84,19 @@ def fair_rows(units: Collection[Unit]) -> tuple[Row, ...]:
                 held |= unit.devices
                 turns[unit.jobs] += 1
     return tuple(Row(tuple(sorted(key for unit in row for key in unit.runs))) for row in rows)
+
+
+def ranked_rows(units: Collection[Unit], outranks: Callable[[Unit, Unit], bool]) -> tuple[Row, ...]:
+    """Fair rows of those units that nobody outranks who wants one of their devices. The others have rows without turns: they
+    are parked, until the former leave."""
+    first, aside, left = list[Unit](), list[Unit](), list(units)
+    while left:
+        highest = [unit for unit in left if not any(outranks(other, unit) for other in left)]
+        for unit in highest:
+            taken = any(outranks(other, unit) and not other.devices.isdisjoint(unit.devices) for other in first)
+            (aside if taken else first).append(unit)
+        left = [unit for unit in left if unit not in highest]
+    return (*fair_rows(first), *(row._replace(weight=0) for row in fair_rows(aside)))
 
 
 def apart(units: Iterable[Unit], parts: Sequence[Sequence[int]], runs: Mapping[RunKey, Run]) -> list[Unit]:

@@ -1,24 +1,28 @@
 """A job that has no room starts all the same, and takes turns with others on their devices (Gandiva, Algorithm 1, line 12).
 
-It goes to the server with the lowest load, first among those of its affinity. Jobs take turns only with their equals: no job is
-parked so that one of lower priority, or a best-effort job instead of a trial, executes.
+It goes to the server with the lowest load, first among those of its affinity. A job that outranks others who take turns has
+these turns: the others stay parked, in rows without turns, until it leaves. Else jobs take turns only with their equals: no job
+is parked so that one of lower priority, or a best-effort job instead of a trial, executes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Flag
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Place, Plan, Share, Spot
-from scheduler_service.core.model import Job, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, JobClass, Run, RunKey, RunPhase
 from scheduler_service.core.model.memo import shared
 from scheduler_service.core.model.rows import made
+from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.overload.memory import allowances
-from scheduler_service.policies.overload.rows import fair_rows, unit_of, units_of
+from scheduler_service.policies.overload.rows import Unit, ranked_rows, unit_of, units_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.stages import Overload, Where
 
@@ -32,16 +36,47 @@ def probe_subject(vc: str, group: int) -> str:
     return shared(vc, f"probe/{group}")
 
 
+class Mates(Flag):
+    """With whom a job shares devices."""
+
+    EQUALS = 1
+    """They take turns with it."""
+    OUTRANKED = 2
+    """They take turns with others, and have none while the job is there."""
+
+
 def slicing(settings: Settings) -> Overload:
     """The stage."""
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
-        for one in _ways(job):
-            if (plan := _sliced(state, one, where, settings)) is not None:
-                return plan
+        either = (Mates.OUTRANKED, Mates.EQUALS, Mates.OUTRANKED | Mates.EQUALS)
+        for mates in either if _outranks_anybody(state, job) else (Mates.EQUALS,):
+            for one in _ways(job):
+                if (plan := _sliced(state, one, where, settings, mates)) is not None:
+                    return plan
         return None
 
     return overload
+
+
+def outranks(one: Job, other: Job) -> bool:
+    """Whether the one may take the place of the other."""
+    if other.spec.job_class is not JobClass.BEST_EFFORT:
+        return False
+    return one.priority > other.priority or (one.spec.job_class is JobClass.TRIAL and one.priority == other.priority)
+
+
+def _outranks_anybody(state: State, job: Job) -> bool:
+    """Whether the job could outrank one that shares devices. Costs little, however many jobs run."""
+    c = state.candidates
+    used = slice(0, c.used)
+    below = c.priority[used] <= job.priority if job.spec.job_class is JobClass.TRIAL else c.priority[used] < job.priority
+    return bool(state.share_groups.rows) and bool(np.any((c.job[used] > 0) & below))
+
+
+def rows_of(units: Sequence[Unit], jobs: Mapping[int, Job]) -> tuple[Row, ...]:
+    """The rows of these units, by who outranks whom."""
+    return ranked_rows(units, lambda one, other: outranks(jobs[one.jobs[0]], jobs[other.jobs[0]]))
 
 
 def _ways(job: Job) -> list[Job]:
@@ -72,10 +107,10 @@ def would_do(state: State, plan: Plan) -> bool:
         return enact(state, plan, state.cluster.clock_us) is None
 
 
-def _sliced(state: State, job: Job, where: Where, settings: Settings) -> Plan | None:
+def _sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
     nodes = list(_by_load(state, job, where, settings))
     for few in [[node] for node in nodes] + ([nodes] if job.spec.gang else []):
-        spots = _spots(state, job, few, where)
+        spots = _spots(state, job, few, where, mates)
         plan = None if spots is None else _plan(state, job, spots, where, settings)
         if plan is not None:
             return plan
@@ -113,20 +148,21 @@ class _Server(NamedTuple):
     """The devices of a node that a job may share, with those who hold them."""
 
     users: dict[int, list[Run]]
-    """By device; none of a device that is idle."""
+    """By device; none of a device that is idle. In a virtual cluster, idle devices are in its own cells."""
 
 
-def _server(state: State, job: Job, node: int, where: Where) -> _Server:
+def _server(state: State, job: Job, node: int, where: Where, mates: Mates) -> _Server:
     capacity = state.nodes.rows[node].capacity.devices
     closed = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
     idle = state.idle_devices.get(node, 0)
-    users: dict[int, list[Run]] = {i: [] for i in range(capacity) if idle >> i & 1}
+    may_have = (i for i in range(capacity) if idle >> i & 1 and (not where.guaranteed or entitled(state, job, node, 1 << i)))
+    users: dict[int, list[Run]] = {i: [] for i in may_have}
     refused: Mask = closed
     for key in sorted(state.runs_on.get(node, ())):
         run = state.runs.rows[key]
-        if not run.given:
+        if not run.given or run.is_parked:
             continue
-        if not may_share(state, run, job, where):
+        if not may_share(state, run, job, where, mates):
             group = state.share_groups.rows.get(run.group)
             refused |= mask_of(run.devices if group is None else group.devices_on(node))
         for index in run.devices:
@@ -134,12 +170,15 @@ def _server(state: State, job: Job, node: int, where: Where) -> _Server:
     return _Server({index: on for index, on in users.items() if not refused >> index & 1})
 
 
-def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
-    """Whether the job may take turns with the run."""
+def may_share(state: State, run: Run, job: Job, where: Where, mates: Mates = Mates.EQUALS) -> bool:
+    """Whether the job may share devices with the run."""
     holder = state.jobs.rows[run.job_id]
     if not run.phase.preemptible or run.key in state.promised_by or run.guaranteed != where.guaranteed or run.vc != where.vc:
         return False
-    if rank(holder) != rank(job) or holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
+    equal = Mates.EQUALS in mates and rank(holder) == rank(job)
+    if not equal and not (Mates.OUTRANKED in mates and outranks(job, holder) and _takes_turns(state, run)):
+        return False
+    if holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
         return False
     if holder.spec.shares or not all(task.devices for task in holder.launch_spec.tasks()):
         return False  # its user says with whom it shares; or it is a gang with a task that cannot take turns
@@ -147,17 +186,23 @@ def may_share(state: State, run: Run, job: Job, where: Where) -> bool:
     return group is None or not (group.open or (NAME, probe_subject(group.vc, group.id)) in state.memos.rows)
 
 
+def _takes_turns(state: State, run: Run) -> bool:
+    """Whether it takes turns with others, or did until it was packed with them: so it can be parked."""
+    group = state.share_groups.rows.get(run.group)
+    return group is not None and len(group.members()) > 1 and run.phase is RunPhase.RUNNING
+
+
 def rank(job: Job) -> tuple[int, int]:
     """Jobs that are equal in this take turns."""
     return job.spec.job_class, job.priority
 
 
-def _spots(state: State, job: Job, nodes: Sequence[int], where: Where) -> tuple[Spot, ...] | None:
+def _spots(state: State, job: Job, nodes: Sequence[int], where: Where, mates: Mates = Mates.EQUALS) -> tuple[Spot, ...] | None:
     """For each task devices with few users, those of one holder together. None: these servers have too few devices."""
     tasks = job.spec.tasks()
     spots: list[Spot] = []
     for node in nodes:
-        users, taken = _server(state, job, node, where).users, ZERO
+        users, taken = _server(state, job, node, where, mates).users, ZERO
         left = sorted(users, key=lambda index: (len(users[index]), _holder(users[index]), index))
         free = state.free_resources.free(node)
         while len(spots) < len(tasks):
@@ -178,7 +223,7 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
     """The job in a row of its own beside all that share devices with these. None: they cannot share."""
     others = _holders(state, spots)
     for share in shares_with(state, job, spots, others, settings):
-        why = _why(state, spots, others, len(share.rows))
+        why = _why(state, spots, others, len(share.rows), any(not row.weight for row in share.rows))
         plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
         if would_do(state, plan):
             return plan
@@ -198,10 +243,10 @@ def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[
         if not run.group:
             alone.setdefault(run.job_id, []).append(run)
     units += [unit_of(state.runs_of(job_id)) for job_id in alone]
-    rows = fair_rows([*units, unit_of(own)])
+    jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
+    rows = rows_of([*units, unit_of(own)], jobs)
     if len(rows) > settings.rows:
         return
-    jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
     for thrifty in (False, True):
         limits = allowances(state, rows, runs, jobs, thrifty)
         if limits is None:
@@ -221,13 +266,13 @@ def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
 
 
 def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
-    """All who hold a device of these, with all of their gangs and share groups; in order."""
+    """All who hold a device of these, with all of their gangs and share groups; in order. Whoever is parked holds none."""
     found: dict[RunKey, Run] = {}
     for node, devices in spots:
         mask = mask_of(devices)
         for key in state.runs_on.get(node, ()):
             run = state.runs.rows[key]
-            if key in found or not mask & mask_of(run.given):
+            if key in found or not (run.given and mask & mask_of(run.devices)):
                 continue
             group = state.share_groups.rows.get(run.group)
             keys = [task.key for task in state.runs_of(run.job_id)] if group is None else group.members()
@@ -235,13 +280,16 @@ def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
     return [found[key] for key in sorted(found)]
 
 
-def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], rows: int) -> str:
+def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], rows: int, aside: bool) -> str:
     """For the story."""
     node, devices = spots[0]
     number = ", ".join(map(str, devices))
     jobs = sorted({run.job_id for run in others})
     names = ", ".join(map(str, jobs[:8])) + (f" and {len(jobs) - 8} others" if len(jobs) > 8 else "")
     plural = "devices" if len(devices) > 1 else "device"
+    if aside:
+        on = f"on {plural} {number} of {state.nodes.rows[node].name}"
+        return f"it takes turns {on}, and those have none meanwhile that it outranks of jobs {names}"
     return (
         f"time-sliced: overload, no server has {sum(len(spot.devices) for spot in spots)} idle; takes turns with job {names} "
         f"on {plural} {number} of {state.nodes.rows[node].name} ({rows} rows)"

@@ -73,12 +73,12 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     match report.WhichOneof("event"):
         case "started":
             started = report.started
-            return RunStarted(node, boot_id, report.sequence, key, _clean(started.log_path), _clean(started.program))
+            return RunStarted(*of, _clean(started.log_path), _clean(started.program), _clean(started.restored))
         case "ready":
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
         case "parked":
             p = report.parked
-            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases))
+            return RunParked(*of, _clean(p.rung), p.bytes, p.residue_bytes, _phases_in(p.phases), p.saves)
         case "resumed":
             return RunResumed(*of, _clean(report.resumed.rung), _phases_in(report.resumed.phases))
         case "park_refused":

@@ -20,7 +20,7 @@ from scheduler_service.sim.sharing.pace import Pace
 from scheduler_service.sim.sharing.placement import site_of
 from scheduler_service.sim.sharing.present import Present, beside, entering_us, is_packed, present, site, works
 from scheduler_service.sim.sharing.setup import PLAIN, Setup
-from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users
+from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users, with_turns
 from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage
 
 
@@ -95,13 +95,13 @@ class Executing:
             self._refresh(self._affected(self._parties(group)), at, turn=True)
 
     def _begin_turn(self, group: Group, at: Micros) -> None:
-        if len(group.rows) > 1:
+        if len(with_turns(group.rows)) > 1:
             group.due += 1
             self._turns(group.active(at)[1], Turn(group, group.due))
 
     def _count(self, group: Group, at: Micros) -> None:
         """The changes of turns until now."""
-        rows = len(group.rows)
+        rows = len(with_turns(group.rows))
         if rows > 1:
             cycles = (at - group.counted_us) / group.period_us
             self.usage.switches += round(cycles * rows)

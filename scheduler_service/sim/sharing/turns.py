@@ -40,9 +40,10 @@ class Group:
         """The row that is active at this time, by its number, and when the next one is. Where the weights do not go into the
         period evenly, a turn ends at the last whole microsecond."""
         cycles, into = divmod(at - self.since_us, self.period_us)
-        whole, ends, passed = weights(self.rows), self.since_us + cycles * self.period_us, 0
-        for number, row in enumerate(self.rows):
-            passed += row.weight
+        each = weights(self.rows)
+        whole, ends, passed = sum(each), self.since_us + cycles * self.period_us, 0
+        for number, weight in enumerate(each):
+            passed += weight
             until = self.period_us * passed // whole
             if into < until:
                 return number, ends + until
@@ -61,8 +62,15 @@ def keys_of(rows: Iterable[Row]) -> set[RunKey]:
     return {key for row in rows for key in row.runs}
 
 
-def weights(rows: Iterable[Row]) -> int:
-    return sum(row.weight for row in rows)
+def weights(rows: Iterable[Row]) -> list[int]:
+    """Rows of weight 0 have turns only if there are no others."""
+    each = [row.weight for row in rows]
+    return each if any(each) else [1] * len(each)
+
+
+def with_turns(rows: Sequence[Row]) -> list[Row]:
+    """The rows that have a turn."""
+    return [row for row, weight in zip(rows, weights(rows), strict=True) if weight]
 
 
 def users(row: Row, parties: Mapping[RunKey, Party], of: Party) -> list[Party]:
@@ -88,8 +96,9 @@ def is_in(row: Row, party: Party) -> bool:
 def entry_us(group: Group, number: int, of: Party, parties: Mapping[RunKey, Party], switching: Switching) -> Micros:
     """What is lost of the party's turn until it executes in this row: those that have its devices in the row before are parked
     first, and then it is resumed. Nothing, if it executes in the row before, too."""
-    before, row = group.rows[number - 1], group.rows[number]
-    if len(group.rows) == 1 or is_in(before, of):
+    row, turns = group.rows[number], with_turns(group.rows)
+    before = turns[turns.index(row) - 1] if row in turns else row
+    if len(turns) == 1 or is_in(before, of):
         return 0
     parked = [other for other in users(before, parties, of) if not is_in(row, other)]
     return max((switching.parks(other.kind) for other in parked), default=0) + switching.resumes(of.kind)
@@ -97,10 +106,12 @@ def entry_us(group: Group, number: int, of: Party, parties: Mapping[RunKey, Part
 
 def part_of_cycle(group: Group, number: int, lost_us: Micros) -> int:
     """The part of the time in which a party executes in this row, in billionths, if so much is lost of each of its turns."""
-    turn = group.period_us * group.rows[number].weight * BILLION // weights(group.rows)
+    each = weights(group.rows)
+    turn = group.period_us * each[number] * BILLION // sum(each)
     return max(turn - lost_us * BILLION, 0) // group.period_us
 
 
 def leaving(rows: Sequence[Row]) -> int:
     """How many runs are parked in one cycle."""
-    return sum(len(set(rows[number - 1].runs) - set(row.runs)) for number, row in enumerate(rows))
+    turns = with_turns(rows)
+    return sum(len(set(turns[number - 1].runs) - set(row.runs)) for number, row in enumerate(turns))

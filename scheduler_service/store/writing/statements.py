@@ -105,7 +105,7 @@ WRITES = {
         _writes(tables.job, ("id",), rows.JOB, _JOB_CONSTANT),
         _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT, lambda old, new: old.awaits and not new.awaits),
         _writes(tables.share_group, ("id",), {"plan": "rows"}, "vc"),
-        _writes(tables.operation, ("id",), rows.OPERATION, "kind job_id source begun_us"),
+        _writes(tables.operation, ("id",), rows.OPERATION, "job_id source begun_us"),
         _writes(tables.memo, ("policy", "subject"), rows.MEMO),
         _writes(tables.history, ("user_name", "script"), rows.HISTORY),
         _writes(tables.device, ("node", "index")),

@@ -1,14 +1,17 @@
 """The policy gandiva sees simulated rates as it sees real ones (Gandiva, figure 10): packing that pays is kept."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler_service.core.invariants import check
+from scheduler_service.core.model import JobClass
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed
-from tests.sim.sharing.building import job, node, slow
+from tests.sim.sharing.building import PAPER, ends, job, node, slow, world
 
 
 def introspected(kind: str, jobs: int = 3, minutes: float = 60) -> World:
@@ -45,3 +48,16 @@ def test_packing_that_makes_jobs_slower_is_undone() -> None:
     assert executing(world) == [[1], [2]]
     assert usage.packings >= 2, "it was tried"
     assert usage.unpackings == usage.packings
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_trial_has_the_turns_of_jobs_that_it_outranks_and_these_have_them_again_when_it_ends(exact: bool) -> None:
+    made = stages("gandiva", FitGppSettings(), own={"packing": 0, "migration": 0})
+    trial = job(4, at=6)
+    trial = trial._replace(spec=replace(trial.spec, job_class=JobClass.TRIAL))
+    setup = replace(PAPER, exact=exact)
+    done = world([job(10), job(10), trial], node(), setup=setup, policy=made.policy, order=order_of(made))
+    one, two, its = ends(done)
+    assert its == 10, "nobody else executes meanwhile"
+    assert sorted((one, two)) == pytest.approx([23.5, 24] if exact else [24, 24], abs=1e-6)
+    assert all(len(life.launches) == 1 for life in done.lives.values()), "nobody is preempted"

@@ -183,7 +183,7 @@ class Report(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., parked: _Optional[_Union[RunParked, _Mapping]] = ..., resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., park_refused: _Optional[_Union[RunParkRefused, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
 class RunParked(_message.Message):
-    __slots__ = ("rung", "bytes", "residue_bytes", "phases")
+    __slots__ = ("rung", "bytes", "residue_bytes", "phases", "saves")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -195,11 +195,13 @@ class RunParked(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RESIDUE_BYTES_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    SAVES_FIELD_NUMBER: _ClassVar[int]
     rung: str
     bytes: int
     residue_bytes: int
     phases: _containers.MessageMap[str, _duration_pb2.Duration]
-    def __init__(self, rung: _Optional[str] = ..., bytes: _Optional[int] = ..., residue_bytes: _Optional[int] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ...) -> None: ...
+    saves: bool
+    def __init__(self, rung: _Optional[str] = ..., bytes: _Optional[int] = ..., residue_bytes: _Optional[int] = ..., phases: _Optional[_Mapping[str, _duration_pb2.Duration]] = ..., saves: bool = ...) -> None: ...
 
 class RunResumed(_message.Message):
     __slots__ = ("rung", "phases")
@@ -233,14 +235,16 @@ class RunReady(_message.Message):
     def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ("pid", "log_path", "program")
+    __slots__ = ("pid", "log_path", "program", "restored")
     PID_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     pid: int
     log_path: str
     program: str
-    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ...) -> None: ...
+    restored: str
+    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ..., restored: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
     __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65\x62\x62/agent/v1/transfer.proto\x12\x0c\x65\x62\x62.agent.v1\"5\n\x0f\x44\x65scribeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\x03\"\x90\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0e\n\x06\x65xists\x18\x02 \x01(\x08\x12+\n\x05\x66iles\x18\x03 \x03(\x0b\x32\x1c.ebb.agent.v1.CheckpointFile\x12\x0f\n\x07modules\x18\x04 \x03(\t\x12\x0f\n\x07machine\x18\x05 \x01(\t\x12\x0e\n\x06\x66older\x18\x06 \x01(\t\"]\n\x0e\x43heckpointFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x13\n\x0bmodified_ns\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12\x0c\n\x04link\x18\x05 \x01(\t\"n\n\x0c\x46\x65tchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\x03\x12*\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x1c.ebb.agent.v1.CheckpointFile\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"P\n\rFetchResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x02 \x01(\x07\x12\x12\n\ncompressed\x18\x03 \x01(\x08\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\x32\xa3\x01\n\x12\x43heckpointTransfer\x12I\n\x08\x44\x65scribe\x12\x1d.ebb.agent.v1.DescribeRequest\x1a\x1e.ebb.agent.v1.DescribeResponse\x12\x42\n\x05\x46\x65tch\x12\x1a.ebb.agent.v1.FetchRequest\x1a\x1b.ebb.agent.v1.FetchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65\x62\x62/agent/v1/transfer.proto\x12\x0c\x65\x62\x62.agent.v1\"5\n\x0f\x44\x65scribeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\x03\"\xa4\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0e\n\x06\x65xists\x18\x02 \x01(\x08\x12+\n\x05\x66iles\x18\x03 \x03(\x0b\x32\x1c.ebb.agent.v1.CheckpointFile\x12\x0f\n\x07modules\x18\x04 \x03(\t\x12\x0f\n\x07machine\x18\x05 \x01(\t\x12\x0e\n\x06\x66older\x18\x06 \x01(\t\x12\x12\n\nwould_dump\x18\x07 \x01(\x08\"]\n\x0e\x43heckpointFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x13\n\x0bmodified_ns\x18\x03 \x01(\x03\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12\x0c\n\x04link\x18\x05 \x01(\t\"n\n\x0c\x46\x65tchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\x03\x12*\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x1c.ebb.agent.v1.CheckpointFile\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"P\n\rFetchResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x02 \x01(\x07\x12\x12\n\ncompressed\x18\x03 \x01(\x08\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\x32\xa3\x01\n\x12\x43heckpointTransfer\x12I\n\x08\x44\x65scribe\x12\x1d.ebb.agent.v1.DescribeRequest\x1a\x1e.ebb.agent.v1.DescribeResponse\x12\x42\n\x05\x46\x65tch\x12\x1a.ebb.agent.v1.FetchRequest\x1a\x1b.ebb.agent.v1.FetchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBEREQUEST']._serialized_start=45
   _globals['_DESCRIBEREQUEST']._serialized_end=98
   _globals['_DESCRIBERESPONSE']._serialized_start=101
-  _globals['_DESCRIBERESPONSE']._serialized_end=245
-  _globals['_CHECKPOINTFILE']._serialized_start=247
-  _globals['_CHECKPOINTFILE']._serialized_end=340
-  _globals['_FETCHREQUEST']._serialized_start=342
-  _globals['_FETCHREQUEST']._serialized_end=452
-  _globals['_FETCHRESPONSE']._serialized_start=454
-  _globals['_FETCHRESPONSE']._serialized_end=534
-  _globals['_CHECKPOINTTRANSFER']._serialized_start=537
-  _globals['_CHECKPOINTTRANSFER']._serialized_end=700
+  _globals['_DESCRIBERESPONSE']._serialized_end=265
+  _globals['_CHECKPOINTFILE']._serialized_start=267
+  _globals['_CHECKPOINTFILE']._serialized_end=360
+  _globals['_FETCHREQUEST']._serialized_start=362
+  _globals['_FETCHREQUEST']._serialized_end=472
+  _globals['_FETCHRESPONSE']._serialized_start=474
+  _globals['_FETCHRESPONSE']._serialized_end=554
+  _globals['_CHECKPOINTTRANSFER']._serialized_start=557
+  _globals['_CHECKPOINTTRANSFER']._serialized_end=720
 # @@protoc_insertion_point(module_scope)

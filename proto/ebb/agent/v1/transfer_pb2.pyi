@@ -15,20 +15,22 @@ class DescribeRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., job_id: _Optional[int] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("store", "exists", "files", "modules", "machine", "folder")
+    __slots__ = ("store", "exists", "files", "modules", "machine", "folder", "would_dump")
     STORE_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
+    WOULD_DUMP_FIELD_NUMBER: _ClassVar[int]
     store: str
     exists: bool
     files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
     modules: _containers.RepeatedScalarFieldContainer[str]
     machine: str
     folder: str
-    def __init__(self, store: _Optional[str] = ..., exists: bool = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., modules: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
+    would_dump: bool
+    def __init__(self, store: _Optional[str] = ..., exists: bool = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., modules: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., folder: _Optional[str] = ..., would_dump: bool = ...) -> None: ...
 
 class CheckpointFile(_message.Message):
     __slots__ = ("path", "size", "modified_ns", "mode", "link")

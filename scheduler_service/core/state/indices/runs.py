@@ -75,7 +75,9 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         _stir(state, new.node)
         state.unsettled = True
         state.news[key] = None
-        refresh_candidate(state, key)
+        group = state.share_groups.rows.get(new.group)
+        for member in (key,) if group is None else group.members():  # another may be the first that executes
+            refresh_candidate(state, member)
         return
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
@@ -180,11 +182,13 @@ def _count(state: Tables, run: Run, sign: int) -> None:
     if not run.devices:
         return
     add_or_discard(state.guaranteed_runs if guaranteed else state.opportunistic_runs, vc, run.key, sign > 0)
-    if not guaranteed and (guarantee := state.jobs.rows[run.job_id].spec.guarantee) is not Guarantee.OPPORTUNISTIC:
-        without = state.without.get(run.job_id, 0) + sign
-        set_or_drop(state.without, run.job_id, without or None)
-        index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
-        add_or_discard(index, vc, run.job_id, without > 0)
+    spec = state.jobs.rows[run.job_id].spec
+    if spec.guarantee is Guarantee.OPPORTUNISTIC or (guaranteed and not spec.elastic):
+        return
+    count(state.within if guaranteed else state.without, run.job_id, sign)
+    index = state.overflowing if spec.guarantee is Guarantee.OVERFLOW else state.demoted
+    wanting = run.job_id in state.without and run.job_id not in state.within
+    add_or_discard(index, vc, run.job_id, wanting)
 
 
 def hold_cells(state: Tables, node: int) -> None:

@@ -1,4 +1,5 @@
-"""Asks a run that is being stopped to save, by its job's checkpoint signal or checkpoint command, before it gets SIGTERM.
+"""Asks a run that is being stopped to save, by its job's checkpoint signal or checkpoint command, before it gets SIGTERM. A run
+that does not save its work itself is dumped by CRIU, where the agent uses that: a checkpoint command of the agent's own.
 
 A command runs under the launcher, so its exit status outlives the agent: an agent that was killed in between asks the launcher
 for the same command again, and is told what became of it. What is known is in the spool: whether the signal was sent, and when
@@ -49,8 +50,9 @@ class Checkpointing:
 
     `spawn` has the checkpoint command of a run started, and may raise OSError and UnknownDevice; `find` asks the launcher what
     became of one. `terminate` is called with a
-    run when SIGTERM is due, and a sentence about that; `saved`, when the command has saved. `guarded` calls a function for the
-    event loop, and tells of what fails in it.
+    run when SIGTERM is due, and a sentence about that; `saved`, when the command has saved. `why_not_dumped` says why a run
+    that has no command is not dumped, empty: it is; `dump_said`, what came of a dump. `guarded` calls a function for the event
+    loop, and tells of what fails in it.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class Checkpointing:
         find: Callable[[RunKey], None],
         terminate: Callable[[RunKey, str], None],
         saved: Callable[[RunKey, str], None],
+        why_not_dumped: Callable[[RunRecord], str],
+        dump_said: Callable[[RunKey], str],
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
@@ -71,6 +75,8 @@ class Checkpointing:
         self._find = find
         self._terminate = terminate
         self._saved = saved
+        self._why_not_dumped = why_not_dumped
+        self._dump_said = dump_said
         self._guarded = guarded
         self._timers: dict[RunKey, asyncio.TimerHandle] = {}
         """When SIGTERM follows."""
@@ -88,16 +94,23 @@ class Checkpointing:
         """Asks a run to save that is being stopped; False: SIGTERM is due at once. Asked again, it sets the times anew."""
         key, launch, received = record.key, record.launch, record.stop_received
         self.pause(key)
-        if launch is None or received is None or not (launch.checkpoint_signal or launch.checkpoint_command):
+        if launch is None or received is None or not self._is_to_save(record, launch):
             return False
         due = sigterm_at(launch, received, deadline)
         if record.signalled or record.stop_reason not in SAVES or due <= time.monotonic():
             self._stop_command(key)
             return False
-        asked = self._command(record) if launch.checkpoint_command else self._signal(record, launch)
+        asked = self._signal(record, launch) if launch.checkpoint_signal else self._command(record)
         if asked:
             self._timers[key] = asyncio.get_running_loop().call_at(due, self._guarded, self._late, key)
         return asked
+
+    def _is_to_save(self, record: RunRecord, launch: LaunchSpec) -> bool:
+        if launch.checkpoint_signal or launch.checkpoint_command or record.checkpoint_asked:
+            return True
+        if why := self._why_not_dumped(record):
+            log.debug("run %s: CRIU does not save it: %s", record.key, why)
+        return not why
 
     def pause(self, key: RunKey) -> None:
         """Sends it no SIGTERM, until `begin` is called again."""
@@ -145,13 +158,14 @@ class Checkpointing:
 
     def _command(self, record: RunRecord) -> bool:
         """Harmless to repeat: the launcher starts it once."""
-        said = "it exited before its checkpoint command did"
+        what = _named(record)
+        said = f"it exited before {what} did"
         record = replace(record, checkpoint_asked=True, checkpoint=said)
         self._spool.remember([record])
         try:
             self._spawn(record)
         except (OSError, UnknownDevice) as error:
-            said = clean(f"its checkpoint command could not be started ({error}); SIGTERM followed", TEXT_LIMIT)
+            said = clean(f"{what} could not be started ({error}); SIGTERM followed", TEXT_LIMIT)
             self._spool.remember([replace(record, checkpoint=said)])
             return False
         return True
@@ -172,6 +186,10 @@ class Checkpointing:
         record = self._spool.runs.get(key)
         if record is None or record.phase is not RunPhase.STOPPING or record.signalled or record.stop_received is None:
             return  # also if the launcher tells of a run that this spool never had
+        if (end.code or end.signal) and (said := self._dump_said(key)):
+            self.pause(key)
+            self._terminate(key, f"{said}; SIGTERM followed")
+            return
         if end.unknown or end.code or end.signal:
             how = "ended, and nobody knows how" if end.unknown else f"exited with code {end.code}"
             self._failed(key, f"was ended by {signal.Signals(end.signal).name}" if end.signal else how)
@@ -182,13 +200,14 @@ class Checkpointing:
             self._failed(key, f"saved, and this could not be noted ({error.strerror})")
             return
         self.pause(key)
-        self._saved(key, f"its checkpoint command saved its work in {time.monotonic() - record.stop_received:.1f} s")
+        took = f"{time.monotonic() - record.stop_received:.1f} s"
+        self._saved(key, self._dump_said(key) or f"its checkpoint command saved its work in {took}")
 
     def _failed(self, key: RunKey, how: str) -> None:
         record = self._spool.runs.get(key)
         if record is not None and record.phase is RunPhase.STOPPING and not record.signalled:
             self.pause(key)
-            self._terminate(key, clean(f"its checkpoint command {how}; SIGTERM followed", TEXT_LIMIT))
+            self._terminate(key, clean(f"{_named(record)} {how}; SIGTERM followed", TEXT_LIMIT))
 
     def _late(self, key: RunKey) -> None:
         del self._timers[key]
@@ -198,14 +217,14 @@ class Checkpointing:
         took = f"{time.monotonic() - record.stop_received:.1f} s"
         name = record.launch.checkpoint_signal.partition("@")[0]
         self._stop_command(key)
-        did = f"it did not exit within {took} of SIG{name}" if name else f"its checkpoint command did not end within {took}"
+        did = f"it did not exit within {took} of SIG{name}" if name else f"{_named(record)} did not end within {took}"
         self._terminate(key, f"{did}; SIGTERM followed")
 
     def _stop_command(self, key: RunKey) -> None:
         """Also one that an agent before this one had started: the launcher tells which process it is, and `hear` ends it."""
         record = self._spool.runs.get(key)
         launch = None if record is None or not record.checkpoint_asked else record.launch
-        if launch is not None and launch.checkpoint_command and key not in self._commands:
+        if launch is not None and not launch.checkpoint_signal and key not in self._commands:
             self._find(key)
         self._kill(key)
 
@@ -214,3 +233,8 @@ class Checkpointing:
             watch.close()
         if (command := self._commands.pop(key, None)) is not None and led_by(*command):
             kill_group(command.pid)
+
+
+def _named(record: RunRecord) -> str:
+    """What is to save a run, for people."""
+    return "its checkpoint command" if record.launch is not None and record.launch.checkpoint_command else "CRIU"

@@ -1,0 +1,126 @@
+"""Parked jobs that go on elsewhere: what is particular to a migration whose source is parked.
+
+The operation of the park becomes that of the migration, and keeps its number. While the destination makes itself ready, the
+runs stay parked; then they save without their devices, and exit.
+
+    what fails                                        what becomes of the job
+    the destination, before the runs were to save     it is parked as before; after three times it waits for its own devices
+    the save of a job of one task                     it is parked as before, and does not go elsewhere
+    the save of a task of a gang                      others may have left: it is stopped, and begins from its last checkpoint
+    anything later                                    as of any migration: it begins from what was saved
+"""
+
+from scheduler_service.core.allocation.operations import begin, note_phase, operation_of, turn_into
+from scheduler_service.core.allocation.targets import release_targets
+from scheduler_service.core.allocation.transitions import show, stop_job
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.model import (
+    EventKind,
+    Job,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.operations import MOVES, PARKED_FROM, Operation
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
+
+MOST_MOVES = 3
+"""After so many that came to nothing, a job goes elsewhere only if its user says so."""
+_SAME_NODES = "same_nodes"
+_PLACES = (OperationPhase.PARKED, OperationPhase.WAITING)
+
+
+def park_of(state: State, job_id: int) -> Operation | None:
+    """The park of a job that is parked; None: it is not parked, or is on its way."""
+    operation = operation_of(state, job_id)
+    if operation is None or operation.kind is not OperationKind.PARK or operation.phase not in _PLACES:
+        return None
+    return operation
+
+
+def check_can_save(run: Run) -> None:
+    """Raises PlanRefused for a parked run that cannot save."""
+    if run.parking is None or not run.parking.saves:
+        raise PlanRefused(
+            f"run {run.key} cannot save its work while it is parked (a program with job.checkpointable can): resume it first"
+        )
+
+
+def may_move(state: State, operation: Operation) -> bool:
+    """Whether the job of this park may go elsewhere without being told so by its user."""
+    runs = state.runs_of(operation.job_id)
+    job = state.jobs.rows[operation.job_id]
+    can_save = all(run.parking is not None and run.parking.saves for run in runs)
+    whole = len(runs) == len(job.launch_spec.tasks())
+    return can_save and whole and int(operation.noted(MOVES)) < MOST_MOVES
+
+
+def becomes_move(
+    state: State,
+    now: Micros,
+    park: Operation,
+    back_to: OperationPhase,
+    target: RunKey,
+    deadline_us: Micros,
+    same_nodes: bool,
+) -> None:
+    """The destination makes itself ready for the job, which returns to the phase `back_to` if nothing comes of that."""
+    note_phase(state, now, park, "")
+    more = {PARKED_FROM: int(back_to), _SAME_NODES: int(same_nodes)}
+    turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, more, deadline_us, target)
+    show(state, changed(state.jobs.rows[park.job_id], suspend_requested=False))
+
+
+def where(operation: Operation, names: str) -> str:
+    """For people: where the job of a migration goes."""
+    return "other devices of its node" if operation.noted(_SAME_NODES) else names
+
+
+def back_to_park(state: State, now: Micros, operation: Operation, why: str, phase: OperationPhase | None = None) -> None:
+    """The job does not go elsewhere. It is parked as before, or in this phase."""
+    note_phase(state, now, operation, why)
+    release_targets(state, now, operation)
+    phase = phase or OperationPhase(int(operation.noted(PARKED_FROM)))
+    moves = {MOVES: int(operation.noted(MOVES)) + 1}
+    turn_into(state, now, operation, OperationKind.PARK, phase, moves)
+    show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=phase is OperationPhase.PARKED))
+
+
+def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
+    """A parked run was to save and exit. It could not, and its node keeps it parked."""
+    operation, job = operation_of(state, run.job_id), state.jobs.rows[run.job_id]
+    if run.stop_reason is not StopReason.MIGRATED or len(job.launch_spec.tasks()) > 1:
+        kept = changed(run, stop_us=now, stop_grace_us=0, generation=run.generation + 1)  # its node has forgotten the stop
+        state.put(state.runs, run.key, kept)
+        if run.stop_reason is StopReason.MIGRATED:
+            _log_failure(state, now, job, run, why)
+            stop_job(state, now, job, StopReason.PARKED, Reason.PARKED, most_us=0)
+        return
+    assert run.parking is not None  # it is parked
+    parking, generation = run.parking._replace(saves=False), run.generation + 1
+    stays = changed(run, phase=RunPhase.PARKED, stop_reason=None, stop_us=None, stop_grace_us=0, parking=parking)
+    state.put(state.runs, run.key, changed(stays, generation=generation))
+    if operation is not None:
+        back_to_park(state, now, operation, why)
+    else:  # it was lost meanwhile where the job was to go
+        begin(state, now, job, OperationKind.PARK, OperationPhase.WAITING)
+        show(state, job)
+    _log_failure(state, now, job, run, why)
+
+
+def _log_failure(state: State, now: Micros, job: Job, run: Run, why: str) -> None:
+    text = f"it could not save while it was parked: {why}"
+    log_event(state, now, job.id, EventKind.MIGRATION_FAILED, run=run.run, node=run.node, reason=Reason.MIGRATED, text=text)
+
+
+def stay_parked(state: State, now: Micros, operation: Operation) -> None:
+    """Its user wants it suspended, before it has gone elsewhere."""
+    require(operation.phase is OperationPhase.WARMING, f"job {operation.job_id} is on its way")
+    back_to_park(state, now, operation, "its user suspended it again", OperationPhase.PARKED)

@@ -1,0 +1,92 @@
+"""Where a parked job goes on if its own devices are not idle: on others of its nodes, or else where it would start now."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from scheduler_service.core.enact import enact
+from scheduler_service.core.engine import Policy, Proposals
+from scheduler_service.core.messages import Migrate, Place, Rng, Spot
+from scheduler_service.core.model import Job, Run
+from scheduler_service.core.model.values import first_of, mask_of
+from scheduler_service.core.operations.moving_parked import may_move
+from scheduler_service.core.state.state import State
+
+Find = Callable[[State, Job], Place | None]
+"""Where a job would start now; None: nowhere."""
+
+
+def resuming_elsewhere(serve: Policy, find: Find) -> Policy:
+    """A policy that first has those go on elsewhere that wait for their own devices, in the order in which they were parked. As
+    preempted jobs, they come before the queues: they hold memory meanwhile."""
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        if state.waiting_operations:
+            yield from _move_waiting(state, find)
+        yield from serve(state, rng)
+
+    return policy
+
+
+def _move_waiting(state: State, find: Find) -> Proposals:
+    in_vain = set()
+    for number in sorted(state.waiting_operations):
+        operation = state.operations.rows[number]
+        job = state.jobs.rows[operation.job_id]
+        if not may_move(state, operation):
+            continue
+        needs = job.needs(), job.configuration
+        move = _on_its_nodes(state, job)
+        if move is None and needs not in in_vain:
+            move = _anywhere(state, job, find)
+            if move is None:
+                in_vain.add(needs)
+        if move is not None:
+            yield (move,)
+
+
+def elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
+    """Has a parked job go on where there is room; None: there is none, or it cannot."""
+    operation = state.operations.rows[state.operation_of[job.id]]
+    if not may_move(state, operation):
+        return None
+    return _on_its_nodes(state, job) or _anywhere(state, job, find)
+
+
+def _on_its_nodes(state: State, job: Job) -> Migrate | None:
+    """On idle devices of the nodes where its runs are. Not for a job that asks for devices of one cell."""
+    runs, cells = state.runs_of(job.id), job.launch_spec.cells
+    if cells.levels or cells.within or cells.pin or not all(run.placed_on for run in runs):
+        return None
+    taken: Counter[int] = Counter()
+    spots = []
+    for run in runs:
+        devices = _idle(state, job, run, taken[run.node])
+        if len(devices) < len(run.placed_on) or not state.is_usable(job.launch_spec, run.node):
+            return None
+        taken[run.node] |= mask_of(devices)
+        spots.append(Spot(run.node, devices))
+    move = Migrate(job.id, tuple(spots), "other devices of its node are idle")
+    return move if _would_do(state, move) else None
+
+
+def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
+    idle = state.idle_devices.get(run.node, 0) & ~state.kept_devices.get(run.node, 0) & ~taken
+    least = job.launch_spec.device_memory_mib
+    for index in range(idle.bit_length()) if least else ():
+        if idle >> index & 1 and state.devices.rows[run.node, index].memory_mib < least:
+            idle &= ~(1 << index)
+    return first_of(idle, len(run.placed_on))
+
+
+def _anywhere(state: State, job: Job, find: Find) -> Migrate | None:
+    """Where the job would start now in the configuration in which it runs."""
+    place = find(state, job.configured(job.configuration))
+    if place is None or place.share is not None:
+        return None
+    move = Migrate(job.id, place.spots, "its own devices are taken, and there is room")
+    return move if _would_do(state, move) else None
+
+
+def _would_do(state: State, move: Migrate) -> bool:
+    with state.supposing():
+        return enact(state, (move,), state.cluster.clock_us) is None
