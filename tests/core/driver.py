@@ -201,8 +201,11 @@ class Driver:
                     wanted.append(("stop", change.key))  # it was warm, and is not needed
                     continue
                 if change.old is not None and change.old.awaits:
-                    meets = self.state.jobs.rows[change.new.job_id].rendezvous  # then it was counted with the job
-                    wanted += [] if meets else [("start", change.key)]
+                    meets = self.state.jobs.rows[change.new.job_id].rendezvous  # counted with the job, if it is a new one
+                    if meets:
+                        shares.append(("go", change.key))
+                    else:
+                        wanted.append(("start", change.key))
                 elif change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
                 elif behind and change.new.phase in (RunPhase.PARKING, RunPhase.PARKED):
