@@ -202,7 +202,9 @@ class Driver:
                     continue
                 if change.old is not None and change.old.awaits:
                     meets = self.state.jobs.rows[change.new.job_id].rendezvous  # counted with the job, if it is a new one
-                    if meets:
+                    if change.new.phase is RunPhase.ENDED:
+                        pass  # its node has rebooted, where the run before it was, too: nobody is told to start
+                    elif meets:
                         shares.append(("go", change.key))
                     else:
                         wanted.append(("start", change.key))
