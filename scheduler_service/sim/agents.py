@@ -5,7 +5,6 @@ are asked for. Only a gang's coming together does not wait: it is no decision.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, assert_never
 
@@ -25,8 +24,10 @@ from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim import migrations, parks
+from scheduler_service.sim.agenda import Agenda
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.nodes import (
     BEGUN,
     FINISHED,
@@ -49,40 +50,6 @@ from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Turn
 
 NEVER_US = 1 << 62
-Delay = Callable[[Random], Micros]
-
-
-def none(_rng: Random) -> Micros:
-    return 0
-
-
-class Delays(NamedTuple):
-    """How long what a node does takes. The defaults are the FitGpp paper's: a run takes all of its grace period to leave, and
-    everything else takes no time."""
-
-    start: Delay = none
-    """From the order to the process; of a gang's task: until it is prepared."""
-    resume: Delay = none
-    """Until a run that goes on from a checkpoint works again."""
-    checkpoint: Delay | None = None
-    """From the signal until the run has saved its work and left. One that takes longer than its grace period is killed at the
-    end of that, and has saved nothing. None: it takes all of that, and is done."""
-    end: Delay = none
-    """From the end of its work until the scheduler hears that it is over."""
-    warm: Delay = none
-    """From the order to be ready for a job that still works elsewhere, until it is reported."""
-    transfer: Delay = none
-    """From the order to begin at the destination of a migration until the checkpoint is there and the process has begun."""
-    park: Delay = none
-    """From the order to park until the run is parked. It works until then."""
-    unpark: Delay = none
-    """From the order to go on until a parked run works again."""
-    checkpoint_every_us: Micros | None = None
-    """How much work lies between the checkpoints that a job makes by itself, which take no time: what it has done since the
-    last one is lost where its node dies, or where it is killed. None: it makes none, and begins again where that run began."""
-
-
-AT_ONCE = Delays()
 
 
 class Torn(NamedTuple):
@@ -115,19 +82,16 @@ class Agents:
         self.torn: list[Torn] = []
         self._outages = outages
         self._failures = iter(outages.failures)
-        self._heap: list[tuple[Micros, int, What, Task | Node | Failure | Turn]] = []
-        self._number = 0
+        self._agenda = Agenda()
         self._until: Micros = 0
         self._nodes: list[Node] = []
         self._tasks: dict[RunKey, Task] = {}
         self._warm = migrations.WarmTasks()
         self._gangs: dict[int, Party] = {}
         """By job: those whose launch is not over."""
-        self._gathering: list[Micros] = []
-        """When tasks of gangs come together: a heap."""
         self._heard: list[tuple[What, Task | Node | MiniBatchMeasured]] = []
         """What has happened and was not reported yet."""
-        self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._push(at, What.TURN, turn))
+        self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._agenda.push(at, What.TURN, turn))
         self._await_failure(after_us=0)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
@@ -144,23 +108,23 @@ class Agents:
                 self.come(job, run, life, now, plan)
             case Warming(run=run):
                 if (node := self._nodes[run.node - 1]).up and not self._warm.has(run.key):
-                    self._then(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
+                    self._agenda.then(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
             case Running(job, run, share=plan) if self._warm.take(run.key):
                 self.come(job, run, life, now, plan, migrated=True)
             case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
                 if (task := self._tasks.get(run.key)) is not None:  # else its node has died
                     if run.shared:
                         self.executing.told(task, plan, now)
-                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._then)
+                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._agenda.then)
             case Running(job, run, gang, plan):
                 if gang is None:
                     self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
                     self.executing.told(prepared, plan, now)
-                    self._gathers(prepared, now, MET)
+                    self._agenda.gathers(prepared, now, MET)
             case Parked(run=run):
                 if (task := self._tasks.get(run.key)) is not None:
-                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._then)
+                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._agenda.then)
             case Stopped() as stopped:
                 self._warm.take(order.key)
                 self._stop(order.key, stopped, now)
@@ -185,11 +149,11 @@ class Agents:
         if not task.node.up:
             self._vanishes(task, now)
         elif migrated:
-            self._then(task, now + self._delays.transfer(self._rng), BEGUN if alone else MET)
+            self._agenda.then(task, now + self._delays.transfer(self._rng), BEGUN if alone else MET)
         elif alone:
-            self._then(task, now + self._delays.start(self._rng), BEGUN)
+            self._agenda.then(task, now + self._delays.start(self._rng), BEGUN)
         else:
-            self._gathers(task, now + self._delays.start(self._rng), READY)
+            self._agenda.gathers(task, now + self._delays.start(self._rng), READY)
 
     def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool, job: Job) -> Party:
         launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None, configuration=job.configuration)
@@ -213,7 +177,7 @@ class Agents:
         if launch.pace is not None:
             self.executing.stops(party, now)
         if launch.began_us is None:  # there is nothing to save
-            self._then(task, now, LEFT)
+            self._agenda.then(task, now, LEFT)
             return
         checkpoint, saves_us = self._delays.checkpoint, self.executing.saves_us(party)
         if task.leaves_us is None:
@@ -225,16 +189,7 @@ class Agents:
             leaves = task.leaves_us if checkpoint is not None or saves_us is not None else min(task.leaves_us, end)
         in_time = stopped.grace_us and leaves <= end and party.saved
         task.leaves_us = leaves if in_time else end
-        self._then(task, task.leaves_us, LEFT if in_time else What.KILLED)
-
-    def _then(self, task: Task, at: Micros, what: What) -> None:
-        self._number += 1
-        task.due, task.next = self._number, what
-        heappush(self._heap, (at, self._number, what, task))
-
-    def _gathers(self, task: Task, at: Micros, what: What) -> None:
-        self._then(task, at, what)
-        heappush(self._gathering, at)
+        self._agenda.then(task, task.leaves_us, LEFT if in_time else What.KILLED)
 
     # ---- what happens ----------------------------------------------------------------------------------------------------
 
@@ -242,22 +197,21 @@ class Agents:
         """When something happens next; now, where something has that was not reported."""
         if self._heard:
             return self._until
-        return self._heap[0][0] if self._heap else None
+        return self._agenda.next_us()
 
     def gathering_us(self) -> Micros | None:
         """When the next task of a gang is ready, or begins. That is no decision, and does not wait for one."""
-        return self._gathering[0] if self._gathering else None
+        return self._agenda.gathering_us()
 
     def happened(self, now: Micros, gathering: bool = False) -> list[Event]:
         """Lets everything happen that does up to now, in order, and reports it; or only what is said of `gathering` gangs, and
         the rest later."""
         self._until = now
-        heap, heard = self._heap, self._heard
-        if not heard and not (heap and heap[0][0] <= now):
+        heard = self._heard
+        if not heard and not self._agenda.is_due(now):
             return []
         self._heard = []
-        while heap and heap[0][0] <= now:
-            at, number, what, subject = heappop(heap)
+        for at, number, what, subject in self._agenda.due(now):
             if isinstance(subject, Task):
                 if subject.due == number:
                     self._goes_on(subject, what, at)
@@ -274,8 +228,6 @@ class Agents:
             else:
                 subject.up = subject.up or what is What.BACK
                 heard.append((what, subject))
-        while self._gathering and self._gathering[0] <= now:
-            heappop(self._gathering)
         if gathering:
             self._heard = [this for this in heard if this[0] not in GATHERING]
             heard = [this for this in heard if this[0] in GATHERING]
@@ -288,7 +240,7 @@ class Agents:
             if party.launch.pace is not None:
                 self.executing.stops(party, at)
         elif what is RESUMED:
-            parks.is_resumed(task, at, self._then)
+            parks.is_resumed(task, at, self._agenda.then)
             if party.launch.pace is not None:
                 self.executing.goes_on(party, at)
         elif what is BEGUN or what is MET:
@@ -314,14 +266,14 @@ class Agents:
         if self.executing.covers(party):
             self.executing.begins(party, at)
             if (every := self.executing.measures_every_us) is not None and self._asked() is not None:
-                self._push(launch.works_us + every, OBSERVED, party.tasks[0])
+                self._agenda.push(launch.works_us + every, OBSERVED, party.tasks[0])
         else:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
             party.done_us = launch.works_us + left + party.end_us
             for task in party.tasks:
-                self._then(task, party.done_us, FINISHED)
+                self._agenda.then(task, party.done_us, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
-            self._push(measured, What.MEASURED, party.tasks[0])
+            self._agenda.push(measured, What.MEASURED, party.tasks[0])
 
     def _retime(self, party: Party, done: Micros | None) -> None:
         """The launch is done then; None: never, as long as its rate stays as it is. What is to be parked is parked first."""
@@ -332,14 +284,14 @@ class Agents:
             if done is None:
                 task.due, task.next = 0, FINISHED
             else:
-                self._then(task, party.done_us, FINISHED)
+                self._agenda.then(task, party.done_us, FINISHED)
 
     def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | MiniBatchMeasured]]:
         """What the node has measured of a run, if it works still and there is something new."""
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
             return []
-        self._push(at + max(every, self._asked() or 0), OBSERVED, task)
+        self._agenda.push(at + max(every, self._asked() or 0), OBSERVED, task)
         measured = self.executing.measures(task, at)
         return [] if measured is None else [(OBSERVED, measured)]
 
@@ -364,11 +316,7 @@ class Agents:
             return
         if failure.at_us < after_us:
             raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
-        self._push(failure.at_us, What.DIES, failure)
-
-    def _push(self, at: Micros, what: What, subject: Task | Node | Failure | Turn) -> None:
-        self._number += 1
-        heappush(self._heap, (at, self._number, what, subject))
+        self._agenda.push(failure.at_us, What.DIES, failure)
 
     def _dies(self, failure: Failure, at: Micros) -> None:
         """Its tasks are gone, and nobody is told. Those of their gangs that are elsewhere wait for them in vain."""
@@ -384,9 +332,9 @@ class Agents:
         fenced_us = None if self._outages.fence_after_us is None else max(at + self._outages.fence_after_us, silent_us)
         for what, when in ((What.SILENT, silent_us), (What.FENCED, fenced_us)):
             if when is not None and (back_us is None or when < back_us):
-                self._push(when, what, node)
+                self._agenda.push(when, what, node)
         if back_us is not None:
-            self._push(back_us, What.BACK, node)
+            self._agenda.push(back_us, What.BACK, node)
         self._await_failure(after_us=at)
 
     def _vanishes(self, task: Task, at: Micros) -> None:

@@ -106,14 +106,19 @@ class Case(Model):
         content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
         if not self.policy.settings:
             del content["policy"]["settings"]  # it came later, too
+        for vc in content["virtual_clusters"]:
+            if not vc["settings"]:
+                del vc["settings"]  # so did this
         if self.exchange is None:
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if self.sharing is None:
             del content["sharing"]  # and this
         elif not self.sharing.assume_use:
             del content["sharing"]["assume_use"]  # and this
-        if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
-            del content["workload"]["durations"]  # so did this
+        if isinstance(self.workload, Hived):
+            for name in ("durations", "nodes", "models"):
+                if content["workload"][name] == Hived.model_fields[name].default:
+                    del content["workload"][name]  # so did these
         if content["workload"].get("job_gpus") == 1 and not content["workload"]["job_kind"]:
             del content["workload"]["job_gpus"], content["workload"]["job_kind"]  # and these
         if content["workload"].get("rate") == 1:
@@ -206,7 +211,8 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
     down = (Span(at, back, nodes[number - 1].capacity) for number, at, back in world.site.outages.failures)
-    history = History(jobs, runs, case.capacity(), down, list(_left_early(world.agents.torn)))
+    less = [*_left_early(world.agents.torn), *((Phase.PARKED, span) for span in lives.released)]
+    history = History(jobs, runs, case.capacity(), down, less)
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})
@@ -325,5 +331,5 @@ def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster])
 
 def jobs_in(workload: BaseModel) -> int | None:
     """How many jobs there will be, where the workload says so."""
-    count = sum(map(sum, workload.counts().values())) if isinstance(workload, Hived) else getattr(workload, "jobs", None)
+    count = workload.expected() if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None

@@ -19,7 +19,7 @@ METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisatio
 
 STUDIES = {
     "allox": "Figures 11 to 18 of the AlloX paper: jobs that run on GPUs or on CPUs.",
-    "hived": "Figures 7 to 12 and tables 4 and 5 of the HiveD paper: sharing by quotas, and in virtual clusters.",
+    "hived": "Figures 6 to 12 and tables 4 and 5 of the HiveD paper: sharing by quotas, and in virtual clusters.",
     "fitgpp": "The FitGpp paper's tables and figures, and its policies on public traces.",
     "scores": "Other ways to choose victims, against FitGpp's.",
     "gandiva": "Time slices, packing and early feedback (Gandiva, OSDI 2018).",

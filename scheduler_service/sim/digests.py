@@ -8,6 +8,23 @@ from typing import Any
 
 from pydantic import BaseModel
 
+OWN = (
+    "agenda",
+    "agents",
+    "exchange",
+    "failures",
+    "jobs",
+    "lives",
+    "migrations",
+    "node_delays",
+    "nodes",
+    "parks",
+    "samples",
+    "tenants",
+    "world",
+)
+"""Of the simulator's modules, those that make histories."""
+
 
 @cache
 def engine() -> str:
@@ -15,8 +32,7 @@ def engine() -> str:
     package = Path(__file__).parent.parent
     sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
     sources += [*package.glob("sim/policies/*.py"), *package.glob("sim/sharing/*.py")]
-    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "parks", "tenants", "world")
-    sources += [package / "sim" / f"{name}.py" for name in own]
+    sources += [package / "sim" / f"{name}.py" for name in OWN]
     sources.append(package / "randomness.py")
     told = hashlib.sha256()
     for source in sorted(source for source in sources if source.exists()):

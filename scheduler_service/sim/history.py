@@ -64,11 +64,12 @@ class Span(NamedTuple):
 
 
 class Phase(StrEnum):
-    """Of a run, in which a task of it may be gone while others are left."""
+    """Of a run, in which it may hold less than it asked for: a task of it is gone while others are left, or it is parked."""
 
     STARTING = auto()
     GRACE = auto()
     HANGING = auto()
+    PARKED = auto()
 
 
 class History:
@@ -78,7 +79,7 @@ class History:
         self, jobs: Any, runs: Any, capacity: Vector, down: Iterable[Span] = (), torn: Collection[tuple[Phase, Span]] = ()
     ) -> None:
         """`down` is what nodes that were away would have had, in the order of its beginnings; `torn` what tasks had asked for
-        that left, or died with their nodes, until the last task of their gang had left."""
+        that left, or died with their nodes, until the last task of their gang had left, and the devices of what was parked."""
         self.capacity = capacity
         self.submit, self.work = _ints(jobs, "submit_us"), _ints(jobs, "work_us")
         self.demand = np.stack([_ints(jobs, name) for name in ("cpu_milli", "memory_mib", "gpus")])

@@ -1,6 +1,8 @@
 """What became of each simulated job: the history that every figure is made of."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from scheduler_service.core.model import StopReason
 from scheduler_service.core.model.values import Micros, Vector
@@ -58,6 +60,11 @@ class Launch:
     def parked_us(self) -> Micros:
         """For how long it did no work because it was parked."""
         return sum(self.parked[1::2]) - sum(self.parked[::2])
+
+    def released(self) -> Iterator[tuple[Micros, Micros]]:
+        """From when to when others could have its devices, because it was parked: it has them again while it goes on."""
+        for begin, end, takes in zip_longest(self.parked[::2], self.parked[1::2], self.unpark_delays, fillvalue=0):
+            yield begin, max(end - takes, begin)
 
     def worked_us(self) -> Micros:
         """For how long it did its work, counted in the time that it takes at the rate 1; it is over."""

@@ -113,6 +113,7 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
     for_ever = ~h.has_left  # they hang to the end of the simulation, and nobody goes on from there
     spent["lost"] = _product(gpus, h.lost) + _product(theirs[for_ever], worked[for_ever])
     whole = {Phase.STARTING: works - h.placed, Phase.GRACE: broken - stopped, Phase.HANGING: h.left - broken}
+    spent["ending"] -= _area(h.torn[Phase.PARKED])  # its work went on later; meanwhile others could have its GPUs
     for phase, lasted in whole.items():
         spent[phase] = _product(theirs, lasted) - _area(h.torn[phase])
     spent["down"] = _area(h.down)

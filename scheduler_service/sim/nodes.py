@@ -150,12 +150,18 @@ def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
     if what is READY or what is What.WARM:
         return RunReady(node.name, node.boot, node.sequence, key, node.name)
     if what is What.PARKED:
-        return RunParked(node.name, node.boot, node.sequence, key, "simulated", saves=True)
+        return RunParked(node.name, node.boot, node.sequence, key, "simulated", _moved_bytes(subject), saves=True)
     if what is What.RESUMED:
         return RunResumed(node.name, node.boot, node.sequence, key, "simulated")
     if what is LEFT:
         return RunExited(node.name, node.boot, node.sequence, key, yielded=True)
     return RunExited(node.name, node.boot, node.sequence, key, exit_signal=9)
+
+
+def _moved_bytes(task: Task) -> int:
+    """What a park moves to the memory of the node; none of a job of which nothing is known."""
+    kind = task.party.kind
+    return 0 if kind is None else (kind.boundary_mib << 20) * len(task.devices)
 
 
 def _report_of_node(what: What, node: Node) -> Event:

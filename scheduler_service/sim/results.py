@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scheduler_service.core.model import JobClass, StopReason
 from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.sim.history import Span
 from scheduler_service.sim.lives import Life
 
 NEVER = np.iinfo(np.int64).min
@@ -69,6 +70,8 @@ class Lives:
         self._vcs: dict[str, int] = {}
         self._demands: dict[Vector, int] = {}
         """Of runs, each with a number: few are different."""
+        self.released: list[Span] = []
+        """Devices of runs that were parked, and when others could have them."""
 
     def add(self, life: Life) -> None:
         """A life that is over, or that was left over when nothing happened any more. Raises OutOfTime."""
@@ -102,6 +105,9 @@ class Lives:
                 self._demands.setdefault(demand, len(self._demands)),
             )
             self._nodes.extend(launch.nodes)
+            if launch.parked:
+                devices = Vector(0, 0, demand.devices)
+                self.released += (Span(begin, end, devices) for begin, end in launch.released())
             self._before.extend(launch.guaranteed_before)
         users, vcs = self._users, self._vcs
         self._jobs += _pack_job(

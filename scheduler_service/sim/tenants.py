@@ -5,14 +5,16 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.registry import for_virtual_clusters
+from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.nodes import node_name
@@ -34,10 +36,19 @@ class VirtualCluster(Model):
     policy: Literal[tuple(for_virtual_clusters())] = Field(  # type: ignore[valid-type]  # a choice that the registry gives
         default="fifo", description="inside it"
     )
+    settings: Annotated[tuple[tuple[str, float], ...], BeforeValidator(pairs)] = Field(
+        default=(), description="that only its policy knows: {threshold: 7200} of las"
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> "VirtualCluster":
+        if self.settings:
+            stages(self.policy, FitGppSettings(), own=dict(self.settings))
+        return self
 
     def requested(self, exchange: Exchange | None = None) -> VcRequested:
         quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns for level, count in levels)
-        policy = VcPolicy(self.policy)
+        policy = VcPolicy(self.policy, settings=tuple(sorted(self.settings)))
         return VcRequested(
             self.name, True, quotas, weight=self.weight, policy=policy if exchange is None else exchange.proxy(policy)
         )

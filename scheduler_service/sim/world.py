@@ -20,11 +20,12 @@ from scheduler_service.core.model.values import ZERO, Micros, add, sub
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
-from scheduler_service.sim.agents import AT_ONCE, Agents, Delays
+from scheduler_service.sim.agents import Agents
 from scheduler_service.sim.exchange import Tenants
 from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
+from scheduler_service.sim.node_delays import AT_ONCE, Delays
 from scheduler_service.sim.nodes import node_name
 from scheduler_service.sim.sharing.setup import Setup
 

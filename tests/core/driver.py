@@ -200,6 +200,8 @@ class Driver:
                 if change.new.awaits:
                     wanted.append(("stop", change.key))  # it was warm, and is not needed
                     continue
+                if change.old is not None and change.old.awaits and change.new.phase.over:
+                    continue  # its node was lost with the run before it, on the same node
                 if change.old is not None and change.old.awaits:
                     meets = self.state.jobs.rows[change.new.job_id].rendezvous  # then it was counted with the job
                     wanted += [] if meets else [("start", change.key)]

@@ -10,8 +10,8 @@ from scheduler_service.core.model import Dependency, DependencyKind, JobState, R
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
+from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, minutes, node, site, stops
 

@@ -8,7 +8,7 @@ import pytest
 from scheduler_service.core.model import StopReason
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.agents import Delay, Delays
+from scheduler_service.sim.node_delays import Delay, Delays
 from tests.sim.building import MINUTE, begins, intervals_us, job, lived, minutes, node, site, stops
 
 

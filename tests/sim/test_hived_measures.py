@@ -278,3 +278,22 @@ def test_fluctuation_effective_utilisation_and_gain() -> None:
     assert m.fluctuation(steps, 8, 10, 30) == pytest.approx(0.5)
     assert m.effective(steps, 8, 0, 40) == pytest.approx((4 / 2 + 8 / 4) / 8)
     assert m.gain(13.5, 52.3) == pytest.approx(0.258, abs=0.0005)
+
+
+def test_a_job_queues_while_it_has_no_run() -> None:
+    rng = Random(3)
+    for _ in range(50):
+        jobs = drawn(rng)
+        of, _, _ = history(jobs)
+        expected = [
+            sum(not any(run.placed <= at < run.ended for run in job.runs) for at in range(job.submit, job.runs[-1].ended))
+            for job in jobs
+        ]
+        assert m.queued(of).tolist() == expected
+
+
+def test_a_job_that_moves_has_two_runs_for_a_while() -> None:
+    moved = Job("a", 1, 0, [Run([1], 2, 10), Run([2], 7, 20)])
+    back = Job("a", 1, 1, [Run([1], 1, 30), Run([2], 5, 9), Run([1], 40, 41)])
+    of, _, _ = history([moved, back])
+    assert m.queued(of).tolist() == [2, 10]

@@ -127,7 +127,7 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
     days = np.linspace(0, 20, 50).tolist()
     two = {"quota": [0.5] * 50, "cells": [0.25] * 50}
     drawn = {
-        "figure-6": hived_figures.queueing("prod-a", days, two),
+        "figure-6": hived_figures.queueing(days, {"YARN-CS": two, "Tiresias": two}),
         "figure-7": hived_figures.sharing(hived_figures.Shared(days, {"prod-a": two, "prod-e": two}, two, two)),
         "figure-8": hived_figures.preemption(days, two, two),
         "figure-9": hived_figures.fragmentation(days, two),

@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,24 @@ import pytest
 from scheduler_service.sim.cases import Case, Nodes, Policy, jobs_in, preview, simulate
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.reproduce import hived_fit
-from scheduler_service.sim.reproduce.hived_plan import SAMPLED_DAYS, SAMPLED_NODES, levels, sampled
+from scheduler_service.sim.reproduce.hived_plan import levels
 from scheduler_service.sim.reproduce.hived_published import BALANCED, DEFAULT, UTILISATION
+from scheduler_service.sim.sharing.kinds import GANDIVA
+from scheduler_service.sim.tenants import VirtualCluster
 from scheduler_service.sim.workloads import BadTrace, Hived, hived, hived_fitted
-from scheduler_service.sim.workloads.hived import DAY_S, JOBS, NODE_GPUS, NODES, SIZES, TENANTS, apportioned, balanced, quotas
+from scheduler_service.sim.workloads.hived import (
+    DAY_S,
+    JOBS,
+    NODE_GPUS,
+    NODES,
+    SIZES,
+    TENANTS,
+    apportioned,
+    balanced,
+    quotas,
+    sampled_quotas,
+)
+from scheduler_service.sim.workloads.hived_sample import MODELS
 
 HERE = Path()
 SMALL = Hived(jobs=4000)
@@ -178,9 +193,53 @@ def test_the_fit_finds_loads_that_come_to_the_whole() -> None:
     assert found["res-a"].load == DEFAULT["res-a"].effective / 100
 
 
-def test_figure_6s_sample_asks_for_as_much_of_a_small_cluster() -> None:
-    model = sampled()
-    assert offered(of(model), SAMPLED_DAYS) / (SAMPLED_NODES * 8) == pytest.approx(UTILISATION, rel=0.01)
+def told(jobs: list[SimJob]) -> set[tuple[str, int, int, int]]:
+    return {(job.vc, job.submit_us, job.work_us, job.spec.demand.devices) for job in jobs}
+
+
+def test_a_sample_is_of_the_same_jobs() -> None:
+    """In proportion, of tenants that own something on so few nodes, and none wider than that."""
+    whole, owned = Hived(jobs=22_895, days=10), sampled_quotas(12)
+    sample, jobs = of(whole.model_copy(update={"nodes": 12})), of(whole)
+    assert told(sample) < told(jobs)
+    assert owned == {"res-f": 4, "prod-a": 1, "prod-b": 1, "prod-c": 1, "prod-d": 2, "prod-e": 3}
+    could = [job for job in jobs if job.spec.demand.devices <= 8 * owned.get(job.vc, 0)]
+    assert told(sample) < told(could)
+    assert len(sample) == pytest.approx(len(could) * 12 / NODES, rel=0.15)
+    assert all(job.kind == "" for job in sample)
+
+
+def test_a_tenants_sample_does_not_depend_on_the_others() -> None:
+    model = Hived(jobs=22_895, days=10, nodes=24, models=True)
+    alone = of(model.model_copy(update={"tenants": ("prod-b",)}))
+    assert alone == [job for job in of(model) if job.vc == "prod-b"]
+    assert model.expected() is None
+    assert Hived(jobs=400).expected() == 400
+
+
+def test_jobs_are_of_table_3s_models() -> None:
+    """The domains 6:3:1, and jobs that are otherwise the same."""
+    jobs = of(Hived(jobs=9000, models=True))
+    assert told(jobs) == told(of(Hived(jobs=9000)))
+    count = Counter(job.kind for job in jobs)
+    assert set(count) <= set(GANDIVA)
+    for share, models in MODELS.values():
+        assert sum(count[name] for name in set(models)) / len(jobs) == pytest.approx(share, abs=0.02)
+
+
+def test_what_came_later_leaves_the_digests_of_cases() -> None:
+    """Those of before are in folders that people keep."""
+    assert case_of(Hived(jobs=400)).digest() == "d7f16807c3bbb7d2"
+    changed = [Hived(jobs=400), Hived(jobs=400, nodes=12), Hived(jobs=400, models=True)]
+    assert len({case_of(model).digest() for model in changed}) == 3
+    inside = [VirtualCluster(name="a"), VirtualCluster(name="a", policy="las", settings=(("threshold", 60.0),))]
+    digests = [case_of(Hived(jobs=400), virtual_clusters=(vc,), policy=Policy(name="cells")).digest() for vc in inside]
+    assert digests[0] == "cf36c796fbd4c768" != digests[1]
+
+
+def case_of(model: Hived, **more: Any) -> Case:
+    made = Case(cluster=(Nodes(nodes=24, gpus=8),), workload=model, policy=Policy(name="fifo"))
+    return made.model_copy(update=more)
 
 
 def test_cells_of_every_level() -> None:

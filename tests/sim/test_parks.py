@@ -6,13 +6,16 @@ from benchmarks.measured_delays import times
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Park, Rng, Unpark
 from scheduler_service.core.model import JobState, OperationKind, OperationPhase, RunPhase
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
 from scheduler_service.policies.placing.first_fit import place
-from scheduler_service.sim.agents import Delays
+from scheduler_service.sim.history import History, Phase
 from scheduler_service.sim.lives import Launch
+from scheduler_service.sim.metrics import HOUR_US, numbers
+from scheduler_service.sim.node_delays import Delays
+from scheduler_service.sim.results import Lives
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.world import Site
 from tests.e2e.paced import note_parks
@@ -42,6 +45,23 @@ def test_a_parked_job_goes_on_where_it_was_when_its_devices_are_idle() -> None:
     assert (begins(short), short.end_us) == ([parked], parked + 2 * MINUTE)
     assert launch.parked == (parked, resumed)
     assert (long.end_us, launch.worked_us(), long.lost_us) == (10 * MINUTE + resumed - parked, 10 * MINUTE, 0)
+
+
+def test_what_a_parked_job_does_not_hold_counts_for_others_alone() -> None:
+    """The device is always in use, by one job at a time: until the park by the first one, and again while that goes on."""
+    lives = lived(Site((node(1),), making_way, delays=DELAYS), [job(1, 10), job(1, 2, at=4)])
+    kept = Lives()
+    for life in lives:
+        kept.add(life)
+    released = [(Phase.PARKED, span) for span in kept.released]
+    history = History(*kept.tables(), Vector(0, 0, 1), torn=released)
+    assert [(span.begin_us, span.end_us) for _, span in released] == [(4 * MINUTE + 6 * SECOND, 6 * MINUTE + 6 * SECOND)]
+    assert history.used(2).largest() == 1
+    found = dict(numbers(history))
+    assert found["utilisation.gpu"] == pytest.approx(1)
+    assert found["gpu_h.useful"] * HOUR_US == pytest.approx(12 * MINUTE)
+    assert found["gpu_h.ending"] * HOUR_US == pytest.approx(12 * SECOND), "what it takes to go on"
+    assert found["gpu_h.idle"] == pytest.approx(0)
 
 
 def test_a_gang_is_parked_as_one() -> None:

@@ -19,10 +19,10 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
-from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
 from scheduler_service.sim.jobs import ClosedLoop, SimJob
 from scheduler_service.sim.lives import Life
+from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.workloads import fitgpp
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, node, papers_nodes, site, stops

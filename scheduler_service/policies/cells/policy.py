@@ -69,7 +69,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
                 return
             vc_ids = _with_work(state)
 
-    return noting(policy, Notes(_remember, _account, _policy_in))
+    return noting(policy, NOTES)
 
 
 def _remember(state: State, job: Job) -> Iterable[Remember]:
@@ -88,6 +88,10 @@ def _policy_in(state: State, name: str) -> str:
     """The policy of a virtual cluster; the site has none beside."""
     vc = state.vc_ids.get(name)
     return "" if vc is None else name_within(state.vcs.rows[vc].policy)
+
+
+NOTES = Notes(_remember, _account, _policy_in)
+"""What virtual clusters' own policies note."""
 
 
 def stages(options: Options) -> Stages:

@@ -5,7 +5,7 @@ for each device of a regular run. So the core checks this quota like any other, 
 of nodes without devices the lowest level is a CPU, and "device" means a CPU here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,9 +23,12 @@ from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
+from scheduler_service.policies.cells.opportunistic import place_opportunistic
+from scheduler_service.policies.cells.policy import NOTES
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.stages import Stages
+from scheduler_service.policies.remembering import noting
+from scheduler_service.policies.stages import Overload, Stages, Where, stages_within
 from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
 
 DEVICE = 0
@@ -42,17 +45,30 @@ class Room(NamedTuple):
 
 def by_count(overflows: bool = True) -> Policy:
     """The YARN capacity scheduler as HiveD's evaluation refines it (section 5.2.1). `overflows`: a job beyond the quota may run
-    on idle devices; False: it waits until the quota has room for it."""
+    on idle devices; False: it waits until the quota has room for it.
+
+    A tenant's own policy gives the order of its queue. Where it has jobs take turns (gandiva), one that finds no idle devices
+    takes turns with others of its tenant, and it introspects: so Gandiva shares a cluster by quotas."""
 
     def policy(state: State, _rng: Rng) -> Proposals:
+        yield from start_on_earmarks(state, place_on_cells_kept)
+        yield from serve(state)
+        if not state.introspects:
+            return
+        before = len(state.journal.entries)
+        for vc_id in sorted(state.vcs.rows):
+            yield from introspect(state, state.vcs.rows[vc_id], overflows)
+        if len(state.journal.entries) != before:
+            yield from serve(state)
+
+    def serve(state: State) -> Proposals:
         pools = state.pools
         assert pools is not None
-        yield from start_on_earmarks(state, place_on_cells_kept)
         use = {vc.name: _use_of_all(pools.pools.values(), vc) for vc in state.vcs.rows.values()}
         for name in turns({name: used for name, (used, _) in use.items()}, {name: quota for name, (_, quota) in use.items()}):
             yield from _serve(state, pools, state.vcs.rows[state.vc_ids[name]], overflows)
 
-    return policy
+    return noting(policy, NOTES)
 
 
 def stages(_options: Options) -> Stages:
@@ -73,6 +89,9 @@ def _use_of_all(pools: Iterable[Pool], vc: VirtualCluster) -> tuple[int, int]:
 def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> Proposals:
     """Starts the tenant's jobs in order. A job that waits blocks the jobs behind it, unless it can never start."""
     yield from _promote(state, pools, vc)
+    chosen = stages_within(vc.policy)
+    if chosen.put_back is not None:
+        yield from chosen.put_back(state, vc.name, place_opportunistic)
     skip = 0
     while (job := _head(state, vc, skip)) is not None:
         if job.id in state.earmarks_of:
@@ -85,11 +104,42 @@ def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> P
             if (yield plan) is not None:
                 return
             continue
+        turns = None if chosen.overload is None else _in_turns(state, pools, vc, job, overflows, chosen.overload)
+        if turns is not None and (yield turns) is None:
+            if _head(state, vc, skip) == job:
+                return  # others make room for it
+            continue
         wait = _why_not(vc, job, rooms, may_overflow)
         yield (wait,)
         if wait.reason is not Reason.NEVER_IN_QUOTA:
             return
         skip += 1
+
+
+def _in_turns(state: State, pools: Pools, vc: VirtualCluster, job: Job, overflows: bool, overload: Overload) -> Plan | None:
+    """The plan by which the job takes turns with regular runs of its tenant, on devices that count for the quota already."""
+    rooms = {room.pool.name for room in _rooms(pools, job)}
+    nodes = {state.runs.rows[key].node for key in state.guaranteed_runs.get(vc.name, ())}
+    positions = ((node, pools.positions.get(node)) for node in sorted(nodes))
+    suitable = [node for node, position in positions if position is not None and position.pool in rooms]
+    return overload(state, job, Where(vc.name, True, suitable, _plan_of(vc, overflows)))
+
+
+def introspect(state: State, vc: VirtualCluster, overflows: bool) -> Proposals:
+    """By the tenant's own policy: its regular jobs are packed, and moved to wherever the quota lets them start."""
+    if (stage := stages_within(vc.policy).introspect) is not None:
+        yield from stage(state, Where(vc.name, True, plan=_plan_of(vc, overflows)))
+
+
+def _plan_of(vc: VirtualCluster, overflows: bool) -> Callable[[State, Job], Plan | None]:
+    """How a job of the tenant would start."""
+
+    def plan(state: State, job: Job) -> Plan | None:
+        assert state.pools is not None
+        may_overflow = overflows and job.spec.guarantee is not Guarantee.GUARANTEED
+        return _start(state, state.pools, vc, job, _rooms(state.pools, job), may_overflow)
+
+    return plan
 
 
 def _why_not(vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: bool) -> Wait:

@@ -1,4 +1,4 @@
-"""`ebb-sim reproduce hived`: HiveD's evaluation of sharing (sections 5.2 to 5.4) again (docs/reproduction.md)."""
+"""`ebb-sim reproduce hived`: HiveD's evaluation (sections 5.2 to 5.4) again (docs/reproduction.md)."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ import click
 from rich.console import Console
 
 from scheduler_service.sim.commands import say
+from scheduler_service.sim.reproduce import hived_schedulers
 from scheduler_service.sim.reproduce.hived_plan import Study, cases, needed
+from scheduler_service.sim.reproduce.hived_schedulers import FIGURE_6
+from scheduler_service.sim.reproduce.hived_schedulers_plan import SAMPLES
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
 from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
@@ -16,7 +19,7 @@ from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 TRACES = "traces"
-PARTS = (*SHARING, *EXCHANGE, TRACES)
+PARTS = (FIGURE_6, *SHARING, *EXCHANGE, TRACES)
 
 
 @click.command("hived")
@@ -30,8 +33,9 @@ PARTS = (*SHARING, *EXCHANGE, TRACES)
     type=click.Choice(("alike", "by-size")),
     default="alike",
     show_default=True,
-    help="Of jobs of all sizes in figures 7 to 10: the same, or of each size Philly's.",
+    help="Of jobs of all sizes in figures 6 to 10: the same, or of each size Philly's.",
 )
+@click.option("--samples", type=click.IntRange(1, 1000), default=SAMPLES, show_default=True, help="Of the jobs, for figure 6.")
 @click.option("--on-traces", metavar="PHILLY", type=FILE, help="The same comparison on this trace, too.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), default="results/hived", show_default=True)
@@ -45,6 +49,7 @@ def command(
     share: float,
     scale: float,
     durations: str,
+    samples: int,
     on_traces: Path | None,
     seed: int,
     output: Path,
@@ -52,11 +57,11 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 7 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
+    """Figures 6 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
 
     Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. When jobs come and how long
-    they run is not in the paper, but fitted to what it prints (docs/workloads.md). The part traces is
-    there if a trace is given.
+    they run is not in the paper, but fitted to what it prints (docs/workloads.md). Figure 6 is of three schedulers on 12
+    nodes, and of ten days. The part traces is there if a trace is given.
 
     \b
     Examples:
@@ -68,7 +73,7 @@ def command(
         raise click.UsageError("for the part traces say where it is: --on-traces PHILLY")
     study = Study(share, scale, seed, "alike" if durations == "alike" else "by_size")
     chosen = [part for part in parts or PARTS if part != TRACES or on_traces is not None]
-    papers = [part for part in chosen if part != TRACES]
+    papers = [part for part in chosen if part not in (FIGURE_6, TRACES)]
     settings = list(dict.fromkeys(setting for part in papers for setting in needed(part)))
     wanted = {setting: cases(setting, study) for setting in settings}
     try:
@@ -76,14 +81,19 @@ def command(
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
     of_trace = {} if trace is None else trace_cases(trace, seed)
-    every = (*(case for of in wanted.values() for case in of), *of_trace.values())
+    compared = hived_schedulers.planned(study, samples) if FIGURE_6 in chosen else {}
+    of_schedulers = (case for taken in compared.values() for of in taken for case in of)
+    every = (*of_schedulers, *(case for of in wanted.values() for case in of), *of_trace.values())
     found = simulated(every, output, on, fresh, keep="all")
     known = {setting: see(of, found) for setting, of in wanted.items()}
     shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed(part)}
-    tables = sharing_tables(shared, study) if shared else []
+    schedulers = hived_schedulers.waits(compared, found) if compared else {}
+    tables = hived_schedulers.tables(schedulers, study) if schedulers else []
+    tables += sharing_tables(shared, study) if shared else []
     tables += exchange_tables(papers, known, study)
     tables += [] if trace is None else [trace_table(trace, of_trace, found)]
     show(tables, output)
     drawn = sharing_figures(papers, known, output / "figures") | exchange_figures(papers, known, output / "figures")
+    drawn |= hived_schedulers.figures(schedulers, output / "figures") if schedulers else {}
     fill_in(document, {table.name: as_markdown(table) for table in tables}, drawn, output / "figures")
     say(Console(stderr=True), f"{output}: tables.md, figures/")

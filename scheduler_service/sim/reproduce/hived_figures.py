@@ -24,10 +24,12 @@ class Shared(NamedTuple):
     fragmentation: Curves
 
 
-def queueing(title: str, days: Curve, delays: Curves) -> Figure:
-    """Figure 6: one tenant's queueing delay in its private cluster, by quota, and in its virtual cluster."""
-    figure, (axes,) = sheet()
-    _over_days(axes, days, delays, title, "queueing delay (min)")
+def queueing(days: Curve, delays: Mapping[str, Curves]) -> Figure:
+    """Figure 6: one tenant's queueing delay under each scheduler, in its private cluster, in a shared one, and by HiveD."""
+    figure, all_axes = sheet(len(delays), 1, height=2 * len(delays))
+    for (scheduler, curves), axes in zip(delays.items(), all_axes, strict=True):
+        _over_days(axes, days, curves, scheduler, "delay (min)")
+        axes.set_yscale("symlog", linthresh=100)  # from minutes to weeks
     return figure
 
 

@@ -8,6 +8,7 @@ it fills; else its tasks are alike.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,20 @@ def delays(history: History, jobs: Any) -> Ints:
     start = jobs["start_us"]
     known = np.where(start.is_valid().to_numpy(), start.fill_null(0).to_numpy(), history.horizon)
     waited: Ints = known - history.submit
+    return waited
+
+
+def queued(history: History) -> Ints:
+    """How long each job had no run. Of a migration both runs are there for a while."""
+    order = np.lexsort((history.placed, history.owner))
+    running = np.zeros(len(history.submit), np.int64)
+    owner, placed, left = history.owner[order], history.placed[order], history.left[order]
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    for first, last in pairwise([*starts.tolist(), len(owner)]):
+        until = np.maximum.accumulate(left[first:last])
+        since = np.maximum(placed[first:last], np.concatenate(([0], until[:-1])))
+        running[owner[first]] = np.clip(until - since, 0, None).sum()
+    waited: Ints = history.end - history.submit - running
     return waited
 
 

@@ -69,10 +69,7 @@ FIGURES: dict[str, tuple[Setting, ...]] = {
     "table-5": (_BALANCED, _BALANCED._replace(exchange=True)),
     "figure-12": (_BALANCED, _BALANCED._replace(exchange=True)),
 }
-"""Figure 6 is of a 96-GPU cluster and ten days of the trace, under three policies: see `SAMPLED_NODES`."""
-
-SAMPLED_NODES, SAMPLED_DAYS = 12, 10
-"""Of figure 6: 24 machines of 4 GPUs, two of which count as a node. The paper sampled the trace to that size."""
+"""Figure 6 is of other schedulers as well: see `hived_schedulers_plan`."""
 
 SHOWN = ("prod-a", "prod-e")
 """The tenants whose delays figure 7 has."""
@@ -83,12 +80,6 @@ the first alone; the others are assumed."""
 
 ENDS = 4
 """Figure 12 has so many tenants that gain the most, and so many that gain the least."""
-
-
-def sampled() -> hived.Hived:
-    """Figure 6's workload: a sample of jobs that ask for as much of 12 nodes in ten days as all do of 279."""
-    jobs = round(hived.JOBS * SAMPLED_DAYS / hived.DAYS * SAMPLED_NODES / hived.NODES)
-    return hived.Hived(jobs=jobs, days=SAMPLED_DAYS, scale=SAMPLED_NODES / hived.NODES)
 
 
 def levels(asked: Mapping[int, float], gpus: int) -> dict[int, int]:

@@ -28,6 +28,7 @@ from scheduler_service.sim.workloads import philly
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.assuming import by_gpus, spec
 from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.hived_sample import of_models, sampled
 
 NODES, SPARE, NODE_GPUS = 279, 6, 8
 """The paper's cluster, and how many of its nodes are nobody's."""
@@ -93,6 +94,13 @@ def quotas(nodes: int = NODES) -> dict[str, int]:
     return _assigned({name: tenant.nodes for name, tenant in TENANTS.items()}, nodes)
 
 
+def sampled_quotas(nodes: int) -> dict[str, int]:
+    """The same where nobody is given a node for less than its part of one: the cluster of the paper's figure 6 has 12 nodes,
+    which are too few for eleven tenants. Who has none is left out."""
+    shares = apportioned([tenant.nodes for tenant in TENANTS.values()], nodes)
+    return {name: share for name, share in zip(TENANTS, shares, strict=True) if share}
+
+
 def balanced(nodes: int = NODES) -> dict[str, int]:
     """By the GPU time that each tenant's jobs ask for (table 5), and one at least."""
     return _assigned({name: tenant.load * tenant.nodes for name, tenant in TENANTS.items()}, nodes)
@@ -119,6 +127,14 @@ class Hived(Model):
         default="by_size",
         description="of each size as Philly's jobs of that size, or of all as Philly's of one GPU; an assumption",
     )
+    nodes: int = Field(
+        default=NODES,
+        ge=1,
+        le=NODES,
+        description="of the cluster; less than the paper's 279: a random sample of the jobs, in proportion, without those that "
+        "are wider than what their tenant owns there",
+    )
+    models: bool = Field(default=False, description="jobs are of the models of table 3, for `sharing`")
     grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
     file: Path | None = Field(default=None, description="the Philly trace, whose times and durations are then drawn instead")
 
@@ -137,6 +153,10 @@ class Hived(Model):
         each = len(SIZES)
         counts = {name: tuple(flat[i * each : (i + 1) * each]) for i, name in enumerate(TENANTS)}
         return {name: of for name, of in counts.items() if not self.tenants or name in self.tenants}
+
+    def expected(self) -> int | None:
+        """How many jobs come; None: that is drawn."""
+        return sum(map(sum, self.counts().values())) if self.nodes == NODES else None
 
 
 class _Drawn(NamedTuple):
@@ -188,6 +208,11 @@ def jobs(
         for name, counts in model.counts().items()
         for job in _tenant(model, name, tenants[name], counts, Random(f"{seed}:{name}"), trace)
     ]
+    if model.nodes < NODES:
+        owned = {name: count * NODE_GPUS for name, count in sampled_quotas(model.nodes).items()}
+        made = list(sampled(made, model.nodes / NODES, owned, seed))
+    if model.models:
+        made = list(of_models(made, seed))
     yield from sorted(made, key=lambda job: job.submit_us)
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import DrainRequested, RequeueRequested, ResumeRequested, SuspendRequested
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.nodes import node_name
@@ -213,6 +214,26 @@ def test_a_run_that_its_user_parks_does_nothing_until_it_goes_on_and_its_neighbo
     assert second.end_us == pytest.approx((20 + (81 - 8.1 - 10) / 0.81) * MINUTE, abs=2), "10 minutes alone"
     done_then = (second.end_us / MINUTE - 10) * 0.81
     assert first.end_us == pytest.approx(second.end_us + (81 - done_then) * MINUTE, abs=2)
+
+
+@pytest.mark.parametrize(("memory_mib", "parked"), [(499, False), (500, True), (500_000, True)])
+def test_what_a_park_moves_takes_memory_of_its_node(memory_mib: int, parked: bool) -> None:
+    """500 MiB of a language model on one device. Where there is no room for that, the job saves its work and leaves."""
+    bare = node(2)
+    inventory = replace(bare, capacity=bare.capacity._replace(memory_mib=memory_mib))
+    one = job(81, kind="language-model")
+    one = one._replace(spec=changed(one.spec, demand=Vector(0, 0, 1)))
+    made = World(world([], inventory, setup=Setup(gandiva())).site, Listed([one]))
+    while (soon := made.next_us()) is not None and soon < 10 * MINUTE:
+        made.advance(soon)
+    made.now = 10 * MINUTE
+    made._take([SuspendRequested(1, park=True)], ())
+    while (soon := made.next_us()) is not None:
+        made.advance(soon)
+    runs = made.state.runs_of(1)
+    assert [run.parked_mib for run in runs if run.is_parked] == ([500] if parked else [])
+    assert made.state.free_resources.free(1).memory_mib == memory_mib - (500 if parked else 0)
+    assert bool(runs) == parked
 
 
 # ---- moved to another node ---------------------------------------------------------------------------------------------
