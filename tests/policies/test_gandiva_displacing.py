@@ -232,6 +232,19 @@ def test_a_trial_of_a_virtual_cluster_has_a_guaranteed_run_preempted_that_cannot
     assert d.guaranteed(trial)
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_what_was_parked_in_vain_has_its_cells_again_before_a_lower_job_that_waits(size: int) -> None:
+    d = Sites()
+    low = d.ask("a", 4)
+    trial = d.ask("a", 4, trial=True)
+    waits = d.ask("a", size, priority=-1)
+    d.cancel(trial)
+    parked(d, low)
+    assert d.job(low).reason is Reason.RESUMED
+    assert d.guaranteed(low)
+    assert d.waits(waits) is Reason.BEYOND_QUOTA
+
+
 def test_what_was_parked_goes_on_if_the_policy_is_another_one() -> None:
     d = Sites()
     low = d.ask("a", 4)
