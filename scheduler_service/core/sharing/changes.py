@@ -34,8 +34,8 @@ def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
 
 
 def with_idle_turns(rows: Sequence[Row], members: Sequence[Run]) -> tuple[Row, ...]:
-    """With turns for jobs that have none though nobody who has turns uses one of their devices any more. They execute beside all
-    who have turns, and those among them that want the same devices take turns. `members`: all that are in the rows."""
+    """With turns for jobs that have none, though nobody who has turns uses one of their devices any more. They execute beside
+    all who have turns, and those among them that want the same devices take turns. `members`: all that are in the rows."""
     used = {run.key: {(run.node, index) for index in run.devices} for run in members}
     turned = {key for row in rows if row.weight for key in row.runs}
     taken = {device for key in turned for device in used[key]}

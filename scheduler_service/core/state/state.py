@@ -87,7 +87,8 @@ class State(Tables):
         self.unsettled = self.board_changed = True
         self.longer = False
         if not to[0]:
-            self.turned, self.charged_anew, self.stirred = map(set.copy, self.not_noted)
+            turned, charged_anew, stirred = self.not_noted
+            self.turned, self.charged_anew, self.stirred = turned.copy(), charged_anew.copy(), stirred.copy()
         self.delegated.clear()
 
     def settle(self) -> None:
