@@ -28,9 +28,10 @@ from scheduler_service.core.messages import (
     Submitted,
     SuspendRequested,
     UndrainRequested,
+    UpdateRequested,
     VcRequested,
 )
-from scheduler_service.core.model import NodeState, Run, RunPhase
+from scheduler_service.core.model import NodeState, Run, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
@@ -39,7 +40,7 @@ from tests.policies.restarts import Restarts
 from tests.policies.tenants import elastic, inventory
 from tests.thorough import LONG, examples
 
-NODES = ("n0", "n1", "n2")
+NODES = ("n0", "n1", "n2", "n3")
 GANDIVA = VcPolicy("gandiva", settings=(("grow_after", 60.0), ("packing_gain", 0.0), ("probe_periods", 4.0)))
 SERVER = inventory("FOUR")
 SERVER = replace(SERVER, capacity=SERVER.capacity._replace(memory_mib=4 << 20))
@@ -48,7 +49,7 @@ POLICIES = (GANDIVA, GANDIVA, *(VcPolicy(name) for name in ("gandiva", "las", "f
 
 
 class History:
-    """`a` owns two switches, `b` a node and `c` a switch. One switch is nobody's."""
+    """`a` owns two switches, `b` a node and `c` a switch. Three switches are nobody's."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -165,6 +166,10 @@ class History:
             tasks = self.random.choice((1, 2))
             what = elastic(vc, tasks, tasks + self.random.randrange(1, 4), guarantee=guarantee, priority=priority)
             self.d.step(Submitted("ann", "", what))
+        elif self.often(0.15):
+            mode = self.random.choice((ShareMode.PACKED, ShareMode.SLICED))
+            part = (self.random.choice((250_000, 500_000)), 3000, mode)
+            self.d.asked(vc, 1, guarantee=guarantee, trial=trial, priority=priority, part=part)
         else:
             sizes = self.random.choice(([1], [1], [2], [4], [1, 1], [2, 2], [1, 1, 1]))
             memory = self.random.choice((0, 3000))
@@ -184,8 +189,10 @@ class History:
                 ResizeRequested(job, draw.randint(1, 5)),
                 RequeueRequested(job),
                 CancelRequested(job),
+                UpdateRequested(job, priority=draw.choice((-1, 0, 1))),
+                UpdateRequested(job, share=draw.choice(list(ShareMode))),
             ),
-            (6, 2, 6, 5, 4, 1, 1),
+            (6, 2, 6, 8, 4, 1, 1, 2, 1),
         )
         self.d.step(*asked)
 
@@ -240,10 +247,10 @@ class History:
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("seed", range(examples(8)))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_every_job_ends_whatever_meets(seed: int) -> None:
     history = History(seed)
-    for _ in range(60):
+    for _ in range(100):
         history.something_happens()
     assert history.all_jobs_end(), history.d.state.jobs.rows
     assert not history.d.state.share_groups.rows
