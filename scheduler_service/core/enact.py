@@ -103,9 +103,10 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     claimant = state.jobs.rows.get(action.for_job)
     if stopped_together(state, action.job_id, action.for_job, now):
         return
+    everybody = together(state, action.job_id)  # also those who share devices only with what gives way
     clear_of_migrations(state, action.job_id, now, f"job {action.for_job} needs devices of the destination")
     claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
-    for job_id in together(state, action.job_id):
+    for job_id in everybody:
         _preempt_job(state, job_id, claimant, claim, action, now)
 
 

@@ -138,9 +138,9 @@ class Asking(Base):
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.agents and any(j.state is JobState.RUNNING for j in self.driver.state.jobs.rows.values()))
-    @rule(data=st.data(), resumes=st.booleans())
-    def park_well(self, data: st.DataObject, resumes: bool) -> None:
-        """The node obeys at once. The job may go on as soon as others had the time to take its devices."""
+    @rule(data=st.data(), then=st.sampled_from(("stays", "resumes", "moves", "moves", "fails")))
+    def park_well(self, data: st.DataObject, then: str) -> None:
+        """The node obeys at once. The job may go on, or go elsewhere, as soon as others had the time to take its devices."""
         running = sorted(job.id for job in self.driver.state.jobs.rows.values() if job.state is JobState.RUNNING)
         job_id = data.draw(st.sampled_from(running))
         self.take(SuspendRequested(job_id, park_only=True))
@@ -150,16 +150,23 @@ class Asking(Base):
             for key in agent.in_phase(RunPhase.PARKING):
                 agent.move(key, "saves")
         self.all_reports_arrive()
-        if resumes and job_id in self.driver.state.jobs.rows:
+        if job_id not in self.driver.state.operation_of:
+            return
+        if then == "resumes":
             self.take(ResumeRequested(job_id))
+        elif then != "stays":
+            self._moves(data, job_id, then == "moves")
 
     @precondition(lambda self: self.driver.state.operations.rows)
     @rule(data=st.data(), saves=st.booleans())
     def move_parked(self, data: st.DataObject, saves: bool) -> None:
         """A job with an operation goes on at some node, which is ready at once. A parked run is told to save, and may fail."""
         jobs = sorted(row.job_id for row in self.driver.state.operations.rows.values())
+        self._moves(data, data.draw(st.sampled_from(jobs)), saves)
+
+    def _moves(self, data: st.DataObject, job_id: int, saves: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.driver.state.node_ids)))
-        self.take(MigrateRequested(data.draw(st.sampled_from(jobs)), (name,)))
+        self.take(MigrateRequested(job_id, (name,)))
         for _ in range(2):
             for agent in self.agents.values():
                 while agent.inbox:

@@ -200,9 +200,16 @@ class Driver:
                 if change.new.awaits:
                     wanted.append(("stop", change.key))  # it was warm, and is not needed
                     continue
+                if change.old is not None and change.old.awaits and change.new.phase.over:
+                    continue  # its node was lost with the run before it, on the same node
                 if change.old is not None and change.old.awaits:
-                    meets = self.state.jobs.rows[change.new.job_id].rendezvous  # then it was counted with the job
-                    wanted += [] if meets else [("start", change.key)]
+                    meets = self.state.jobs.rows[change.new.job_id].rendezvous  # counted with the job, if it is a new one
+                    if change.new.phase is RunPhase.ENDED:
+                        pass  # its node has rebooted, where the run before it was, too: nobody is told to start
+                    elif meets:
+                        shares.append(("go", change.key))
+                    else:
+                        wanted.append(("start", change.key))
                 elif change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
                 elif behind and change.new.phase in (RunPhase.PARKING, RunPhase.PARKED):

@@ -339,6 +339,14 @@ def test_a_process_that_dies_while_it_saves_begins_from_its_last_checkpoint() ->
     assert (d.job(job).run, d.job(job).state, d.where(job).name) == (2, JobState.STARTING, "n2")
 
 
+def test_a_reboot_of_the_node_on_which_it_moves_takes_both_runs_and_it_starts_again() -> None:
+    d = desk("n1", capacity=ROOMY._replace(devices=4))
+    job = saving(d)
+    assert {run.node for run in d.state.runs.rows.values() if run.job_id == job} == {1}
+    d.join("n1", ROOMY._replace(devices=4), boot="b", known=())
+    assert (operation(d, job), d.job(job).state, d.job(job).run) == (None, JobState.STARTING, 3)
+
+
 @pytest.mark.parametrize("ends", [CancelRequested, RequeueRequested])
 def test_what_stops_the_job_meanwhile_kills_it_where_it_is_parked(ends: Any) -> None:
     d = desk()

@@ -93,6 +93,19 @@ def test_a_group_is_one_candidate_with_the_size_of_all_and_the_longest_grace() -
     assert d.job(trial).state is JobState.QUEUED
 
 
+def test_a_limit_of_memory_that_changes_alone_changes_the_size_of_the_group() -> None:
+    """The group counts as its first member, and the limit is that of the other."""
+    d = fitgpp()
+    d.policy = idle
+    assert d.state.candidates.used, "candidates are followed from here on"
+    d.do(Share(d.group().rows, ((key(2), 500),)))
+    d.policy = stages("fitgpp", FitGppSettings()).policy
+    d.trial(2)
+    decision = next(event.decision for event in d.told_of if event.decision)
+    (first, *_) = [score for score in decision.candidates if score.key.job_id == 1]
+    assert first.demand == Vector(2000, 2048 + 4 * 2000 + 500, 4)
+
+
 def test_a_trial_starts_once_the_last_member_has_left_the_devices() -> None:
     d = fitgpp()
     trial = d.trial(4)

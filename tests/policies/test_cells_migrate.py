@@ -5,7 +5,18 @@ import pytest
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import Accepted, GiveWay, Migrate, MigrateRequested, Rng, RunReady, Share, Spot, Submitted
+from scheduler_service.core.messages import (
+    Accepted,
+    GiveWay,
+    Migrate,
+    MigrateRequested,
+    Rng,
+    RunReady,
+    Share,
+    Spot,
+    Submitted,
+    VcRequested,
+)
 from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
@@ -187,3 +198,16 @@ def test_a_migration_gives_way_if_the_virtual_cluster_owns_its_destination_no_mo
     assert d.states(first, other) == [JobState.RUNNING] * 2
     assert d.guaranteed(first)
     assert not d.guaranteed(other)
+
+
+def test_a_destination_is_charged_to_nobody_once_the_policy_charges_nobody() -> None:
+    d = Tenants({"n1": "FOUR"})
+    d.vc("a", ("four-2x2", "switch", 1), policy=VcPolicy("fair"))
+    job = d.ask("a", 1)
+    assert isinstance(move(d, job, "n1", 1), Accepted)
+    subject = "fair", "a/usage//ann"
+    assert d.state.charged[subject].devices == 2_000_000
+    d.step(VcRequested("a", False, policy=VcPolicy("fifo")))
+    assert subject not in d.state.charged
+    d.step(VcRequested("a", False, policy=VcPolicy("fair")))
+    assert d.state.charged[subject].devices == 2_000_000

@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, JobState, Run, RunPhase
 from scheduler_service.core.sharing.equations import time_share
+from scheduler_service.policies.overload.slicing import outranks
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of
@@ -148,10 +149,22 @@ class Histories(Introspected):
         return RunReady(node.name, node.boot_id, self._next(node), run.key, node.name, 20_000 + run.task)
 
     def check_turns(self) -> None:
-        """Nobody starves: of R rows of equal weight, each job executes in one at least."""
+        """Nobody starves: of R rows that have turns, each job executes in one at least, unless another one outranks it that has
+        turns on its devices."""
         for group in self.state.share_groups.rows.values():
-            assert {row.weight for row in group.rows} == {1}
-            assert min(time_share(group.rows, key) for key in group.members()) * len(group.rows) >= 1
+            assert {row.weight for row in group.rows} <= {0, 1}
+            turns = sum(row.weight for row in group.rows)
+            runs = [self.state.runs.rows[key] for key in group.members()]
+            if any(run.phase.exits_soon for run in runs):
+                continue  # once they have left, turns are given anew
+            executing = {run.job_id for run in runs if time_share(group.rows, run.key) * turns >= 1}
+            for job_id in {run.job_id for run in runs} - executing:
+                first = [other for other in executing if outranks(self.job(other), self.job(job_id))]
+                mine = self._devices_of(job_id)
+                assert any(mine & self._devices_of(other) for other in first), f"job {job_id} has no turns: {group}"
+
+    def _devices_of(self, job_id: int) -> set[tuple[int, int]]:
+        return {(run.node, index) for run in self.state.runs_of(job_id) for index in run.devices}
 
 
 @settings(max_examples=examples(20), deadline=None)

@@ -34,8 +34,9 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     if action.beyond:
         _reclaim_beyond(state, job, claimant, action.beyond, now)
         return
+    everybody = together(state, action.job_id)  # also those who share devices only with what gives way
     clear_of_migrations(state, action.job_id, now, f"job {claimant.id} has a right to devices of the destination")
-    for job_id in together(state, action.job_id):
+    for job_id in everybody:
         _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
 
 

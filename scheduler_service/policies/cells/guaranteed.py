@@ -20,7 +20,7 @@ from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmar
 from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.holdings import first_of_each
+from scheduler_service.core.state.holdings import first_of_each, made_ready
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.beyond import reclaimed
 from scheduler_service.policies.cells.host_share import have_them_leave, overdrawn
@@ -112,18 +112,19 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     in_the_way = in_the_way_of(state, spots)
     if lacking := overdrawn(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
-    warm = [run for keys in in_the_way.values() for key in keys if (run := state.runs.rows[key]).awaits]
-    for victim in sorted({run.job_id for run in warm if not run.guaranteed}):  # those who are give way with their share group
-        actions.append(GiveWay(victim, job.id))
-    in_the_way = without_warm(state, in_the_way)
-    if not in_the_way:
-        return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     leaving: dict[int, list[RunKey]] = defaultdict(list)
-    for key in sorted(key for keys in in_the_way.values() for key in keys):
+    staying = without_warm(state, in_the_way)
+    for key in sorted(key for keys in staying.values() for key in keys):
         leaving[key.job_id].append(key)
     late = first_of_each(state, (victim for victim in leaving if not _leaves_in_time(state, victim)))
+    warm = [run for keys in in_the_way.values() for key in keys if (run := state.runs.rows[key]).awaits]
+    with_late = {run.job_id for victim in late for run in made_ready(state, victim)}  # which give way with their share group
+    for victim in sorted({run.job_id for run in warm if not run.guaranteed} - with_late):
+        actions.append(GiveWay(victim, job.id))
+    if not staying:
+        return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     actions += [reclaimed(state, victim, job, leaving[victim]) for victim in late]
-    return (*actions, *keep(job, spots, in_the_way))
+    return (*actions, *keep(job, spots, staying))
 
 
 def spots_at(pools: Pools, pool: str, placed: dict[int, tuple[int, Mask]]) -> list[Spot]:

@@ -1,6 +1,6 @@
 """Whom policies by usage charge with what runs hold."""
 
-from scheduler_service.core.model import Job, Run
+from scheduler_service.core.model import Job, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
 from scheduler_service.core.state.indices.nonempty import set_or_drop
 from scheduler_service.core.state.tables import Tables
@@ -21,6 +21,10 @@ def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
 
 
 def charge_all(state: Tables, job: Job, holds: bool) -> None:
-    """All runs of a job, where another order counts for it than before."""
-    for run in state.runs_of(job.id):
+    """All runs of a job, where another order counts for it than before; also those that are made ready elsewhere."""
+    number = state.operation_of.get(job.id)
+    target = None if number is None else state.operations.rows[number].target
+    waiting = () if target is None else (RunKey(job.id, target.run, task) for task in range(len(job.launch_spec.tasks())))
+    ready = [run for key in waiting if (run := state.runs.rows.get(key)) is not None and run.awaits]
+    for run in [*state.runs_of(job.id), *ready]:
         charge(state, job, run, holds)

@@ -75,9 +75,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         _stir(state, new.node)
         state.unsettled = True
         state.news[key] = None
-        group = state.share_groups.rows.get(new.group)
-        for member in (key,) if group is None else group.members():  # another may be the first that executes
-            refresh_candidate(state, member)
+        _refresh_group(state, new)
         return
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
@@ -114,8 +112,16 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
             state.stale_open_groups[row.group] = None
     _stand(state, old, None)
     _stand(state, None, new)
-    refresh_candidate(state, new.key)
+    _refresh_group(state, new)
     state.unsettled = True
+
+
+def _refresh_group(state: Tables, run: Run) -> None:
+    """The first member that executes counts for all members of a share group, and it may be another one now."""
+    refresh_candidate(state, run.key)
+    group = state.share_groups.rows.get(run.group)
+    for key in () if group is None else group.members():
+        refresh_candidate(state, key)
 
 
 def _hold(state: Tables, run: Run, holds: bool) -> None:
