@@ -96,7 +96,7 @@ def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, 
         index += 1
     if len(found) < demand.devices:
         idle_ones = _devices(len(found), "idle ")
-        kind = "in cells of its virtual cluster" if guaranteed else "that it can use"
+        kind = "in cells that are bound to its virtual cluster (`ebb cells`)" if guaranteed else "that it can use"
         raise FailedPrecondition(
             "NO_ROOM_THERE",
             f"job {job.id} needs {_devices(demand.devices)}, and node {node.name} has {idle_ones} {kind}",
