@@ -88,7 +88,9 @@ class CheckpointServer:
     async def _admit(self, context: Any) -> None:
         key = self._key()
         shown = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if not key or not hmac.compare_digest(str(shown), f"Bearer {key.hex()}"):
+        if not key:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the scheduler has not welcomed this agent yet: try again")
+        if not hmac.compare_digest(str(shown), f"Bearer {key.hex()}"):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this is not the transfer key of the cluster")
 
     async def _describe(self, asked: tuple[str, int], context: Any) -> Described:

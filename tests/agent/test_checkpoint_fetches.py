@@ -332,11 +332,20 @@ def test_a_run_that_is_stopped_waits_no_longer(two: Two) -> None:
     assert not scheduler.of(1, 2) or all(r.WhichOneof("event") != "started" for r in scheduler.of(1, 2))
 
 
+def is_welcome(stub: transfer_pb2_grpc.CheckpointTransferStub) -> bool:
+    """Whether the agent has been welcomed: before that, it does not know the transfer key, and is not available."""
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.Describe(transfer_pb2.DescribeRequest(cluster_id="c1", job_id=1))
+    assert refused.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED)
+    return bool(refused.value.code() is grpc.StatusCode.UNAUTHENTICATED)
+
+
 def test_who_does_not_know_the_key_gets_nothing(two: Two) -> None:
     address = two.start("source")
     two.save(model=b"secret")
     with grpc.insecure_channel(address) as channel:
         stub = transfer_pb2_grpc.CheckpointTransferStub(channel)
+        until(lambda: is_welcome(stub))
         asked = transfer_pb2.DescribeRequest(cluster_id="c1", job_id=1)
         wanted = transfer_pb2.FetchRequest(cluster_id="c1", job_id=1, file=transfer_pb2.CheckpointFile(path="model", size=6))
         for metadata in ((), (("authorization", "Bearer " + b"j".hex() * 32),)):
@@ -356,6 +365,7 @@ def test_a_file_that_changes_is_not_given_away_as_it_was(two: Two) -> None:
     two.save(model=b"before")
     with grpc.insecure_channel(address) as channel:
         stub = transfer_pb2_grpc.CheckpointTransferStub(channel)
+        until(lambda: is_welcome(stub))
         mine = (("authorization", f"Bearer {KEY.hex()}"),)
         (file,) = stub.Describe(transfer_pb2.DescribeRequest(cluster_id="c1", job_id=1), metadata=mine).files
         two.save(model=b"afterwards")

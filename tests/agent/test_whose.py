@@ -7,9 +7,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from node_agent.jobs import stray_processes
+from node_agent.jobs.processes import stat_fields
 from node_agent.jobs.spool import identity
 from tests import preloaded
-from tests.agent.conftest import AgentProcess, alive, run_directory
+from tests.agent.conftest import AgentProcess, alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
 Start = Callable[..., AgentProcess]
@@ -134,6 +135,7 @@ def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Pat
     assert stray_processes.elsewhere(other, "n1", tmp_path) == {}
     os.kill(pid, signal.SIGSTOP)
     here.process.send_signal(signal.SIGSTOP)  # else it may write into its directory while that has another name
+    until(lambda: stat_fields(here.process.pid)[0] == "T")
     moved = state.rename(tmp_path / "moved")
     assert stray_processes.elsewhere(moved, "n1", tmp_path / "shared") == {}
     moved.rename(state)

@@ -1,5 +1,7 @@
 """Elastic jobs grow into idle devices of their server, and give them back at once (Gandiva, Figure 11)."""
 
+from dataclasses import replace
+
 from scheduler_service.core.model import EventKind, JobSpec, JobState, StopReason
 from tests.core.driver import spec
 from tests.policies.introspected import SERVER, Introspected
@@ -52,6 +54,12 @@ def test_a_job_grows_after_the_devices_have_been_idle_for_some_time() -> None:
     assert [run.devices for run in d.state.runs_of(job)] == [(0,), (1,), (2,), (3,)]
     assert d.job(job).state is JobState.RUNNING
     assert d.pass_minutes(20) == []
+
+
+def test_a_job_without_time_to_save_does_not_grow() -> None:
+    d = Growing("n1")
+    d.begins(d.submit(replace(elastic(), grace_us=0)))
+    assert d.pass_minutes(12) == []
 
 
 def test_it_gives_back_what_a_job_needs_and_no_more_and_nobody_takes_turns() -> None:

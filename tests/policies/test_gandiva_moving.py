@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service.core.enact import _HANDLERS
-from scheduler_service.core.messages import Migrate, Spot
+from scheduler_service.core.messages import Migrate, Spot, UpdateRequested
 from scheduler_service.core.model import EventKind, JobClass, RunPhase
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -91,6 +91,12 @@ def emptied(**own: float) -> Introspected:
 def test_a_server_that_is_mostly_free_is_emptied_and_only_one_of_two(moves: list[Migrate]) -> None:
     assert [(move.job_id, move.spots) for move in after_a_pause(emptied(), moves)] == [(5, (Spot(1, (1,)),))]
     assert after_a_pause(emptied(defragment_free=80), moves) == []
+
+
+def test_a_job_without_time_to_save_is_not_moved(moves: list[Migrate]) -> None:
+    d = emptied()
+    d.step(*(UpdateRequested(job, grace_us=0) for job in (1, 5)))
+    assert after_a_pause(d, moves) == []
 
 
 def test_a_move_is_a_migration() -> None:

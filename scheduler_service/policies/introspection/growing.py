@@ -94,7 +94,7 @@ def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterato
         return
     for job_id in jobs:
         job = state.jobs.rows[job_id]
-        if not job.spec.elastic or job.state is not JobState.RUNNING or job_id in state.operation_of:
+        if not job.spec.elastic or not job.spec.grace_us or job.state is not JobState.RUNNING or job_id in state.operation_of:
             continue
         runs = state.runs_of(job_id)
         if any(run.node != node or run.group or not run.phase.preemptible or run.vc != where.vc for run in runs):

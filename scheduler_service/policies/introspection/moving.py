@@ -74,6 +74,8 @@ def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
     """Whether the job may be moved at all, and has stayed for long enough where it is."""
     if job.spec.vc != vc or job.spec.job_class is not JobClass.BEST_EFFORT or job.state is not JobState.RUNNING:
         return False
+    if not job.spec.grace_us:
+        return False  # it has no time to save its work
     if job.spec.shares or job.resize_to or job.id in state.operation_of or job.sampling is not None:
         return False
     runs, memo = state.runs_of(job.id), memo_of(state, moved_subject(job.id))

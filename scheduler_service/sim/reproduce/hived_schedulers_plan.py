@@ -1,7 +1,7 @@
 """Which simulations HiveD's figure 6 takes, as data: three schedulers, each in three ways, on samples of the jobs.
 
 The paper's cluster is 24 machines of four K80s, two of which count as a node. Its 12 nodes are too few for eleven tenants, so
-the small ones are left out (`hived.sampled_quotas`). A sample has some ten jobs of prod-a, which the figure is of, and says
+the small ones are left out (`hived.sampled_quotas`). A sample has some eight jobs of prod-a, which the figure is of, and says
 little by itself: several are taken.
 """
 
