@@ -32,7 +32,7 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
     of_gang = bool(job.spec.task_groups)
     lines = _lines(job)
     if job.steps and not of_gang:
-        lines |= steps_output.lines(job.steps[0])
+        lines |= steps_output.lines(job.steps[0], job.parked)
     elif job.mini_batches and not of_gang:
         lines |= steps_output.clock_line(job.mini_batches[0])
     output.table(["", ""], list(lines.items()), header=False)
