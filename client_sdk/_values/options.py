@@ -116,7 +116,7 @@ def job_spec(
     asked = part(devices, gpu_memory, share)
     resources = _resources(cpus, memory, asked.devices)
     groups = _groups(tasks, resources, cell)
-    if groups and asked.share is not ShareMode.EXCLUSIVE:
+    if groups and (asked.share is not ShareMode.EXCLUSIVE or any(_is_part(group.devices) for group in groups)):
         raise InvalidArgument("a gang has whole devices; leave out tasks, or the part of a device")
     if min_tasks or max_tasks:
         min_tasks, max_tasks = bounds(groups, min_tasks, max_tasks)
@@ -220,6 +220,10 @@ def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> t
     if not isinstance(tasks, Iterable) or any(not isinstance(group, TaskGroup) for group in tasks):
         raise InvalidArgument(f"tasks is a number, or a list such as [TaskGroup(4, devices=1, cpus=4)], and not {tasks!r}")
     return tuple(tasks)
+
+
+def _is_part(devices: float) -> bool:
+    return isinstance(devices, float) and not devices.is_integer()
 
 
 def _word(word: str | os.PathLike[str]) -> str:

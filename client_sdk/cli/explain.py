@@ -7,7 +7,18 @@ import click
 
 from client_sdk.cli import configurations, output, profiles
 from client_sdk.cli.session import Session, an_id, output_option
-from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, PreemptionCost, Preview, StartEstimate, Victim
+from client_sdk.models import (
+    Blocker,
+    Decision,
+    Explanation,
+    Job,
+    JobState,
+    OperationKind,
+    PreemptionCost,
+    Preview,
+    StartEstimate,
+    Victim,
+)
 
 
 @click.command(short_help="Explain why a job waits, and when it may start.")
@@ -30,6 +41,9 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         return
     output.say(f"job {job_id} is {_stands(found.job)}")
     _say_waiting(found)
+    operation = found.job.operation
+    if found.job.state is JobState.SUSPENDED and operation is not None and operation.kind is OperationKind.MIGRATE:
+        click.echo(f"it moves to other devices, where it goes on; `ebb story {job_id}` says where")
     if found.job.state is JobState.RUNNING and found.job.array is not None:
         click.echo("all of its elements have begun; what keeps one from running is its own: `ebb explain` of that")
     elif found.job.state is JobState.RUNNING:

@@ -34,7 +34,7 @@ def runs(session: Session, job_id: int, limit: int | None, fmt: str | None) -> N
     named = any(run.began_from for run in found)
     rows = [[*_row(run), run.began_from or "-"] if named else _row(run) for run in found]
     output.table((*COLUMNS, "BEGAN FROM") if named else COLUMNS, rows)
-    phases = [_phase(run, phase) for run in reversed(found) for phase in run.operations]
+    phases = [_phase(run, phase) for run in sorted(found, key=lambda run: (run.run, run.task)) for phase in run.operations]
     if phases:
         click.echo()
         output.table(PHASE_COLUMNS, phases)

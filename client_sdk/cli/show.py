@@ -32,7 +32,7 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
     of_gang = bool(job.spec.task_groups)
     lines = _lines(job)
     if job.steps and not of_gang:
-        lines |= steps_output.lines(job.steps[0])
+        lines |= steps_output.lines(job.steps[0], job.parked)
     elif job.mini_batches and not of_gang:
         lines |= steps_output.clock_line(job.mini_batches[0])
     output.table(["", ""], list(lines.items()), header=False)
@@ -119,9 +119,7 @@ def _lines(job: Job) -> dict[str, str]:
         lines["project"] = spec.project
     if spec.virtual_cluster:
         lines["virtual cluster"] = f"{spec.virtual_cluster}, {spec.guarantee.name.lower()}"
-        lines["holds"] = {"G": "cells of its virtual cluster", "O": "idle devices, until somebody has a right to them"}.get(
-            holds(job), "-"
-        )
+        lines["holds"] = _holds(job)
     if asked := _where(spec):
         lines["where"] = asked
     lines |= configurations.lines(job)
@@ -139,11 +137,26 @@ def _lines(job: Job) -> dict[str, str]:
         lines["began from"] = job.began_from
     if job.checkpoint:
         lines["last saved"] = job.checkpoint
-    if job.suspend_requested and not job.ended:
+    if job.suspend_requested and not job.ended and job.state is not JobState.SUSPENDED:
         lines["suspension"] = "requested"
     if job.cancel_requested:
         lines["cancel"] = "requested"
     return lines
+
+
+def _holds(job: Job) -> str:
+    """By what right a job of a virtual cluster has its devices. It may have some tasks beyond its guarantee."""
+    cells, idle = "cells of its virtual cluster", "idle devices, until somebody has a right to them"
+    beyond = [task.rank for task in job.tasks if not task.guaranteed]
+    match holds(job):
+        case "G" if beyond:
+            return f"{cells}; task{'s' if len(beyond) > 1 else ''} {output.numbers(beyond)}: {idle}"
+        case "G":
+            return cells
+        case "O":
+            return idle
+        case _:
+            return "-"
 
 
 def _variables(values: Mapping[str, str]) -> str:

@@ -34,7 +34,8 @@ def migrate(state: State, request: scheduler_pb2.MigrateRequest) -> job_pb2.Job:
         devices = list(place.devices) or free[:need]
         taken[place.node] += need
         if len(free) < need:
-            said = f"job {job.id} needs {need} devices, and node {place.node} has {len(free)} idle devices that it can use"
+            said = f"job {job.id} needs {need} device{'' if need == 1 else 's'}, and node {place.node} has {len(free)} "
+            said += f"idle device{'' if len(free) == 1 else 's'} that it can use"
             raise FailedPrecondition(said, reason="NO_ROOM_THERE", metadata={"job_id": str(job.id), "node": place.node})
         tasks.append(job_pb2.Task(rank=task.rank, node=place.node, devices=devices, resources=task.resources))
     where = {"run": job.run, "node": job.node, "reason": JobReason.MIGRATED}

@@ -17,6 +17,7 @@ from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._gang.together import Together
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
+from client_sdk.training._run.leaving import end_after_exit_handlers
 from client_sdk.training._run.run_files import RunFiles
 from client_sdk.training._storing import files
 from client_sdk.training._storing.schedule import Schedule
@@ -292,6 +293,8 @@ class Checkpointer:
             self._agreement.ready()
             self._agreement.wait_for_all()
         stop = None if self._files.stop is None else read_stop_file(self._files.stop)
+        if stop is not None and stop.reason == "migrated":
+            end_after_exit_handlers(OBEYED)
         sys.exit(RESIZED if stop is not None and stop.reason == "resized" else OBEYED)
 
     def _abandon(self) -> None:

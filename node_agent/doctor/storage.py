@@ -100,8 +100,10 @@ def checkpoints(path: Path, mountinfo: str, uid: int) -> Iterator[Finding]:
         )
     else:
         yield warning(
-            f"{path} is on this machine alone ({mount.kind} on {mount.place}): jobs that move find no checkpoint",
-            "mount storage that all nodes share, and name it by checkpoints: in the file; with one node, nothing",
+            f"{path} is on this machine alone ({mount.kind} on {mount.place}): a job that moves fetches its checkpoint from "
+            "the agent here, and finds none while this node is silent",
+            "mount storage that all nodes share, and name it by checkpoints: in the file, or set checkpoint_store; with one "
+            "node, nothing",
         )
     yield from room(place)
 

@@ -229,6 +229,7 @@ def test_checkpoints_that_other_nodes_see(folder: Path) -> None:
     the(storage.checkpoints(folder, mounted_as("nfs4", folder), 737), "ok", "user number, 737")
     the(storage.checkpoints(folder, mounted_as("fuse.sshfs", folder), 737), "ok", "fuse.sshfs")
     the(storage.checkpoints(folder, mounted_as("xfs", folder), 737), "warning", "on this machine alone (xfs", "nodes share")
+    the(storage.checkpoints(folder, mounted_as("xfs", folder), 737), "warning", "from the agent here", "checkpoint_store")
 
 
 def test_a_file_system_that_is_read_only(tmpfs: Callable[[str], Path]) -> None:

@@ -19,7 +19,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     Unpark,
 )
-from scheduler_service.core.model import JobSpec, JobState, OperationPhase, RunKey, RunPhase
+from scheduler_service.core.model import EventKind, JobSpec, JobState, OperationPhase, RunKey, RunPhase
 from scheduler_service.core.model.launch_time import executed_us, parked_us
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
@@ -88,6 +88,30 @@ def test_a_user_may_resume_what_a_policy_has_parked() -> None:
     d.told[d.run(job).key] = d.run(job).generation
     is_parked(d, job)
     assert d.job(job).suspend_requested
+    d.step(ResumeRequested(job))
+    assert phase(d, job) is OperationPhase.RESUMING
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_a_policy_has_parked_and_its_user_suspends_stays_parked_until_its_user_resumes_it(resumed: bool) -> None:
+    d = desk()
+    job = running(d)
+    acts(d, Park(job, "for another job"))
+    d.state.adopt()
+    d.runs[d.run(job).key] = d.run(job)
+    d.told[d.run(job).key] = d.run(job).generation
+    is_parked(d, job)
+    other = running(d, 4)
+    if resumed:
+        d.step(ResumeRequested(job))
+        assert phase(d, job) is OperationPhase.WAITING
+    first, again = d.step(SuspendRequested(job)), d.step(SuspendRequested(job, park=True))
+    said = [line.text for line in first.log if line.kind is EventKind.SUSPEND_REQUESTED]
+    assert said == ["" if resumed else "it stays parked"]
+    assert not again.log, "a repeated call does nothing"
+    d.exit(other)
+    assert (phase(d, job), d.job(job).suspend_requested) == (OperationPhase.PARKED, True)
+    assert refused(d, Unpark(job)) == f"the user of job {job} has it parked"
     d.step(ResumeRequested(job))
     assert phase(d, job) is OperationPhase.RESUMING
 

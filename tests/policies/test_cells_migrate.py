@@ -57,7 +57,7 @@ def test_a_guaranteed_job_stays_guaranteed_inside_of_its_cells_and_goes_nowhere_
     d.end(other)
     elsewhere = move(d, job, "n2")
     assert isinstance(elsewhere, FailedPrecondition)
-    assert "has 0 idle devices in cells of its virtual cluster" in str(elsewhere)
+    assert "has 0 idle devices in cells that are bound to its virtual cluster (`ebb cells`)" in str(elsewhere)
     third = d.ask("a", 1)
     moved = move(d, third, "n1", 3)
     assert isinstance(moved, Accepted), moved

@@ -159,7 +159,8 @@ def test_who_may_not_share() -> None:
     assert "another virtual cluster's" in refused(tenants, two, others, 2, 3, guaranteed=False)
     assert "has no right to a device" in refused(tenants, two, others, 2, 3, guaranteed=True)
     assert tenants.free("one").cpu_milli == 8000, "there is enough, which goes with other devices"
-    assert "which carries Vector(cpu_milli=4000" in refused(tenants, one, mine, 0, 1, guaranteed=True)
+    needs = "those who would share device 0 of node one need 7 CPUs and 1024 MiB of the node, with what is parked"
+    assert refused(tenants, one, mine, 0, 1, guaranteed=True) == f"{needs}; 4 CPUs and 16384 MiB go with the device"
 
 
 def test_members_of_a_group_never_need_more_than_goes_with_their_devices_whoever_leaves() -> None:
@@ -168,5 +169,5 @@ def test_members_of_a_group_never_need_more_than_goes_with_their_devices_whoever
     mine = tenants.ask("A", 1, cpu=3800)
     assert tenants.job(mine).state is JobState.QUEUED
     why = refused(tenants, wide, mine, 0, guaranteed=True)
-    assert "need Vector(cpu_milli=4134" in why, "if the wide one left, its other devices would lack their CPUs"
+    assert "need 4.134 CPUs and" in why, "if the wide one left, its other devices would lack their CPUs"
     assert tenants.job(narrow).state is RUN

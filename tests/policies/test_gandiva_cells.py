@@ -6,6 +6,7 @@ from scheduler_service.core.messages import MiniBatchMeasured, NodeSeen, Step, S
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
@@ -18,11 +19,11 @@ class Sites(Tenants):
     """Two nodes of four devices, each of one of two virtual clusters: `a` introspects, and `b` does not. Nodes have memory for
     what is parked."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_mib: int = 4 << 20) -> None:
         Driver.__init__(self, cells(), Tenants({}).state.settings, order=order_of(stages("cells", FitGppSettings())))
         for name in ("n1", "n2"):
             seen = inventory("FOUR")
-            self.step(NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(memory_mib=4 << 20))))
+            self.step(NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(memory_mib=memory_mib))))
         self.vc("a", ("four-2x2", "node", 1), policy=GANDIVA)
         self.vc("b", ("four-2x2", "node", 1))
 
@@ -98,6 +99,19 @@ def test_a_job_takes_turns_in_the_same_step_with_one_that_starts_though_it_came_
     assert d.job(waits).state is JobState.QUEUED
     behind = d.ask("a", 2)
     assert d.rows_of(waits) == [[waits], [ours, behind]]
+
+
+def test_explain_says_what_a_job_lacks_for_a_turn_in_the_cells_of_its_virtual_cluster() -> None:
+    d = Sites(memory_mib=64 << 10)
+    first = d.ask("a", 4)
+    waits = d.ask("a", 4)
+    assert d.waits(waits) is Reason.BEYOND_QUOTA
+    (blocker,) = explain_in_cells(d.state, d.job(waits)).blockers
+    refused, has = blocker.detail.split("; ", 1)
+    assert refused.startswith("it cannot take turns: those who would share device 0 of node n1 need ")
+    assert has.endswith("; the cells of virtual cluster a are in use"), "by whom is told right after that"
+    assert blocker.holder_jobs == (first,)
+    assert d.rows_of(first) == [], "nothing came of asking"
 
 
 def test_jobs_that_ask_for_cells_of_a_level_wait_for_them() -> None:

@@ -42,6 +42,7 @@ class Beyond(Elastic):
         job = self.elastic("a", **wants)
         told = self.pass_minutes(7)
         assert [text.partition(":")[0] for text in told] == ["tasks 1 -> 4"]
+        assert told[0].endswith(" were idle for 300 s; 2 of the tasks are beyond its guarantee")
         assert (self.tasks(job), self.job(job).beyond) == ("GGoo", 2)
         return job
 

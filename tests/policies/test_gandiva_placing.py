@@ -152,7 +152,7 @@ def test_explain_says_why_a_job_does_not_take_turns() -> None:
     assert "ask for 1 times the devices that it has (oversubscription)" in why(d, d.begin(1))
     d = Introspected("n1", rows=1)
     d.begin(4)
-    assert "more than 1 rows, or no memory for what is parked" in why(d, d.begin(1))
+    assert "more than 1 rows, or the devices have no memory left" in why(d, d.begin(1))
 
 
 def test_over_subscription_and_rows_are_bounded() -> None:

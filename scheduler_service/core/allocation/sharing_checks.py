@@ -132,14 +132,18 @@ def check_share_of_host(state: State, group: ShareGroup) -> None:
         if position is not None:
             carried = position.share._replace(devices=0)
             where = f"device {index} of node {state.nodes.rows[node].name}"
-            needs = f"members of share group {group.id} need {total} with {where}"
-            require(fits(total, carried), f"{needs}, which carries {carried}")
+            needs = f"those who would share {where} need {_host(total)} of the node, with what is parked"
+            require(fits(total, carried), f"{needs}; {_host(carried)} go with the device")
 
 
 def _for_each_device(run: Run) -> Vector:
     """What goes with each of its devices of what it takes of its node."""
     cpu, memory, _ = run.charged
     return Vector(-(-cpu // len(run.devices)), -(-memory // len(run.devices)))
+
+
+def _host(amount: Vector) -> str:
+    return f"{amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
 
 
 # ---- rows and runs ------------------------------------------------------------------------------------------------------

@@ -69,6 +69,9 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
 
 def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Accepted:
     job = live(state, event.job_id)
+    operation = operation_of(state, job.id)
+    if operation is not None and not job.cancel_requested and parking.keep_for_user(state, operation) and job.suspend_requested:
+        log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run, reason=Reason.PARKED, text="it stays parked")
     if job.suspend_requested:
         return Accepted(job.id)
     operation = operation_of(state, job.id)

@@ -95,11 +95,20 @@ def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, 
             taken[node.id] |= 1 << index
         index += 1
     if len(found) < demand.devices:
-        kind = "idle devices in cells of its virtual cluster" if guaranteed else "idle devices that it can use"
+        idle_ones = _devices(len(found), "idle ")
+        kind = "in cells that are bound to its virtual cluster (`ebb cells`)" if guaranteed else "that it can use"
         raise FailedPrecondition(
             "NO_ROOM_THERE",
-            f"job {job.id} needs {demand.devices} devices, and node {node.name} has {len(found)} {kind}",
+            f"job {job.id} needs {_devices(demand.devices)}, and node {node.name} has {idle_ones} {kind}",
             job_id=str(job.id),
             node=node.name,
         )
     return tuple(found)
+
+
+def _devices(count: int, which: str = "") -> str:
+    """
+    >>> _devices(1), _devices(2, "idle ")
+    ('1 device', '2 idle devices')
+    """
+    return f"{count} {which}device{'' if count == 1 else 's'}"

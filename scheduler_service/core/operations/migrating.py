@@ -81,8 +81,9 @@ def migrate(
         same = [run.node for run in state.runs_of(job.id)] == [spot.node for spot in spots]
         back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy has it go on
         becomes_move(state, now, park, back_to, target, deadline, same)
-        names = f"{where(state.operations.rows[park.id], names)}, though it is parked"
-    text = f"to {names}, which makes itself ready" + (f": {why}" if why else "")
+        names = where(state.operations.rows[park.id], names)
+    ready = "which makes itself ready" if park is None else "made ready while the job is parked"
+    text = f"to {names}, {ready}" + (f": {why}" if why else "")
     first = state.runs_of(job.id)[0]
     log_event(state, now, job.id, EventKind.MIGRATING, run=job.run, node=first.node, reason=Reason.MIGRATED, text=text)
 
@@ -90,7 +91,8 @@ def migrate(
 def _check_can_migrate(state: State, job: Job, guaranteed: bool, park: Operation | None) -> None:
     runs = state.runs_of(job.id)
     require(bool(runs), f"job {job.id} does not run")
-    require(park is not None or job.id not in state.operation_of, f"another operation on job {job.id} is under way")
+    free = park is not None or job.id not in state.operation_of
+    require(free, f"another operation on job {job.id} is under way; wait until it is over")
     require(job.sampling is None, f"job {job.id} is being sampled")
     require(len(runs) == len(job.launch_spec.tasks()), f"a task of job {job.id} has ended")
     for run in runs:

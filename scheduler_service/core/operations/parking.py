@@ -213,6 +213,18 @@ def task_over(state: State, now: Micros, job_id: int) -> None:
         check_resumed(state, now, operation, "")
 
 
+def keep_for_user(state: State, operation: Operation) -> bool:
+    """The user of a job that is parked, or moves from where it is parked, wants it suspended: policies leave it alone from now
+    on. Returns whether they did not before."""
+    parks = operation.kind is OperationKind.PARK and operation.phase is not OperationPhase.RESUMING
+    moves = operation.is_of_parked and operation.phase is OperationPhase.WARMING
+    if operation.noted(BY_USER) or not (parks or moves):
+        return False
+    noted = tuple(sorted({**dict(operation.more), BY_USER: 1}.items()))
+    state.put(state.operations, operation.id, changed(operation, more=noted))
+    return True
+
+
 # ---- actions of policies -----------------------------------------------------------------------------------------------
 
 

@@ -59,7 +59,10 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, "; ".join(filter(None, (wait.detail, why_no_part(state, job))))))
     if blockers and (place_in_queue := stages_within(vc.policy).about(state, job)):
-        blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
+        said = (blockers[0].detail, place_in_queue)
+        if blockers[0].holders:  # who these are is told right after the detail
+            said = (place_in_queue, blockers[0].detail)
+        blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, said)))
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
 
 

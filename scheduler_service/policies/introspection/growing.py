@@ -70,6 +70,7 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
                 yield (Remember(NAME, since_subject(job_id), (now,), job_id),)
             elif (idle_us := now - int(memo.value[0])) >= settings.grow_after * SECOND:
                 why = f"it grows: devices of {state.nodes.rows[node].name} were idle for {idle_us / SECOND:.0f} s"
+                why += f"; {beyond} of the tasks {'is' if beyond == 1 else 'are'} beyond its guarantee" if beyond else ""
                 before = grown(state, vc)
                 before.setdefault(job_id, state.jobs.rows[job_id].queued_tasks)
                 plan: Plan = (Resize(job_id, tasks, why, beyond), forget(since_subject(job_id)), _remember_grown(vc, before))

@@ -40,6 +40,14 @@ HERE = Where(plan=_plan_here)
 """A whole site."""
 
 
+def _where(state: State, job: Job) -> Where:
+    """Where a job that has no room could take turns: in a virtual cluster, beside its guaranteed runs."""
+    if not job.spec.vc:
+        return Where()
+    nodes = sorted({state.runs.rows[key].node for key in state.guaranteed_runs.get(job.spec.vc, ())})
+    return Where(job.spec.vc, True, nodes)
+
+
 def first_waiting(state: State, skipped: dict[Lane, int]) -> Job | None:
     """The first trial, or else the first of the others."""
     lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
@@ -143,7 +151,7 @@ def stages(options: Options) -> Stages:
         trials_first=True,
         remember=leave_alone,
         account=account,
-        about=lambda state, job: why_no_turn(state, job, Where(), settings),
+        about=lambda state, job: why_no_turn(state, job, _where(state, job), settings),
         overload=overload,
         put_back=put_back,
         find=place_by_affinity,

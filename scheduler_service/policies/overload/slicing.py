@@ -95,10 +95,24 @@ def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str
     if not nodes:
         asked = f"{settings.oversubscription:g} times the devices that it has"
         return f"on no server can it take turns: each lacks CPUs or memory, or its jobs ask for {asked} (oversubscription)"
-    if all(_spots(state, one, [node], where) is None for one, node in nodes):
+    could = [(one, spots) for one, node in nodes if (spots := _spots(state, one, [node], where)) is not None]
+    if not could:
         who = "nobody of its class and priority has so many devices"
         return f"it does not take turns: {who}, or those who have are being measured (packing)"
-    return f"it cannot take turns: there would be more than {settings.rows} rows, or no memory for what is parked"
+    refused = next((why for one, spots in could if (why := _refused(state, one, spots, where, settings))), "")
+    if not refused:
+        refused = f"there would be more than {settings.rows} rows, or the devices have no memory left for one more job"
+    return f"it cannot take turns: {refused}"
+
+
+def _refused(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> str:
+    """Why the core does not let the job take turns there. Empty: no rows could be made for it."""
+    why = ""
+    for share in shares_with(state, job, spots, _holders(state, spots), settings):
+        with state.supposing():
+            plan = (Place(job.id, spots, where.guaranteed, job.configuration, "", share),)
+            why = enact(state, plan, state.cluster.clock_us) or ""
+    return why
 
 
 def would_do(state: State, plan: Plan) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import FailedPrecondition, InvalidArgument, JobSpec, Resources, ShareMode, testing
+from client_sdk import FailedPrecondition, InvalidArgument, JobSpec, Resources, ShareMode, TaskGroup, testing
 from client_sdk._values.options import job_spec
 from tests.sdk.cli.conftest import Run, refused, submitted
 
@@ -44,6 +44,7 @@ def test_what_options_mean(options: dict[str, Any], expected: tuple[int, int, in
         ({"gpu_memory": 5, "share": ShareMode.EXCLUSIVE}, "memory of a device (gpu_memory) shares the device"),
         ({"devices": 0.5, "share": "halves"}, "share='halves' is unknown; it is exclusive, packed, sliced"),
         ({"devices": 0.5, "tasks": 2}, "a gang has whole devices; leave out tasks, or the part of a device"),
+        ({"tasks": [TaskGroup(1, devices=1), TaskGroup(2, devices=0.5)]}, "a gang has whole devices; leave out tasks"),  # type: ignore[arg-type]
         ({"alternatives": [{"devices": 0.5}]}, "alternative 1: it has whole devices"),
         ({"gpu_memory": "lots"}, "'lots' is not an amount of memory"),
     ],
@@ -65,6 +66,7 @@ def test_on_the_command_line_and_in_a_job_file(run: Run, tmp_path: Path) -> None
     file.write_text("command: [sleep]\ngpu_memory: 10GiB\nshare: all\n")
     assert "share: 'all' is unknown; it is exclusive, packed or sliced" in refused(run, "submit", "-f", str(file))
     assert "1.5 is not a whole number, nor a fraction of one device" in refused(run, "submit", "--gpus", "1.5", "sleep")
+    assert "a gang has whole devices" in refused(run, "submit", "--gpus", "0.5", "--tasks", "2", "sleep")
     assert "a sliced job has a part of the time of a device" in refused(run, "submit", "-g", "1", "--share", "sliced", "sleep")
     assert "a job shares one device, and not 0" not in refused(run, "submit", "--gpu-memory", "1GiB", "sleep")
 

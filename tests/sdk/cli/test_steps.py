@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from client_sdk import Observations, RunSteps, StepState
+from client_sdk import Client, Observations, RunSteps, StepState
 from client_sdk.cli import steps_output
 from client_sdk.testing import FakeCluster
 from tests.sdk.cli.conftest import Run
@@ -72,6 +73,21 @@ def test_what_is_not_known_is_left_out(run: Run, fake: FakeCluster) -> None:
 def test_what_the_program_does(state: StepState, words: str) -> None:
     seen = RunSteps(job_id=1, run=1, step=7, state=state, since_step=timedelta(seconds=90))
     assert steps_output.lines(seen) == {"step": f"7, {words}"}
+
+
+def test_a_parked_job_shows_how_far_it_was_and_no_time_left(
+    run: Run, client: Client, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("submit", "-q", "-g", "1", "sleep")
+    observe(fake, replace(FULL, state=StepState.STALLED))
+    executes = client.get(1)
+    assert shown(run)["step"].startswith("12,345 of 100,000, stalled for ")
+    run("suspend", "--park", "1")
+    parked = replace(client.get(1), steps=executes.steps)  # as a cluster tells of it
+    monkeypatch.setattr(Client, "get", lambda _self, _job: parked)
+    lines = shown(run)
+    assert lines["step"] == "12,345 of 100,000, parked"
+    assert "time left" not in lines
 
 
 def test_a_gang_has_a_table(run: Run, fake: FakeCluster) -> None:
