@@ -204,8 +204,8 @@ class Driver:
                     continue  # its node was lost with the run before it, on the same node
                 if change.old is not None and change.old.awaits:
                     meets = self.state.jobs.rows[change.new.job_id].rendezvous  # counted with the job, if it is a new one
-                    if change.new.phase is RunPhase.ENDED:
-                        pass  # its node has rebooted, where the run before it was, too: nobody is told to start
+                    if change.new.phase.over or change.new.phase.exits_soon:
+                        pass  # its node has rebooted, where the run before it was, too; or others got its place at once
                     elif meets:
                         shares.append(("go", change.key))
                     else:

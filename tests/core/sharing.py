@@ -16,6 +16,7 @@ from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.rows import units_of
 from scheduler_service.policies.overload.slicing import outranks
 
 Pick = Callable[[Sequence[Any]], Any]
@@ -163,9 +164,10 @@ def _open(state: State, pick: Pick) -> Action | None:
 
 
 def gives_way(state: State, group: ShareGroup, run: Run, members: Sequence[Run]) -> bool:
-    """Whether a member that has turns outranks the run's job, and uses a device of it."""
+    """Whether a member that has turns outranks the run's job, and uses a device of it or of those with whom it is packed."""
     job = state.jobs.rows[run.job_id]
-    mine = {(task.node, index) for task in members if task.job_id == run.job_id for index in task.devices}
+    units = units_of([row for row in group.rows if run.key in row.runs], {member.key: member for member in members})
+    mine = {device for unit in units if run.job_id in unit.jobs for device in unit.devices}
     others = [other for other in members if time_share(group.rows, other.key)]
     above = [other for other in others if outranks(state.jobs.rows[other.job_id], job)]
     return any((other.node, index) in mine for other in above for index in other.devices)

@@ -1,8 +1,10 @@
 """What policies remember: memos that sort queues, that come due, and that go with their jobs."""
 
+from random import Random
+
 from scheduler_service.core.enact import enact
-from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Accepted, Remember, Rng, Submitted
+from scheduler_service.core.engine import Proposals, step
+from scheduler_service.core.messages import Accepted, CancelRequested, Remember, Rng, Submitted
 from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
@@ -38,6 +40,7 @@ class Writing:
             memo = state.memos.rows[at]
             yield (Remember(*at, (int(memo.value[0]) + 10,), memo.job_id),)
         yield from fifo(state, rng)
+        self.turned |= state.turned  # whom it has started itself
 
 
 def driver(order: QueueOrder) -> tuple[Driver, Writing]:
@@ -134,6 +137,19 @@ def test_a_policy_that_remembers_hears_who_began_or_ceased_to_run() -> None:
     assert policy.turned == {first, second}
     assert d.job(second).state is JobState.STARTING
     assert not d.state.turned
+
+
+def test_an_undone_step_tells_a_policy_of_nobody_else_afterwards() -> None:
+    d, policy = driver(RUNS_TOO)
+    d.join()
+    runs = d.submit()
+    d.start(runs)
+    taken = step(d.state, (CancelRequested(runs),), d.now, Random(0), policy)
+    assert taken.changes
+    d.state.undo()
+    policy.turned.clear()
+    d.step()
+    assert policy.turned == set()
 
 
 def test_of_other_orders_nothing_more_is_kept() -> None:

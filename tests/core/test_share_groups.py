@@ -71,6 +71,27 @@ def test_who_is_left_alone_holds_its_devices_alone_again_and_is_told() -> None:
     assert d.free() == Vector(NODE.cpu_milli - 1000, NODE.memory_mib - 1024, 6)
 
 
+def test_who_had_no_turn_executes_once_nobody_who_has_turns_uses_its_devices() -> None:
+    d = Sharing()
+    low = d.alone(0)
+    high = d.beside(lambda job: (row(job), row(low, weight=0)), 0, memory=9000, trial=True)
+    other = d.beside(lambda job: (row(high, job), row(low, weight=0)), 1, memory=9000, trial=True)
+    d.start(high, other)
+    taken = d.exit(high)
+    assert not d.state.share_groups.rows
+    assert plans(taken) == {key(low): None, key(other): None}
+
+
+def test_all_have_turns_again_once_somebody_leaves_where_no_policy_looks_at_the_rows() -> None:
+    d = Sharing()
+    low = d.alone(0, 1)
+    high = d.beside(lambda job: (row(job), row(low, weight=0)), 0, memory=9000, trial=True)
+    equal = d.beside(lambda job: (row(high, job), row(low, weight=0)), 1, memory=9000)
+    d.start(high, equal)
+    d.exit(high)
+    assert d.group().rows == (row(equal), row(low))
+
+
 def test_devices_that_no_member_uses_any_more_are_released() -> None:
     d = Sharing()
     one = d.alone(0)

@@ -9,7 +9,7 @@ from scheduler_service.core.model import Run, RunKey, RunPhase
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.sharing.changes import packed, sliced, weighted, without
+from scheduler_service.core.sharing.changes import packed, sliced, weighted, with_idle_turns, without
 from scheduler_service.core.sharing.equations import (
     excess,
     is_exclusive,
@@ -118,3 +118,22 @@ def test_a_run_that_names_no_memory_shares_with_nobody() -> None:
         found = excess(rows, [alone, other], memory, Settings())
         assert found is not None
         assert found.limit_mib == 75_366
+
+
+def run_on(job: int, *devices: int, task: int = 0) -> Run:
+    return Run(job, 1, 1, devices, Vector(1, 1, len(devices)), RunPhase.RUNNING, 0, group=1, task=task)
+
+
+def test_who_has_no_turn_has_one_once_nobody_who_has_turns_uses_its_devices() -> None:
+    high, low, gang = run_on(1, 1, 2), run_on(2, 0), (run_on(3, 0), run_on(3, 2, task=1))
+    rows = (Row((high.key,)), Row((low.key,), 0), Row(tuple(run.key for run in gang), 0))
+    assert with_idle_turns(rows, [high, low, *gang]) == (Row((high.key, low.key)), rows[2]), "the gang waits for device 2"
+    assert with_idle_turns(rows[:2], [high, low]) == (Row((high.key, low.key)),)
+    assert with_idle_turns(rows[::2], [high, *gang]) == rows[::2]
+
+
+def test_those_who_have_turns_again_and_want_the_same_devices_take_turns() -> None:
+    high, one, two, both = run_on(1, 1), run_on(2, 0), run_on(3, 0, 2), run_on(4, 3)
+    rows = (Row((high.key,), 2), Row((one.key, both.key), 0), Row((two.key, both.key), 0))
+    turns = (Row((high.key, one.key, both.key), 2), Row((two.key,)))
+    assert with_idle_turns(rows, [high, one, two, both]) == turns

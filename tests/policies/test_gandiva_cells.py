@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from scheduler_service.core.messages import MiniBatchMeasured, NodeSeen, Step, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
-from tests.policies.tenants import OPPORTUNISTIC, Tenants, inventory, request
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
 
 GANDIVA = VcPolicy("gandiva")
 
@@ -68,6 +68,37 @@ def test_the_other_virtual_cluster_has_its_cells_at_once_whatever_the_first_does
     assert d.job(job).state is JobState.RUNNING
     assert d.guaranteed(job)
     assert all(d.guaranteed(each) for each in over)
+
+
+def test_a_job_takes_turns_in_the_same_step_with_runs_that_have_become_guaranteed() -> None:
+    d = Sites()
+    owns = (Quota("four-2x2", "switch", 2),)
+    d.step(VcRequested("a", False, owns, policy=VcPolicy("fifo")), VcRequested("b", False, owns))
+    first, ours = d.ask("b", 2), d.ask("a", 2)
+    theirs, also_ours = d.ask("b", 2), d.ask("a", 2)
+    d.end(theirs)
+    over = d.ask("a", 2, guarantee=OVERFLOW)
+    waits = d.ask("a", 4, guarantee=OVERFLOW)
+    assert d.where(over).name == d.where(also_ours).name != d.where(ours).name == d.where(first).name
+    d.step(VcRequested("a", False, policy=GANDIVA))
+    assert d.job(waits).state is JobState.QUEUED
+    d.step(d.exited(ours))
+    assert d.guaranteed(over)
+    assert d.rows_of(waits) == [[waits], [also_ours, over]]
+
+
+def test_a_job_takes_turns_in_the_same_step_with_one_that_starts_though_it_came_before_it() -> None:
+    d = Sites()
+    owns = (Quota("four-2x2", "switch", 2),)
+    d.step(VcRequested("a", False, owns), VcRequested("b", False, owns))
+    theirs = [d.ask("b", 2) for _ in range(2)]
+    ours, borrowed = d.ask("a", 2), d.ask("b", 2, guarantee=OPPORTUNISTIC)
+    assert d.where(ours).name == d.where(borrowed).name != d.where(theirs[0]).name == d.where(theirs[1]).name
+    waits = d.ask("a", 4, guarantee=OVERFLOW)
+    d.leave(borrowed)
+    assert d.job(waits).state is JobState.QUEUED
+    behind = d.ask("a", 2)
+    assert d.rows_of(waits) == [[waits], [ours, behind]]
 
 
 def test_explain_says_what_a_job_lacks_for_a_turn_in_the_cells_of_its_virtual_cluster() -> None:

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given, settings
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import Accepted, RequeueRequested, ResizeRequested, Step, Submitted, VcRequested
-from scheduler_service.core.model import EventKind, Reason, StopReason
+from scheduler_service.core.messages import (
+    Accepted,
+    RequeueRequested,
+    ResizeRequested,
+    ResumeRequested,
+    Step,
+    Submitted,
+    SuspendRequested,
+    VcRequested,
+)
+from scheduler_service.core.model import EventKind, JobState, Reason, StopReason
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, request
@@ -86,6 +95,18 @@ def test_a_reclaim_makes_the_job_smaller_and_is_no_preemption() -> None:
     d.end(two)
     d.pass_minutes(7)
     assert d.tasks(job) == "GGoo"
+
+
+def test_a_job_that_was_suspended_has_as_many_tasks_as_before() -> None:
+    d = Beyond()
+    job = d.grown()
+    for _ in range(2):
+        d.step(SuspendRequested(job))
+        d.leave(job)
+        assert (d.job(job).state, d.job(job).spec.gang[0].size, d.job(job).beyond) == (JobState.SUSPENDED, 2, 2)
+        d.step(ResumeRequested(job))
+        d.settled()
+        assert (d.tasks(job), d.job(job).state, d.job(job).beyond) == ("GGoo", RUN, 2)
 
 
 def test_a_job_keeps_what_is_not_reclaimed() -> None:

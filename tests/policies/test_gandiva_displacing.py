@@ -16,6 +16,7 @@ from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 from tests.policies.introspected import Introspected
+from tests.policies.sharing_runs import gang_of
 from tests.policies.tenants import OPPORTUNISTIC, Tenants, inventory
 
 GIB = 1 << 30
@@ -232,6 +233,19 @@ def test_a_trial_of_a_virtual_cluster_has_a_guaranteed_run_preempted_that_cannot
     assert d.guaranteed(trial)
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_what_was_parked_in_vain_has_its_cells_again_before_a_lower_job_that_waits(size: int) -> None:
+    d = Sites()
+    low = d.ask("a", 4)
+    trial = d.ask("a", 4, trial=True)
+    waits = d.ask("a", size, priority=-1)
+    d.cancel(trial)
+    parked(d, low)
+    assert d.job(low).reason is Reason.RESUMED
+    assert d.guaranteed(low)
+    assert d.waits(waits) is Reason.BEYOND_QUOTA
+
+
 def test_what_was_parked_goes_on_if_the_policy_is_another_one() -> None:
     d = Sites()
     low = d.ask("a", 4)
@@ -286,6 +300,18 @@ def test_a_trial_has_the_turns_of_jobs_that_it_outranks_and_nobody_is_preempted(
     d.leaves(second)
     assert (d.rows_of(one), weights(d, one)) == ([[one], [two]], [1, 1]), "they have their turns again"
     assert sum(job.preempted_for_trial for job in d.state.jobs.rows.values()) == 0
+
+
+def test_a_job_has_the_turns_of_a_task_that_has_begun_before_its_gang_has() -> None:
+    d = site("n1", "n2", growth=0)
+    both = [d.begin(4) for _ in range(2)]
+    gang = d.submit(gang_of(2, 4))
+    d.step(*(d.ready(gang, task) for task in range(2)))
+    assert d.run(gang).group == d.run(both[0]).group == d.run(both[1]).group != 0
+    high = d.submit(replace(spec(4), priority=1))
+    assert d.job(high).state is QUEUED
+    d.step(d.started(gang))
+    assert d.job(high).state is JobState.STARTING
 
 
 def test_a_job_of_higher_priority_has_turns_and_others_of_its_priority_take_turns_with_it() -> None:

@@ -4,16 +4,18 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.messages import SuspendRequested
+from scheduler_service.core.messages import ResumeRequested, SuspendRequested, VcRequested
 from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import Driver, orders_to_stop, spec
+from tests.policies.tenants import Tenants
 
 QUEUED, RUNNING, STARTING, STOPPING = JobState.QUEUED, JobState.RUNNING, JobState.STARTING, JobState.STOPPING
 
@@ -256,3 +258,19 @@ def test_explain_says_in_which_queue_a_job_is_and_whom_it_would_preempt() -> Non
 def test_settings_that_cannot_be_are_refused(own: dict[str, float], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         las(**own)
+
+
+def test_a_job_that_waits_with_service_from_another_policy_is_behind_who_has_none() -> None:
+    d = Tenants({"n1": "FOUR"})
+    d.vc("a", ("four-2x2", "node", 1))
+    old = d.ask("a", 4)
+    d.step(after=7200)
+    busy = d.ask("a", 4)
+    d.step(SuspendRequested(old))
+    d.leave(old)
+    d.step(ResumeRequested(old))
+    new = d.ask("a", 4)
+    d.step(VcRequested("a", False, policy=VcPolicy("las")))
+    assert d.states(busy, new, old) == [RUNNING, QUEUED, QUEUED]
+    d.end(busy)
+    assert d.states(new, old) == [RUNNING, QUEUED]

@@ -22,7 +22,7 @@ from scheduler_service.core.model import EventKind, Job, Run, RunPhase
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.sharing.changes import without
+from scheduler_service.core.sharing.changes import with_idle_turns, without
 from scheduler_service.core.sharing.equations import is_exclusive, parked_mib, users_of
 from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
@@ -113,7 +113,11 @@ def arrange(state: State, action: Share, number: int) -> None:
 def leave(state: State, run: Run) -> None:
     """The run, a member of a share group, has ended."""
     group = state.share_groups.rows[run.group]
-    set_rows(state, group, without(group.rows, {run.key}))
+    left = without(group.rows, {run.key})
+    left = with_idle_turns(left, runs_with(state, members_of(left)))
+    if not state.vc_orders.get(group.vc, state.site_order).introspects:  # nobody looks at the rows again
+        left = tuple(row._replace(weight=row.weight or 1) for row in left)
+    set_rows(state, group, left)
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def requeue(
 ) -> None:
     """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
     queued = changed(
-        with_target(job),
+        job,
         state=JobState.QUEUED,
         reason=reason,
         detail=detail,
@@ -171,7 +171,8 @@ def requeue(
 
 
 def with_target(job: Job) -> Job:
-    """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has."""
+    """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has. Once for
+    each launch: what the job had beyond its guarantee does not count any more then."""
     job = job.with_share()
     return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 

@@ -136,14 +136,13 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         time_out(state, now, job, last.node, checkpoint)
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
         _tell_left(state, now, job, last, checkpoint)
-        requeue(state, now, job, Reason.RESUMED, node=last.node)
+        requeue(state, now, with_target(job), Reason.RESUMED, node=last.node)
     else:
         _tell_left(state, now, job, last, checkpoint)
         if state.operation_of and migrating.begins_at_target(state, now, job, last):
             return
-        requeue(
-            state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
-        )
+        why = _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED)
+        requeue(state, now, with_target(job), why, last.stop_for, node=last.node)
 
 
 def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
@@ -169,7 +168,7 @@ def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **fac
     elif is_over(job):
         time_out(state, now, job, last.node)
     else:
-        requeue(state, now, job, reason, **facts, node=last.node)
+        requeue(state, now, with_target(job), reason, **facts, node=last.node)
 
 
 def is_over(job: Job) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from scheduler_service.core.model import RunKey
+from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.sharing import Row
 
 
@@ -31,3 +31,27 @@ def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
     fewer = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
     left = tuple(row for row in fewer if row.runs)
     return left if any(row.weight for row in left) else tuple(row._replace(weight=1) for row in left)
+
+
+def with_idle_turns(rows: Sequence[Row], members: Sequence[Run]) -> tuple[Row, ...]:
+    """With turns for jobs that have none, though nobody who has turns uses one of their devices any more. They execute beside
+    all who have turns, and those among them that want the same devices take turns. `members`: all that are in the rows."""
+    used = {run.key: {(run.node, index) for index in run.devices} for run in members}
+    turned = {key for row in rows if row.weight for key in row.runs}
+    taken = {device for key in turned for device in used[key]}
+    held_up = {key.job_id for key in used if key not in turned and not used[key].isdisjoint(taken)}
+    beside, more, given = list[RunKey](), list[Row](), set[RunKey](turned)
+    for row in rows:
+        idle = tuple(key for key in row.runs if key not in given and key.job_id not in held_up)
+        devices = {device for key in idle for device in used[key]}
+        if idle and taken.isdisjoint(devices):
+            beside += idle
+            taken |= devices
+        elif idle:
+            more.append(Row(idle))
+        given.update(idle)
+    if given == turned:
+        return tuple(rows)
+    kept = [row._replace(runs=tuple(key for key in row.runs if key not in given)) for row in rows if not row.weight]
+    first = [packed([row], 0, beside)[0] for row in rows if row.weight]
+    return (*first, *more, *(row for row in kept if row.runs))

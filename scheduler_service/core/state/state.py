@@ -86,20 +86,16 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
-        for turned, charged_anew, stirred in self.noted:
-            self.turned |= turned
-            self.charged_anew |= charged_anew
-            self.stirred |= stirred
-        self.noted.clear()
+        if not to[0]:
+            turned, charged_anew, stirred = self.not_noted
+            self.turned, self.charged_anew, self.stirred = turned.copy(), charged_anew.copy(), stirred.copy()
         self.delegated.clear()
 
     def settle(self) -> None:
         """The policies have looked at everything."""
         self.unsettled = self.longer = self.board_changed = False
         self.bound_otherwise.clear()
-        if self.turned or self.charged_anew or self.stirred:
-            self.noted.append((self.turned, self.charged_anew, self.stirred))
-            self.turned, self.charged_anew, self.stirred = set(), set(), set()
+        self.turned, self.charged_anew, self.stirred = set(), set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -109,8 +105,7 @@ class State(Tables):
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
         before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
-        flags, noted, stirred = (self.unsettled, self.longer, self.board_changed), self.noted, self.stirred.copy()
-        self.noted = []
+        flags, stirred = (self.unsettled, self.longer, self.board_changed), self.stirred.copy()
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
         self.charged_anew = charged_anew.copy()
         try:
@@ -118,7 +113,6 @@ class State(Tables):
         finally:
             self.undo(before)
             self.unsettled, self.longer, self.board_changed = flags
-            self.noted = noted
             self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
             self.stirred = stirred
 
@@ -127,8 +121,11 @@ class State(Tables):
         self.journal.clear()
         self.log.clear()
         self.news.clear()
-        self.noted.clear()
+        self._keep_what_is_not_noted()
         self.delegated.clear()
+
+    def _keep_what_is_not_noted(self) -> None:
+        self.not_noted = self.turned.copy(), self.charged_anew.copy(), self.stirred.copy()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""
@@ -137,6 +134,7 @@ class State(Tables):
         for name, key, row in sorted(rows, key=lambda r: (order[r[0]], r[1])):
             by_name[name].replace(key, row)
         self.news.clear()
+        self._keep_what_is_not_noted()
 
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
 

@@ -96,9 +96,9 @@ class Tables:
         """Nodes on which runs or share groups have changed since the policies last ran, where some policy introspects."""
         self.delegated: dict[tuple[str, str], Any] = {}
         """By policy and subject: what the policies have delegated since the last adopt."""
-        self.noted: list[tuple[set[int], set[tuple[str, str]], set[int]]] = []
-        """`turned`, `charged_anew` and `stirred` as the policies that ran in this step found them. If the step is undone, so is
-        what they noted."""
+        self.not_noted: tuple[set[int], set[tuple[str, str]], set[int]] = set(), set(), set()
+        """`turned`, `charged_anew` and `stirred` as the last adopt left them: an undone step leaves them so again, and what is
+        put back is no news for policies."""
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 

@@ -60,12 +60,13 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
         """Where one of them gives cells away, such as those of a lazy run, or is content with broken ones, others that were
-        served before it may want what that leaves; and where cells are missing for faults, they may miss more of theirs."""
+        served before it may want what that leaves; and where cells are missing for faults, they may miss more of theirs. With
+        what has come to be guaranteed, those who wait may take turns."""
         while vc_ids:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
                 yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
-            if not (_leaves_more(state, since) or _leaves_less(state, since)):
+            if not (_leaves_more(state, since) or _leaves_less(state, since) or _offers_turns(state, since)):
                 return
             vc_ids = _with_work(state)
 
@@ -115,6 +116,19 @@ def _leaves_less(state: State, since: int) -> bool:
     return not all(state.pools.pools[name].holds() for name in bound)
 
 
+def _offers_turns(state: State, since: int) -> bool:
+    """Whether there are guaranteed runs that were not, where jobs wait that take turns with such."""
+    found = {
+        new.vc
+        for table, _, old, new in state.journal.entries[since:]
+        if table is state.runs and new is not None and new.guaranteed and (old is None or not old.guaranteed)
+    }
+    waiting = {name for name, lane in state.queues if lane in OWN_LANES}
+    return any(
+        stages_within(state.vcs.rows[state.vc_ids[name]].policy).overload is not None for name in found & waiting if name
+    )
+
+
 def _is_whole(state: State, binding: Binding) -> bool:
     assert state.pools is not None
     pool = state.pools.pools[binding.pool]
@@ -135,7 +149,7 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     same. If the policy chooses which jobs start, those that wait hold up runs that have overflowed, and nobody else. Where
     trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait,
     and whoever lost its cells before them."""
-    yield from _give_back(state, vc, promotes)
+    yield from _go_on(state, vc, promotes)
     chosen = stages_within(vc.policy)
     held: set[Choice] = set()
     if chosen.starts is not None:
@@ -144,12 +158,18 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     else:
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
             yield from _serve(state, vc, lanes, held, rng, promotes)
-    if chosen.put_back is not None:
-        yield from chosen.put_back(state, vc.name, place_opportunistic)
+    yield from _go_on(state, vc, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
                 yield from promote(state, vc, jobs[vc.name], held)
+
+
+def _go_on(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
+    """Those who were parked for others go on before those whom they outrank, and have their cells again."""
+    if (put_back := stages_within(vc.policy).put_back) is not None:
+        yield from put_back(state, vc.name, place_opportunistic)
+    yield from _give_back(state, vc, promotes)
 
 
 def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
@@ -212,7 +232,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         told = yield from _begin(state, vc, standing(state.pools, vc, job, held), rng)
         started = not _stands(state, vc, at, skipped[at], job)
         if started or job.id in state.earmarks_of:
-            yield from _give_back(state, vc, promotes)  # who comes before the next, and not before this one
+            yield from _go_on(state, vc, promotes)  # who comes before the next, and not before this one
         if started:
             continue
         if job.id not in state.earmarks_of:

@@ -100,7 +100,7 @@ def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:
     subject = ORDER.subject(job)
     memo = state.memos.rows.get((NAME, subject))
     before = _service(job, memo)
-    if job.elements is not None or (memo is None and job.state not in ACTIVE):
+    if job.elements is not None or (memo is None and job.state not in ACTIVE and not job.ran_us):
         return  # an array, whose elements are jobs, or a job that has never run
     after, due = _now(state, job, before, settings)
     if memo is None or after != before or due != memo.due_us or memo.due:

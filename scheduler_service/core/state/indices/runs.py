@@ -80,6 +80,8 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
+        if new.group:
+            state.unsettled = True  # who outranks it may have its turns now, though others of its gang have not begun
     if old.group != new.group or old.parked_mib != new.parked_mib or old.parking is not new.parking:
         _change_holder(state, old, new)
     elif old.guaranteed != new.guaranteed:
