@@ -19,12 +19,11 @@ def resuming_elsewhere(serve: Policy, find: Find) -> Policy:
     """A policy that first has those go on elsewhere that wait for their own devices, in the order in which they were parked. As
     preempted jobs, they come before the queues: they hold memory meanwhile."""
 
-    def policy(state: State, rng: Rng) -> Proposals:
-        if state.waiting_operations:
-            yield from _move_waiting(state, find)
+    def both(state: State, rng: Rng) -> Proposals:
+        yield from _move_waiting(state, find)
         yield from serve(state, rng)
 
-    return policy
+    return lambda state, rng: (both if state.waiting_operations else serve)(state, rng)
 
 
 def _move_waiting(state: State, find: Find) -> Proposals:
