@@ -24,7 +24,7 @@ from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
-from scheduler_service.core.state.tables import Reindex, Tables
+from scheduler_service.core.state.tables import NOTHING, Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
@@ -125,7 +125,10 @@ class State(Tables):
         self.delegated.clear()
 
     def _keep_what_is_not_noted(self) -> None:
-        self.not_noted = self.turned.copy(), self.charged_anew.copy(), self.stirred.copy()
+        if self.turned or self.charged_anew or self.stirred:
+            self.not_noted = self.turned.copy(), self.charged_anew.copy(), self.stirred.copy()
+        else:  # after nearly every step
+            self.not_noted = NOTHING
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""

@@ -58,6 +58,9 @@ from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes,
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
 
+NOTHING: tuple[set[int], set[tuple[str, str]], set[int]] = set(), set(), set()
+"""Of `Tables.not_noted`. It is copied, and never changed."""
+
 _NO_QUEUES: dict[Named, Queue] = {}
 
 Reindex = Callable[["Tables", Any, Any], None]
@@ -96,7 +99,7 @@ class Tables:
         """Nodes on which runs or share groups have changed since the policies last ran, where some policy introspects."""
         self.delegated: dict[tuple[str, str], Any] = {}
         """By policy and subject: what the policies have delegated since the last adopt."""
-        self.not_noted: tuple[set[int], set[tuple[str, str]], set[int]] = set(), set(), set()
+        self.not_noted = NOTHING
         """`turned`, `charged_anew` and `stirred` as the last adopt left them: an undone step leaves them so again, and what is
         put back is no news for policies."""
         self.bound_otherwise: set[int] = set()

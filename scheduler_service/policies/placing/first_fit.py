@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
-from scheduler_service.core.model import EarmarkPhase, Job, Reason
+from scheduler_service.core.model import EarmarkPhase, Job, Reason, ShareMode
 from scheduler_service.core.model.values import add, first_of, fits
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import Lane
@@ -24,7 +24,7 @@ def place(state: State, job: Job) -> Place | None:
 
     Nodes that it is to avoid come last. A job that asks for a part of a device joins others before it takes another device.
     """
-    if job.spec.shares and (joined := join(state, job, avoid=job.avoid)) is not None:
+    if job.spec.share is not ShareMode.EXCLUSIVE and (joined := join(state, job, avoid=job.avoid)) is not None:
         return joined
     if not (job.spec.gang or job.avoid or job.spec.alternatives):  # nearly always
         node = _first_node(state, job)
