@@ -354,7 +354,7 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     assert "node n4 is being drained" in refused(d, job, "n4")
     other = d.submit(devices=2)
     assert d.where(other).name == "n2"
-    assert refused(d, job, "n2").startswith("NO_ROOM_THERE: job 1 needs 1 devices, and node n2 has 0 idle devices")
+    assert refused(d, job, "n2").startswith("NO_ROOM_THERE: job 1 needs 1 device, and node n2 has 0 idle devices")
     assert "job 1 does not fit on n2" in refused(d, job, "n2", devices=((0,),))
     d.step(of(d, d.run(job), RunExited))
     job = d.submit()
