@@ -15,6 +15,7 @@ from scheduler_service.core.model import JobClass, JobSpec, JobState, TaskGroup
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.holdings import together
+from scheduler_service.core.state.queue_order import QueueOrder
 from tests.core.driver import NODE
 from tests.core.sharing_desk import HALF, Sharing, key, plans, row, shared
 
@@ -82,8 +83,10 @@ def test_who_had_no_turn_executes_once_nobody_who_has_turns_uses_its_devices() -
     assert plans(taken) == {key(low): None, key(other): None}
 
 
-def test_all_have_turns_again_once_somebody_leaves_where_no_policy_looks_at_the_rows() -> None:
-    d = Sharing()
+@pytest.mark.parametrize("measured", [False, True])
+def test_all_have_turns_again_once_somebody_leaves_where_no_policy_looks_at_the_rows(measured: bool) -> None:
+    """With `measured`, the policy only goes by what is measured, as allox may."""
+    d = Sharing(order=lambda _: QueueOrder(introspects=measured))
     low = d.alone(0, 1)
     high = d.beside(lambda job: (row(job), row(low, weight=0)), 0, memory=9000, trial=True)
     equal = d.beside(lambda job: (row(high, job), row(low, weight=0)), 1, memory=9000)

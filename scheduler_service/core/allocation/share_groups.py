@@ -115,7 +115,7 @@ def leave(state: State, run: Run) -> None:
     group = state.share_groups.rows[run.group]
     left = without(group.rows, {run.key})
     left = with_idle_turns(left, runs_with(state, members_of(left)))
-    if not state.vc_orders.get(group.vc, state.site_order).introspects:  # nobody looks at the rows again
+    if not state.vc_orders.get(group.vc, state.site_order).rearranges:  # nobody looks at the rows again
         left = tuple(row._replace(weight=row.weight or 1) for row in left)
     set_rows(state, group, left)
 

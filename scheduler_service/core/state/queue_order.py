@@ -49,7 +49,9 @@ class QueueOrder(NamedTuple):
     charged_to: Callable[[Job], str] | None = None
     """The subject, such as a user, to which the policy charges what runs of a job hold; None: runs are charged to nobody."""
     introspects: bool = False
-    """The policy goes by what is measured of runs, and changes how they hold devices."""
+    """The policy goes by what is measured of runs."""
+    rearranges: bool = False
+    """The policy changes how runs hold devices: it looks at rows that have no turns, and at jobs that have grown."""
     measured_us: Micros = 60 * SECOND
     """How long, at least, after a measurement of a run such a policy is told of the next one."""
 

@@ -1,6 +1,6 @@
 """Tasks that an elastic job of a virtual cluster has beyond its guarantee: opportunistic ones, on idle devices of its server.
 
-A policy that introspects has a job grow so (`introspection/growing.py`). Whoever has a right to the devices has the job
+A policy that rearranges runs has a job grow so (`introspection/growing.py`). Whoever has a right to the devices has the job
 resized (`Reclaim.beyond`), so it loses what it has beyond its guarantee, and nothing else.
 """
 
@@ -24,8 +24,8 @@ LOOKED_AT = 8
 
 def more_tasks(state: State, vc: VirtualCluster, job: Job) -> int:
     """How many tasks more the job is to have when it starts in the cells of its virtual cluster. While others wait, and if the
-    policy introspects no more, none."""
-    return job.beyond if job.beyond and state.vc_orders[vc.name].introspects and not _others_wait(state, job) else 0
+    policy does not have jobs grow, none."""
+    return job.beyond if job.beyond and state.vc_orders[vc.name].rearranges and not _others_wait(state, job) else 0
 
 
 def _others_wait(state: State, job: Job) -> bool:

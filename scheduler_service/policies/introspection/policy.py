@@ -28,7 +28,7 @@ from scheduler_service.policies.remembering import Notes, noting
 from scheduler_service.policies.stages import Choose, Introspect, Overload, Stages, Victims, Where
 from scheduler_service.policies.victims import fitgpp
 
-ORDER = QueueOrder(policy=NAME, introspects=True)
+ORDER = QueueOrder(policy=NAME, introspects=True, rearranges=True)
 
 
 def _plan_here(state: State, job: Job) -> Plan | None:
