@@ -9,7 +9,7 @@ from scheduler_service.core.allocation.share_groups import arrange, number_for
 from scheduler_service.core.allocation.sharing_checks import check_joining
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Place, Share, Spot
-from scheduler_service.core.model import Earmark, EventKind, Job, JobSpec, JobState, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mask_of
@@ -65,7 +65,10 @@ def place(state: State, action: Place, now: Micros) -> None:
         sampling=action.sample,
     )
     state.put(state.jobs, job.id, placed)
-    if (how := action.share or _alone(placed, spec)) is not None:
+    how = action.share
+    if how is None and spec.share is not ShareMode.EXCLUSIVE:
+        how = Share((first_row(spec, RunKey(job.id, placed.run)),), open=True)  # others may join the first member
+    if how is not None:
         start_sharing(state, now, placed, action.spots, action.guaranteed, how)
     else:
         for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
@@ -76,7 +79,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
     text = _told(state, job, action) if is_gang or job.spec.alternatives or action.share is not None else ""
-    if spec.shares:
+    if how is not None and spec.shares:
         text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
@@ -88,12 +91,6 @@ def _check_beyond(job: Job, action: Place) -> None:
     require(tasks <= most, f"job {job.id} has {most} tasks at most, and not {tasks}")
     apart = action.guaranteed and action.share is None and not job.spec.shares
     require(apart, f"job {job.id} would be opportunistic, or share devices, and has no tasks beyond its guarantee")
-
-
-def _alone(job: Job, spec: JobSpec) -> Share | None:
-    """How a job holds its devices if the plan does not say. One that asks for a part of a device is the first member of a group
-    that others may join. None: it has its devices alone."""
-    return Share((first_row(spec, RunKey(job.id, job.run)),), open=True) if spec.shares else None
 
 
 def _told(state: State, job: Job, action: Place) -> str:

@@ -33,7 +33,7 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
         if not there:
             state.news[key] = run  # its node is told that it is not needed, unless it begins
     else:
-        _joins_launch(state, run, there)
+        _joins_launch(state, key, run, there)
     _hold(state, run, there)
     if state.keeps_order:
         charge(state, state.jobs.rows[run.job_id], run, there)
@@ -53,9 +53,9 @@ def _stir(state: Tables, node: int) -> None:
         state.server_loads.stale.add(node)
 
 
-def _joins_launch(state: Tables, run: Run, there: bool) -> None:
+def _joins_launch(state: Tables, key: RunKey, run: Run, there: bool) -> None:
     """It is one of the tasks of its job's launch, or is it no more."""
-    key, by = run.key, 1 if there else -1
+    by = 1 if there else -1
     add_or_discard(state.active, run.job_id, key, there)
     if run.phase.counts_for_gang:
         count(state.ready, run.job_id, by)
@@ -68,7 +68,7 @@ def _joins_launch(state: Tables, run: Run, there: bool) -> None:
 def _changes(state: Tables, old: Run, new: Run) -> None:
     key = new.key
     if old.phase.awaits_source is not new.phase.awaits_source:
-        _joins_launch(state, *((new, True) if old.phase.awaits_source else (old, False)))
+        _joins_launch(state, key, *((new, True) if old.phase.awaits_source else (old, False)))
         if state.pools is not None:
             _count(state, old, -1)
             _count(state, new, 1)
