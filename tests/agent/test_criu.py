@@ -341,7 +341,7 @@ def test_a_restore_that_is_refused_has_the_command_begin_anew_and_says_what_is_l
     word = counting.word()
     fake(fail={"restore": "Can't fork for 17: File exists"})
     started = begin(scheduler, counting, run=2)
-    lost = "the work of run 1, which CRIU saved on n1, is lost, and the command begins anew: CRIU cannot restore it ("
+    lost = "the work of run 1, which CRIU saved on n1, is lost, and the command starts again: CRIU cannot restore it ("
     assert started.restored == f"{lost}Can't fork for 17: File exists)"
     counting.advances()
     assert counting.word() != word
@@ -378,7 +378,7 @@ def test_a_run_with_other_devices_begins_anew(
     agent("--criu", "on")
     begin(scheduler, counting, devices=(1,))
     assert suspended(scheduler, counting).yielded
-    assert begin(scheduler, counting, run=2, devices=(2,)).restored.endswith("begins anew: it has other devices")
+    assert begin(scheduler, counting, run=2, devices=(2,)).restored.endswith("starts again: it has other devices")
     assert suspended(scheduler, counting, 2).yielded
     assert begin(scheduler, counting, run=3, devices=(2,)).restored.startswith("CRIU restored run 2")
 
@@ -494,7 +494,7 @@ def test_an_agent_that_is_killed_during_a_restore_adopts_the_run(
     (criu_pid,) = _running(state, "restore")
     os.kill(criu_pid, signal.SIGKILL)
     started = scheduler.started(1, 2)
-    assert "the command begins anew: CRIU cannot restore it (" in started.restored
+    assert "the command starts again: CRIU cannot restore it (" in started.restored
     counting.end()
     assert scheduler.exited(1, 2).exit_code == 3
 
@@ -607,7 +607,7 @@ def test_a_program_that_moves_to_a_node_without_criu_begins_anew_and_says_so(
     fake: Plan, two: Two, tmp_path: Path, counting: Counting
 ) -> None:
     _, second = moved(two, counting, tmp_path)
-    lost = "the work of run 1, which CRIU saved on source, is lost, and the command begins anew: "
+    lost = "the work of run 1, which CRIU saved on source, is lost, and the command starts again: "
     assert second.restored == f"{lost}criu is off on this node"
 
 

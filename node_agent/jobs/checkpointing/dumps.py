@@ -226,7 +226,7 @@ def _has_open(pid: int, prefix: str) -> bool:
 
 
 def _lost(image: Image, why: str) -> str:
-    said = f"the work of run {image.run}, which CRIU saved on {image.node}, is lost, and the command begins anew: {why}"
+    said = f"the work of run {image.run}, which CRIU saved on {image.node}, is lost, and the command starts again: {why}"
     return clean(said, _TEXT_LIMIT)
 
 
