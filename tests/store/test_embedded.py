@@ -239,12 +239,12 @@ def test_an_initdb_whose_user_was_killed_is_in_nobodys_way(folder: Path) -> None
     stale = server(folder).asked / "postgres" / "data.new-1"
     stale.mkdir(parents=True)
     writes = f"while :; do mkdir -p {stale}/base && echo > {stale}/base/$RANDOM; done"
-    with subprocess.Popen(["bash", "-c", writes], stderr=subprocess.DEVNULL) as orphan:
+    with subprocess.Popen(["bash", "-c", writes], stderr=subprocess.DEVNULL, start_new_session=True) as orphan:
         try:
             with server(folder) as url:
                 assert ask(url, "SELECT 1") == 1
         finally:
-            orphan.kill()
+            os.killpg(orphan.pid, signal.SIGKILL)  # with its mkdir, which would go on in a folder that is being removed
 
 
 @made_before
