@@ -1,4 +1,4 @@
-"""`python3 -m benchmarks.gpu`: what parking costs on this machine's first GPU. Writes build/bench-gpu.json.
+"""`python3 -m benchmarks.gpu`: what Ebb does with this machine's first GPU, measured. Writes build/bench-gpu.json.
 
 It has parts, all of which are measured unless `--only` names some:
 
