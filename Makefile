@@ -17,7 +17,7 @@ help:
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
-	@echo "make bench-gpu  what parking costs on a GPU; PYTHON= names a Python that has PyTorch"
+	@echo "make bench-gpu  what Ebb does with a GPU, measured; PYTHON= names a Python that has PyTorch"
 	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
 	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
 
@@ -66,7 +66,7 @@ test-long: $(VENV)/.training
 bench: $(VENV)/.training
 	$(PY) -m benchmarks $(ONLY)
 
-# Needs no environment of Ebb's: make bench-gpu PYTHON=/path/to/a/python/with/torch. Status 3: there is no GPU.
+# make bench-gpu PYTHON=/path/to/a/python/with/torch; most parts need Ebb's environment there, too. Status 3: there is no GPU.
 bench-gpu:
 	@$(PYTHON) -m benchmarks.gpu $(ARGS)
 

@@ -1,1 +1,1 @@
-"""Parking measured on a GPU. Needs a Python with PyTorch, and nothing else of Ebb's environment."""
+"""What Ebb does with a GPU, measured on one."""

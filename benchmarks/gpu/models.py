@@ -1,4 +1,6 @@
-"""The models that are trained: ResNet-50 (He et al., CVPR 2016, table 1) and a GPT (Radford et al., 2019), in plain PyTorch."""
+"""The models that are trained, in plain PyTorch: ResNet-50 (He et al., CVPR 2016, table 1), a GPT (Radford et al., 2019), and
+two small ones of the kinds in Gandiva's Table 1: a variational autoencoder (Kingma and Welling, 2014) of images of 28 by 28
+pixels, and a super-resolution network (Shi et al., CVPR 2016)."""
 
 from __future__ import annotations
 
@@ -69,6 +71,33 @@ class GPT(nn.Module):
     def forward(self, words: Any) -> Any:
         x = self.blocks(self.words(words) + self.places[: words.shape[1]])
         return self.norm(x) @ self.words.weight.t()
+
+
+class VAE(nn.Module):
+    """Two layers each way, 20 latent variables."""
+
+    def __init__(self, pixels: int = 784, middle: int = 400, latent: int = 20) -> None:
+        super().__init__()
+        self.encode = nn.Sequential(nn.Linear(pixels, middle), nn.ReLU(), nn.Linear(middle, 2 * latent))
+        self.decode = nn.Sequential(nn.Linear(latent, middle), nn.ReLU(), nn.Linear(middle, pixels))
+
+    def forward(self, x: Any) -> Any:
+        """The negative evidence lower bound, summed over the batch."""
+        mean, log_variance = self.encode(x).float().chunk(2, dim=1)
+        drawn = mean + torch.randn_like(mean) * (log_variance / 2).exp()
+        error = nn.functional.binary_cross_entropy_with_logits(self.decode(drawn).float(), x, reduction="sum")
+        return error - 0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
+
+
+class SuperResolution(nn.Sequential):
+    """Three times as many pixels each way."""
+
+    def __init__(self, times: int = 3) -> None:
+        super().__init__(
+            *(nn.Conv2d(1, 64, 5, padding=2), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(64, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, times * times, 3, padding=1)),
+            nn.PixelShuffle(times),
+        )
 
 
 BYTES_PER_PARAMETER = 16

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _REGISTERING = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"
 
+_FEW = 50_000
+"""Frozen objects. A program that freezes what it has, once torch is imported, freezes more than 100,000."""
+
 
 class Found(NamedTuple):
     storages: list[Any]
@@ -69,10 +72,12 @@ def _tensors(torch: Any) -> list[Any]:
     frozen = gc.get_freeze_count()
     if frozen:  # what is frozen is not listed
         gc.unfreeze()
+    # Python 3.12 itself freezes some 400 objects at its start. They stay unfrozen: to freeze again takes a whole collection,
+    # and would freeze all objects of the program.
     objects = gc.get_objects()  # some 300,000 once torch is imported, so that they are filtered without a loop in Python
     found = list(compress(objects, map(wanted.__contains__, map(type, objects))))
     del objects
-    if frozen:
+    if frozen > _FEW:
         gc.collect()
         gc.freeze()
     for thing in found:

@@ -1,7 +1,7 @@
 """What a node has: the one place where the rest of the agent asks about devices."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -101,6 +101,8 @@ class Observed:
     cycles: tuple[DeviceCycle, ...] = ()
     activity: tuple[ActivityPeriod, ...] = ()
     """Of devices whose memory shows no cycle."""
+    began: float | None = field(default=None, compare=False)
+    """When the look began, by the monotonic clock of the machine. None: when it was told."""
 
 
 class Provider(Protocol):

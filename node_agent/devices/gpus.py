@@ -134,6 +134,7 @@ class Gpus:
                 for pid, uuid, period, confidence, source in line["activity"]
                 if uuid in indices
             ),
+            began=line["began"],
         )
 
     def _all_faulty(self, fault: str) -> Observed:

@@ -103,6 +103,7 @@ class Watch:
             processes += [(pid, unit.uuid, mib) for pid, mib in here.items() if mib is not None]
         self._take_turn()
         return {
+            "began": now,
             "devices": devices,
             "processes": processes,
             "cycles": [(self._waves[uuid].pid, uuid, *cycle) for uuid, cycle in self._cycles.items()],

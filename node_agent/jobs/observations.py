@@ -131,7 +131,7 @@ class Observing:
         self._leaders: Leaders = {}
         self._owners: dict[int, RunKey | None] = {}
         self._used: dict[RunKey, dict[int, int]] = {}
-        self._looked_at = 0.0
+        self._looked_at = self._look_began = 0.0
         self._asking = False
         """Whose some processes are; perhaps for ever."""
 
@@ -143,12 +143,14 @@ class Observing:
                 self._log(dict(before.faults if before else ()), dict(self.latest.faults))
                 self._urgent()
             self._looked_at = time.monotonic()
+            self._look_began = self._looked_at if observed.began is None else observed.began
             self._looked.set()
             self._looked = asyncio.Event()
 
-    def memory_of(self, key: RunKey) -> dict[int, int] | None:
-        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known."""
-        if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED:
+    def memory_of(self, key: RunKey, since: float = 0.0) -> dict[int, int] | None:
+        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known, or if no
+        look at the devices has begun `since` this time (monotonic)."""
+        if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED or self._look_began < since:
             return None
         return dict(self._used.get(key, {}))
 

@@ -28,9 +28,10 @@ def prepare(
     group: str,
     prepared: PreparedFolder,
     packed: Mapping[str, str] | None = None,
+    warming: bool = False,
 ) -> SpawnRequest:
     """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment, and
-    `packed` what a run needs that shares its devices.
+    `packed` what a run needs that shares its devices. The checkpoints of a run that is `warming` are still to come.
 
     Raises OSError, UnknownDevice, and EnvironmentMissing.
     """
@@ -42,7 +43,7 @@ def prepare(
     variables = environment(own, launch, node, paths, checkpoint, provider.inventory, given, packed)
     folder = paths.folder(key)
     missing = not os.path.isdir(checkpoint)  # noqa: PTH112
-    if missing and key.run > 1:  # no fault for certain: the run before may never have been launched
+    if missing and key.run > 1 and not warming:  # no fault for certain: the run before may never have been launched
         why = f"job {key.job_id} ran before, and has no checkpoints here: {checkpoint} is not there"
         log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
     # The other tasks of a gang come to the same folder in the same moment, from elsewhere: it must not be exchanged then.

@@ -72,7 +72,7 @@ class Slices:
         start: Callable[[RunKey], None],
         waits: Callable[[RunKey], bool],
         guarded: Callable[..., None],
-        on_devices: Callable[[RunKey], Mapping[int, int] | None] = lambda _: {},
+        on_devices: Callable[[RunKey, float], Mapping[int, int] | None] = lambda _key, _since: {},
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._spool = spool
@@ -184,7 +184,7 @@ class Slices:
         for record in self._spool.live():
             if record.share is None or len(record.share.rows) < 2 or not record.pid:
                 continue
-            used = self._on_devices(record.key) if record.park.stage is ParkStage.PARKED else None
+            used = self._on_devices(record.key, record.park.changed) if record.park.stage is ParkStage.PARKED else None
             state, began = record.park, started_ns(record.start_ticks) * 1e-9
             yield SliceObservation(
                 record.key,

@@ -192,7 +192,8 @@ class Starting:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(launch, self._own_environment, *of_node, group, self._spare, self._packed(launch))
+            warming = record.phase is RunPhase.WARMING
+            request = prepare(launch, self._own_environment, *of_node, group, self._spare, self._packed(launch), warming)
             if launch.gang is not None and record.phase is RunPhase.STARTING:
                 self._rendezvous.release(key)
             if record.pid:

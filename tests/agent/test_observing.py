@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -198,6 +199,7 @@ async def test_memory_of_runs(spool: Spool, tmp_path: Path, start: Callable[...,
     async with watching(spool, tmp_path) as (provider, made, urgent):
         assert made.latest is None
         observed = seen(processes=processes, cycles=cycles)
+        before = time.monotonic()
         await provider.tell(observed)
         assert made.latest is not None
         assert made.latest.devices == observed.devices
@@ -207,6 +209,13 @@ async def test_memory_of_runs(spool: Spool, tmp_path: Path, start: Callable[...,
             RunCycle(RunKey(8, 1, 3), 1, None, 500, 500, 0.0),
         )
         assert urgent.calls == 1
+        assert made.memory_of(KEY) == made.memory_of(KEY, before) == {child: 930, leader: 20}
+        now = time.monotonic()
+        assert made.memory_of(KEY, now) is None, "no look has begun since"
+        await provider.tell(replace(observed, began=now - 1.0))
+        assert made.memory_of(KEY, now) is None, "the look was under way already"
+        await provider.tell(replace(observed, began=now))
+        assert made.memory_of(KEY, now) == {child: 930, leader: 20}
 
 
 async def test_the_mini_batches_of_runs(spool: Spool, tmp_path: Path, start: Callable[..., tuple[int, int]]) -> None:

@@ -46,6 +46,8 @@ class Stage:
         self.total = GIB
         self.groups = Groups()
         self.used: dict[RunKey, Mapping[int, int] | None] = {}
+        self.looks: dict[RunKey, list[tuple[float, Mapping[int, int]]]] = {}
+        """When a look at the devices began, and what it saw of a run; where there are none, `used` holds at all times."""
         self.driver: DriverCheckpoint | None = None
         self.programs: list[Program] = []
         self.events: list[tuple[Any, ...]] = []
@@ -60,8 +62,13 @@ class Stage:
         self.spool: Spool = open_spool(self.state / "spool.db")
         self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id)
         self.holding = holding = Holding(self.spool, self.groups, self.guarded)
-        node = Node(self.total, lambda key: self.used.get(key, {}))
+        node = Node(self.total, self.on_devices)
         self.parking = Parking(self.spool, holding, self.paths, Ladder(self.driver), node, self, self.guarded)
+
+    def on_devices(self, key: RunKey, since: float) -> Mapping[int, int] | None:
+        for began, used in reversed(self.looks.get(key, [])):
+            return used if began >= since else None
+        return self.used.get(key, {})
 
     def guarded(self, act: Callable[..., None], *arguments: object) -> None:
         try:
@@ -282,6 +289,42 @@ async def test_what_is_on_the_devices_must_be_known(stage: Stage, fake_driver: C
     stage.park(ONE, limit=5)
     ((_, _, reason, lost),) = await stage.told("refused")
     assert "not known yet" in reason
+    assert not lost
+    until(lambda: program.state() == "S")
+
+
+async def test_a_run_is_parked_twice_by_the_driver_between_two_looks_at_the_devices(
+    stage: Stage, fake_driver: Callable[..., None]
+) -> None:
+    """NVML shows nothing of a process that is checkpointed, so the last look says that a run that has just resumed has nothing
+    on its device. On a GPU such a run was stopped with all its memory on the device."""
+    program = stage.run(ONE, mood="refuses")
+    fake_driver(program.pid)
+    stage.looks[ONE] = [(time.monotonic(), {program.pid: 100})]
+    stage.park(ONE)
+    await stage.told("parked")
+    stage.looks[ONE] = [(time.monotonic(), {})]
+    stage.resume(ONE)
+    await stage.told("resumed")
+    stage.park(ONE)
+    await asyncio.sleep(0.3)
+    assert stage.stage(ONE) is not ParkStage.PARKED
+    stage.looks[ONE].append((time.monotonic(), {program.pid: 100}))
+    await stage.told("parked")
+    state = stage.spool.runs[ONE].park
+    assert (state.rung, state.bytes) == (Rung.DRIVER, 100 << 20)
+
+
+async def test_what_takes_device_memory_while_it_is_being_stopped_is_not_parked_so(stage: Stage) -> None:
+    program = stage.run(ONE, "/bin/sleep", "1000")
+    stage.looks[ONE] = [(time.monotonic(), {})]
+    stage.park(ONE)
+    while program.state() != "T":
+        await asyncio.sleep(0.01)
+    assert stage.stage(ONE) is not ParkStage.PARKED, "no look has begun since it was stopped"
+    stage.looks[ONE].append((time.monotonic(), {program.pid: 100}))
+    ((_, _, reason, lost),) = await stage.told("refused")
+    assert "the driver's checkpoint is not used on this node" in reason
     assert not lost
     until(lambda: program.state() == "S")
 

@@ -39,11 +39,12 @@ def output(scheduler: FakeScheduler, job: int = 1, run: int = 2) -> list[str]:
 def test_a_run_that_is_warm_begins_in_the_process_that_waits(
     agent: Start, scheduler: FakeScheduler, state: Path, script: str
 ) -> None:
-    agent()
+    one = agent()
     scheduler.connected()
     wanted = launch(sys.executable, script, "a")
     scheduler.desire(1, 2, 0, warming=wanted)
     assert scheduler.ready(1, 2).port == 0
+    assert "starts from the beginning" not in one.log.read_text(), "its checkpoints are still to come"
     assert len(scheduler.of(1, 2)) == 1, "it is ready, and has not begun"
     (warm,) = state.glob("runs/*/1.2/warm/warmed")
     log = warm.parents[1] / "output.log"

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu import cluster
+from benchmarks.gpu.cluster import steps_at
+from benchmarks.gpu.driver import BEFORE, BETWEEN, checkpoints
 from benchmarks.gpu.program import started
 from benchmarks.gpu.used import reader, seconds_until
 from ebb_inject.ebb_hook import control
@@ -51,6 +54,54 @@ def test_a_program_of_the_bench_is_parked(torch: Any, monkeypatch: pytest.Monkey
         assert parked["bytes"] > 4 * 4 * 150_000, "weights, gradients, and two averages"
         program.ask(control.RESUME)
         assert program.line()["loss"] > 0
+
+
+DRIVER = """
+import sys
+from node_agent.devices.checkpoint_helper import serve
+
+class Driver:
+    states = {}
+    def state(self, pid): return self.states.get(pid, "running")
+    def lock(self, pid, timeout_ms): self.states[pid] = "locked"
+    def checkpoint(self, pid): self.states[pid] = "checkpointed"
+    def restore(self, pid, gpu_pairs): self.states[pid] = "locked"
+    def unlock(self, pid): self.states[pid] = "running"
+
+print('{"unusable": ""}', flush=True)
+serve(Driver(), sys.stdin, sys.stdout)
+"""
+
+
+def test_a_program_is_checkpointed_and_its_losses_are_compared(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    rows = checkpoints("cpu", "", 1, "gpt", "GPT", "2", helper=(sys.executable, "-c", DRIVER))
+    values = {name: value for name, value, _, _ in rows}
+    assert values["GPT, at any moment: suspend"] > 0
+    assert values["GPT, after a park by the hook: the park before"] > 0
+    same = [value for name, value in values.items() if "losses" in name]
+    assert same == [BEFORE + BETWEEN] * 3
+
+
+def test_the_steps_of_a_time_lie_between_two_lines() -> None:
+    lines = [{"steps": 10, "at": 100.0}, {"steps": 20, "at": 104.0}, {"steps": 30, "at": 200.0}]
+    assert [steps_at(lines, at) for at in (99.0, 100.0, 102.0, 104.0, 152.0, 300.0)] == [0, 10, 15, 20, 25, 30]
+
+
+@pytest.mark.long
+def test_jobs_of_a_whole_ebb_are_packed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ALONE", 1.0)
+    with cluster.site("cpu", cluster.WITHOUT) as here:
+        rows = cluster.packing(here, cluster.WITHOUT, "vae", "VAE", 2, "1GiB", "2")
+    values = {name: value for name, value, _, _ in rows}
+    assert values["VAE on node plain, 1 job"] > 0
+    assert values["VAE on node plain, 2 jobs packed"] > 0
+
+
+def test_parts_about_the_driver_are_left_out_without_a_gpu(torch: Any) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--only", "driver", "waves", "nvml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.count("is left out: it is about NVIDIA's driver") == 3
 
 
 def test_without_a_gpu_it_says_so_and_has_a_status_of_its_own(torch: Any) -> None:

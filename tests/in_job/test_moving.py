@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +13,10 @@ import pytest
 from ebb_inject.ebb_hook import arena, storages
 from ebb_inject.ebb_hook.moving import Moved, Mover
 from ebb_inject.ebb_hook.refused import Refused
+from tests.in_job.programs import ROOT
 from tests.torch_needed import require_torch
+
+SITE = f"import sys; sys.path += {[*sys.path]!r}; "
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +148,18 @@ def test_frozen_objects_are_found(torch: Any, mover: Mover) -> None:
     finally:
         gc.unfreeze()
     assert weight.sum() == 100
+
+
+def test_what_python_froze_at_its_start_costs_no_collection(torch: Any) -> None:
+    """Python 3.12 does so. To freeze again what there is would freeze the whole program, at each park."""
+    code = "import gc, sys; gc.freeze(); few = gc.get_freeze_count(); import torch; from ebb_inject.ebb_hook import storages; "
+    code += "kept = torch.ones(100); gc.callbacks.append(lambda *_: sys.exit('a collection')); gc.disable(); "
+    code += "found = storages.find(torch, ('cpu',)); print(few, gc.get_freeze_count(), found.size)"
+    done = subprocess.run([sys.executable, "-S", "-c", SITE + code], cwd=ROOT, capture_output=True, text=True, check=True)
+    few, frozen, size = map(int, done.stdout.split())
+    assert 0 < few < 50_000
+    assert frozen == 0
+    assert size >= 400
 
 
 def test_the_modes_of_the_program_see_nothing(torch: Any, mover: Mover) -> None:

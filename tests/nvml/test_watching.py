@@ -61,11 +61,14 @@ async def test_memory_utilisation_and_processes_are_seen(plug_in: PlugIn) -> Non
     driver.utilisation(0, 97)
     driver.utilisation(1, None)
     driver.processes(0, {4242: 2500, 4243: 500})
+    before = time.monotonic()
     async with watching(provider(reading)) as seen:
-        assert await anext(seen) == Observed(
+        assert (look := await anext(seen)) == Observed(
             devices=(Observation(0, 3000, 97), Observation(1, 0, None)),
             processes=(ProcessMemory(4242, 0, 2500), ProcessMemory(4243, 0, 500)),
         )
+        assert look.began is not None
+        assert before < look.began < time.monotonic()
         driver.memory(0, 0)
         driver.processes(0, {})
         observed = await first(seen, lambda observed: not observed.processes)

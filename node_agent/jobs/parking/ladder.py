@@ -8,6 +8,7 @@ A run that no rung parks goes on as before. Every rung can be tried again from a
 point: a request to a process says what is to hold, and the driver says what became of a process.
 """
 
+import asyncio
 import logging
 import platform
 import time
@@ -29,6 +30,9 @@ RESUME_LIMIT = 60.0
 """Seconds. A run that has not resumed by then is lost."""
 _LOCK_LIMIT = 5.0
 """Seconds for the CUDA calls that are under way."""
+_LOOK_LIMIT = 3.0
+"""Seconds until the devices must have been looked at again. They are looked at every second, unless the driver hangs."""
+_LOOK_PAUSE = 0.02
 _MIB = 1 << 20
 
 
@@ -39,8 +43,8 @@ class Target:
     processes: Processes
     folder: str
     """Of its control files."""
-    on_devices: Callable[[], Mapping[int, int] | None]
-    """What each process has on devices now, in MiB; None: that is not known."""
+    on_devices: Callable[[float], Mapping[int, int] | None]
+    """What each process has on devices, in MiB, by a look that began since a time (monotonic); None: that is not known."""
     at_step: Callable[[], int] = lambda: 0
     """The first step after which its processes may park; 0: any."""
     alone: bool = True
@@ -72,6 +76,14 @@ class Failed(NamedTuple):
     """Nobody can say that its processes will ever go on."""
 
 
+class _Runs(NamedTuple):
+    """A run that was not stopped, and goes on."""
+
+    used: Mapping[int, int] | None
+    """What it has on devices."""
+    reason: str
+
+
 Noted = Callable[[Rung, tuple[int, ...]], None]
 
 
@@ -88,7 +100,7 @@ class Ladder:
         began = time.monotonic()
         deadline = began + limit
         freezing.go_on(run.processes)  # an agent may have died when it had stopped them
-        used = run.on_devices()
+        used = run.on_devices(before.changed)  # an older look shows nothing of a process that the driver had suspended then
         reasons = []
         if before.rung is not Rung.DRIVER or not before.driver_pids:
             later = used == {} or (self._driver is not None and run.alone)
@@ -97,20 +109,20 @@ class Ladder:
             if isinstance(done, Parked) or done.lost or abandoned():
                 return done
             reasons.append(done.reason)
+        if not before.driver_pids:
+            used = await _looked(run, before.changed, deadline)
+        if used == {} and not before.driver_pids:
+            stopped = await self._by_stopping(run, deadline, noted)
+            if isinstance(stopped, Parked):
+                return stopped
+            used = stopped.used
+            reasons += [stopped.reason] if stopped.reason else []
         if used != {} or before.driver_pids:
             done = await self._by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
-        else:
-            noted(Rung.STOPPED, ())
-            stopping = time.monotonic()
-            if why := await freezing.stop(run.processes, max(deadline, stopping + 1.0)):
-                freezing.go_on(run.processes)
-                done = Failed(why)
-            else:
-                took = time.monotonic() - stopping
-                return Parked(Rung.STOPPED, 0, 0, (("stop", took),), took)
-        if isinstance(done, Failed):
+            if isinstance(done, Parked):
+                return done
             return done._replace(reason="; ".join([*reasons, done.reason]))
-        return done
+        return Failed("; ".join(reasons))
 
     async def resume(self, run: Target, before: ParkState) -> Resumed | Failed:
         """Has a run go on that is parked, or half parked."""
@@ -198,6 +210,22 @@ class Ladder:
         saves = all(answer.saves for answer in answers)
         return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop, saves)
 
+    async def _by_stopping(self, run: Target, deadline: float, noted: Noted) -> "Parked | _Runs":
+        """Stops a run that has nothing on a device. A look from before may have missed what it has taken since, so the devices
+        are looked at again once its processes have stopped."""
+        noted(Rung.STOPPED, ())
+        stopping = time.monotonic()
+        if why := await freezing.stop(run.processes, max(deadline, stopping + 1.0)):
+            freezing.go_on(run.processes)
+            return _Runs({}, why)
+        stopped = time.monotonic()
+        used = await _looked(run, stopped, deadline)
+        if used == {}:
+            took = time.monotonic() - stopping
+            return Parked(Rung.STOPPED, 0, 0, (("stop", stopped - stopping), ("look", took - (stopped - stopping))), took)
+        freezing.go_on(run.processes)
+        return _Runs(used, "")
+
     async def _by_driver(
         self,
         run: Target,
@@ -234,3 +262,11 @@ class Ladder:
             return Failed(why, lost=back.state is not ProcessState.RUNNING)
         took = time.monotonic() - began
         return Parked(Rung.DRIVER, size, 0, (("driver", taken - began), ("stop", time.monotonic() - taken)), took)
+
+
+async def _looked(run: Target, since: float, deadline: float) -> Mapping[int, int] | None:
+    """What a run has on devices by a look that began since this time, waiting for one; None: there is none in time."""
+    until = min(deadline, time.monotonic() + _LOOK_LIMIT)
+    while (used := run.on_devices(since)) is None and time.monotonic() < until:
+        await asyncio.sleep(_LOOK_PAUSE)
+    return used

@@ -49,8 +49,8 @@ class Node(NamedTuple):
 
     total_bytes: int
     """Host memory for parked runs."""
-    on_devices: Callable[[RunKey], Mapping[int, int] | None] = lambda _: {}
-    """What each process of a run has on devices, in MiB; None: unknown."""
+    on_devices: Callable[[RunKey, float], Mapping[int, int] | None] = lambda _key, _since: {}
+    """What each process of a run has on devices, in MiB, by a look that began since a time (monotonic); None: unknown."""
     uses_mps: Callable[[RunKey], bool] = lambda _: False
 
 
