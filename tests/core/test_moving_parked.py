@@ -363,7 +363,9 @@ def test_what_stops_the_job_meanwhile_kills_it_where_it_is_parked(ends: Any) -> 
 def test_a_user_who_suspends_it_again_has_it_parked() -> None:
     d = desk()
     job = moving(d)
-    assert d.reply(SuspendRequested(job, park=True)) == Accepted(job)
+    step = d.step(SuspendRequested(job, park=True))
+    assert step.replies == (Accepted(job),)
+    assert [line.kind for line in step.log] == [EventKind.SUSPEND_REQUESTED, EventKind.MIGRATION_FAILED]
     away(d, job)
     assert (operation(d, job), d.job(job).suspend_requested) == (ASIDE, True)
 
