@@ -150,6 +150,7 @@ class StepState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_STATE_EVALUATING: _ClassVar[StepState]
     STEP_STATE_SAVING: _ClassVar[StepState]
     STEP_STATE_STALLED: _ClassVar[StepState]
+    STEP_STATE_PARKED: _ClassVar[StepState]
 
 class MiniBatchSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -300,6 +301,7 @@ STEP_STATE_RUNNING: StepState
 STEP_STATE_EVALUATING: StepState
 STEP_STATE_SAVING: StepState
 STEP_STATE_STALLED: StepState
+STEP_STATE_PARKED: StepState
 MINI_BATCH_SOURCE_UNSPECIFIED: MiniBatchSource
 MINI_BATCH_SOURCE_STEPS: MiniBatchSource
 MINI_BATCH_SOURCE_MEMORY: MiniBatchSource
