@@ -20,6 +20,8 @@ from client_sdk.units import format_memory
 def show(session: Session, job_id: int, fmt: str | None) -> None:
     """Show everything about a job.
 
+    Its time is how long its runs have executed: time that it queued, or was parked, does not count.
+
     \b
     Examples:
       ebb show 7
