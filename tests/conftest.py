@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,12 +31,13 @@ settings.register_profile("ebb", deadline=None, max_examples=examples(30), deran
 settings.load_profile("ebb")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """In a worker of xdist, a test that takes too long fails. By the method of pyproject.toml its process would end itself, and
-    what that says of it goes to a worker's standard output, which nobody reads: all that is shown is that a worker crashed."""
-    if hasattr(config, "workerinput"):
-        config.option.timeout_method = "signal"
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(settings: Any) -> Generator[None, object, object]:
+    """The alarm comes again and again: Hypothesis takes the first for a failure of its example, and tries that once more."""
+    done = yield
+    if settings.method == "signal":
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, settings.timeout)
+    return done
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -87,6 +87,10 @@ class Job:
     time_limit: timedelta | None = None
     run_time: timedelta = timedelta(0)
     """How long its runs have run, those that are over."""
+    executed_time: timedelta = timedelta(0)
+    """How long its runs have executed, without the time in which they were parked: this, and what has passed since
+    `executing_since` if that is set (see `executed`). Not set for an array."""
+    executing_since: datetime | None = None
     held: bool = False
     suspend_requested: bool = False
     retries: int = 0
@@ -133,6 +137,11 @@ class Job:
     """Set by `Client.get` only: the name of the checkpoint from which its last run (task 0) began, if the program says so."""
     checkpoint: str | None = None
     """Set by `Client.get` only: the name of the last checkpoint that this run has saved, if the program says so."""
+
+    def executed(self, now: datetime) -> timedelta:
+        """How long its runs have executed until now, without the time in which they were parked or the job queued."""
+        more = timedelta(0) if self.executing_since is None else now - self.executing_since
+        return self.executed_time + more
 
     @property
     def ended(self) -> bool:

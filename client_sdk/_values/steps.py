@@ -7,7 +7,8 @@ from client_sdk._values.states import Word
 
 
 class StepState(Word):
-    """What a program that counts its steps is doing, by its own account; STALLED is the agent's judgement."""
+    """What a program that counts its steps is doing, by its own account. STALLED is the agent's judgement, and of PARKED
+    only the agent knows."""
 
     UNSPECIFIED = 0
     RUNNING = 1
@@ -16,6 +17,8 @@ class StepState(Word):
     SAVING = 3
     STALLED = 4
     """It is not evaluating or saving, and has done no step for at least a minute, and for as long as ten steps take."""
+    PARKED = 5
+    """Its run is parked."""
 
 
 class MiniBatchSource(Word):

@@ -52,8 +52,9 @@ def list_(
 ) -> None:
     """List jobs, newest first: those that have not ended, unless told otherwise.
 
-    TIME counts from a job's first start. DEV is the number of devices. An array is one job until its elements start; each of
-    them is then a job of its own. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
+    TIME is how long a job's runs have executed: time that it queued, or was parked, does not count. DEV is the number of
+    devices. An array is one job until its elements start; each of them is then a job of its own. The TIME of an array counts
+    from its first start. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
     HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
     CONFIGURATION is that of the current or last run of a job that has several.

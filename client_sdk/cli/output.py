@@ -155,10 +155,12 @@ def signal_text(number: int) -> str:
 
 
 def ran_for(job: Job, now: datetime) -> str:
-    """From the start of its first run to its end, or to now."""
+    """How long its runs have executed; of an array, from its first start to its end, or to now."""
     if job.start_time is None:
         return "-"
-    return format_duration((job.end_time or now) - job.start_time)
+    if job.array is not None:
+        return format_duration((job.end_time or now) - job.start_time)
+    return format_duration(job.executed(now))
 
 
 def duration(value: timedelta) -> str:

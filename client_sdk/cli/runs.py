@@ -18,6 +18,8 @@ PHASE_COLUMNS = ("RUN", "OPERATION", "PHASE", "BEGAN", "TOOK", "WHAT")
 def runs(session: Session, job_id: int, limit: int | None, fmt: str | None) -> None:
     """Show the runs of a job, the newest first: node, devices, phase, how each ended, and what its operations took.
 
+    TIME is how long a run that has ended has executed: time that it was parked does not count.
+
     \b
     Examples:
       ebb runs 7

@@ -20,6 +20,8 @@ from client_sdk.units import format_memory
 def show(session: Session, job_id: int, fmt: str | None) -> None:
     """Show everything about a job.
 
+    Its time is how long its runs have executed: time that it queued, or was parked, does not count.
+
     \b
     Examples:
       ebb show 7
@@ -31,8 +33,9 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
         return
     of_gang = bool(job.spec.task_groups)
     lines = _lines(job)
-    if job.steps and not of_gang:
-        lines |= steps_output.lines(job.steps[0], job.parked)
+    steps = [steps_output.as_parked(one) for one in job.steps] if job.parked else job.steps
+    if steps and not of_gang:
+        lines |= steps_output.lines(steps[0])
     elif job.mini_batches and not of_gang:
         lines |= steps_output.clock_line(job.mini_batches[0])
     output.table(["", ""], list(lines.items()), header=False)
@@ -40,8 +43,8 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
         output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
     if of_gang and job.mini_batches:
         output.table(steps_output.CLOCK_COLUMNS, map(steps_output.clock_row, job.mini_batches))
-    if of_gang and job.steps:
-        output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
+    if of_gang and steps:
+        output.table(steps_output.COLUMNS, map(steps_output.row, steps))
 
 
 def _grace(job: Job) -> str:

@@ -1,5 +1,6 @@
 """The steps of runs for people: lines about one task, and a table of several."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from client_sdk.cli import output
@@ -9,17 +10,22 @@ CLOCK_COLUMNS = ("RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE")
 COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
 
 
-def lines(seen: RunSteps, parked: bool = False) -> dict[str, str]:
+def as_parked(seen: RunSteps) -> RunSteps:
+    """Of a run that is parked, though its agent may not have told yet."""
+    return replace(seen, state=StepState.PARKED, remaining=None)
+
+
+def lines(seen: RunSteps) -> dict[str, str]:
     """The lines of `ebb show`. Of a job that is parked they say how far it was then."""
     of = "" if seen.total is None else f" of {seen.total:,}"
-    idle = f" for {output.duration(seen.since_step)}" if seen.state is StepState.STALLED and not parked else ""
-    found = {"step": f"{seen.step:,}{of}, {'parked' if parked else _word(seen.state)}{idle}"}
+    idle = f" for {output.duration(seen.since_step)}" if seen.state is StepState.STALLED else ""
+    found = {"step": f"{seen.step:,}{of}, {_word(seen.state)}{idle}"}
     if seen.step_rate is not None:
         start = "" if seen.step_rate_since_start is None else f" ({_digits(seen.step_rate_since_start)} since its start)"
         found["step rate"] = f"{_rate(seen)} steps/s{start}"
     if seen.mini_batch_time is not None:
         found["mini-batch"] = f"{_mini_batch(seen)}, of {seen.measured:,} step{'' if seen.measured == 1 else 's'}"
-    if seen.remaining is not None and not parked:
+    if seen.remaining is not None:
         found["time left"] = output.duration(seen.remaining)
     return found
 

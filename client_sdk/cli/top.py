@@ -36,7 +36,8 @@ class _Screen(NamedTuple):
 def top(session: Session, iterations: int | None, delay: float) -> None:
     """Watch the nodes, and the jobs that hold resources on them.
 
-    Of a node: what is free of what there is. Those jobs come first that hold the most devices.
+    Of a node: what is free of what there is. Those jobs come first that hold the most devices. TIME is how long a job's runs
+    have executed.
 
     \b
     Examples:

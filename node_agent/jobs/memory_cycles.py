@@ -17,6 +17,7 @@ from operator import mul, sub
 from typing import NamedTuple
 
 from node_agent.jobs.wave_minima import Minima, count_minima
+from node_agent.jobs.wave_stalls import is_believed
 
 FEWEST = 16
 """Samples to say anything at all."""
@@ -100,6 +101,8 @@ class Wave:
             resembling = self._resembling(times, values)
             if (found := _period(resembling, count_minima(times, values))) is not None:
                 period, confidence = found
+                if not is_believed(times, values, period):
+                    return Cycle(None, lowest, highest, 0.0)
                 last = values[bisect_left(times, times[-1] - PERIODS * period) :]
                 if max(last) - min(last) > 1:  # else it has ended
                     return Cycle(period, min(last), max(last), confidence)

@@ -35,6 +35,7 @@ class StepState(IntEnum):
     EVALUATING = 2
     SAVING = 3
     STALLED = 4
+    PARKED = 5
 
 
 _STATES = {RUNNING: StepState.RUNNING, EVALUATING: StepState.EVALUATING, SAVING: StepState.SAVING}

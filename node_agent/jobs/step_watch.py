@@ -5,6 +5,7 @@ That is their step files, and the files in which they ask for a grace period and
 
 import asyncio
 import time
+from dataclasses import replace
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.exit_status import RunCheckpoints, checkpoint_names
@@ -14,7 +15,7 @@ from node_agent.jobs.park_state import ParkStage, Rung
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
-from node_agent.jobs.step_rates import WINDOW, Advance, RunSteps
+from node_agent.jobs.step_rates import WINDOW, Advance, RunSteps, StepState
 
 EVERY = 1.0
 """Seconds between two readings, as with the devices."""
@@ -79,7 +80,13 @@ class StepWatch:
         awake = {run.key: _awake_since(run, now) for run in at_work}
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
-        self.latest = tuple(steps for steps in reported if steps is not None)
+        parked = {run.key for run in at_work if run.phase is RunPhase.PARKED}
+        self.latest = tuple(_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
+
+
+def _parked(steps: RunSteps) -> RunSteps:
+    """How far a run is that is parked. Nobody knows when it ends."""
+    return replace(steps, state=StepState.PARKED, remaining=None)
 
 
 def _is_in_a_step(run: RunRecord) -> bool:

@@ -68,8 +68,17 @@ def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
 
 
 def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, ...]:
-    refused = []
-    proposals = policy(state, rng)
+    """Lets the policy act, and once more if what it did made room at once."""
+    refused: list[str] = []
+    since = -1
+    while since < 0 or _gave_way(state, since):
+        since = len(state.journal.entries)
+        _serve(state, now, policy(state, rng), refused)
+    state.settle()
+    return tuple(refused)
+
+
+def _serve(state: State, now: Micros, proposals: Proposals, refused: list[str]) -> None:
     answer: str | None = None
     try:
         plan = next(proposals)
@@ -79,8 +88,16 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
                 refused.append(answer)
             plan = proposals.send(answer)
     except StopIteration:
-        state.settle()
-    return tuple(refused)
+        return
+
+
+def _gave_way(state: State, since: int) -> bool:
+    """Whether since so many changes a migration was given up, as that of a job which was preempted: what its destination kept
+    is idle at once, and those that had been served before may have use for it."""
+    return any(
+        table is state.runs and old is not None and old.awaits and new is not None and new.phase.over
+        for table, _, old, new in state.journal.entries[since:]
+    )
 
 
 def _orders(state: State) -> tuple[Order, ...]:

@@ -116,12 +116,24 @@ def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -
     play(scene)
 
 
-def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Play) -> None:
+async def spare(client: Client) -> None:
+    """Until the launcher has made the next run's folder in advance, and holds its files open."""
+    async with asyncio.timeout(20):
+        while not list(client.state.glob(f"spare-{client.launcher.pid}/{LOG_FILE}")):
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Play, prepared: bool) -> None:
+    """Whether or not the launcher has files open for the next run: those are above the limit."""
+
     async def scene(client: Client) -> None:
         launcher = client.launcher.pid
         before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)[0]
         run = client.spawn("sh", "-c", "(trap '' TERM; sleep 1000 & sleep 1000) & until [ -e go ]; do sleep 0.02; done; exit 6")
         spawned = await client.next(Spawned)
+        if prepared:
+            await spare(client)
         limit(launcher, resource.RLIMIT_NOFILE, 3)
         client.spawn("true", key=RunKey(2, 1))
         assert "Too many open files" in (await client.next(Unable)).error

@@ -93,6 +93,22 @@ def test_runs_at_work_that_count(spool: Spool, paths: Paths) -> None:
     assert seen(watch) == {GANG: 5}
 
 
+def test_a_parked_run_is_parked_and_has_no_time_left(spool: Spool, paths: Paths) -> None:
+    watch = StepWatch(spool, paths)
+    runs(spool, RunPhase.RUNNING, KEY, OTHER)
+    for key in (KEY, OTHER):
+        publish(paths, key, 60, total=100)
+    runs(spool, RunPhase.PARKED, OTHER)
+    watch.look()
+    executes, parked = watch.latest
+    assert (executes.state, parked.state) == (StepState.RUNNING, StepState.PARKED)
+    assert executes.remaining is not None
+    assert (parked.step, parked.remaining) == (61, None)
+    runs(spool, RunPhase.RUNNING, OTHER)
+    watch.look()
+    assert [steps.state for steps in watch.latest] == [StepState.RUNNING, StepState.RUNNING]
+
+
 def test_what_was_seen_stays_while_the_file_cannot_be_read(spool: Spool, paths: Paths) -> None:
     watch = StepWatch(spool, paths)
     runs(spool, RunPhase.RUNNING, KEY, OTHER)

@@ -59,6 +59,17 @@ def wave(
     return series, (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else period
 
 
+def stalled(rng: Random, series: Series, often: float, mean: float) -> Series:
+    """What a busy machine leaves of samples: with this chance after each, none comes for some seconds, `mean` on average."""
+    left: Series = []
+    until = 0.0
+    for at, used in series:
+        if at >= until:
+            left.append((at, used))
+            until = at + rng.expovariate(1 / mean) if rng.random() < often else until
+    return left
+
+
 def image_model(rng: Random, period: float, *, seconds: float = 60.0, rate: float = 50.0) -> tuple[Series, float]:
     """As ResNet-50 on ImageNet in Gandiva's Figure 4: the maximum is 77 times the minimum, 0.3 to 23 GB."""
     series, real = wave(rng, "forward and backward", period, Kind(noise=0.002, jitter=0.01), seconds=seconds, rate=rate)

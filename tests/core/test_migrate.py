@@ -276,14 +276,31 @@ def test_whatever_else_ends_the_launch_ends_the_migration(
         return  # a job that fails after it was told to stop was stopped
     if ready:
         warm(d, job)
-    if request_ is not None:
-        d.step(request_(job))
+    log = list(d.step(request_(job)).log) if request_ is not None else []
     taken = d.exit(job, **outcome, **({"done": True} if ready and state is JobState.SUCCEEDED else {}))
     if request_ is RequeueRequested and ready:
         assert d.job(job).run == 2, "it was on its way anyway"
         return
     assert d.job(job).state is state, taken.log
     gone(d, job)
+    assert len([line for line in (*log, *taken.log) if line.kind is EventKind.MIGRATION_FAILED]) == 1, "its story says so"
+
+
+def test_a_suspension_says_in_the_story_that_the_migration_is_over() -> None:
+    for reached in (OperationPhase.WARMING, OperationPhase.SAVING, OperationPhase.STARTING):
+        d = cluster()
+        job = running(d)
+        migrate(d, job)
+        if reached is not OperationPhase.WARMING:
+            warm(d, job)
+        if reached is OperationPhase.STARTING:
+            d.exit(job, yielded=True)
+        assert phase(d, job) is reached
+        log = d.step(SuspendRequested(job)).log
+        assert [(line.kind, line.text) for line in log] == [
+            (EventKind.SUSPEND_REQUESTED, ""),
+            (EventKind.MIGRATION_FAILED, "the job is stopped: suspended"),
+        ], reached
 
 
 def test_a_new_leader_goes_on_in_each_phase() -> None:

@@ -245,6 +245,35 @@ def test_a_parked_job_that_is_migrated_to_its_own_node_resumes() -> None:
     assert operation(d, job) == (OperationKind.PARK, OperationPhase.RESUMING)
 
 
+def test_a_parked_job_that_is_migrated_to_its_own_node_goes_nowhere_else() -> None:
+    """Its devices are taken, there are no others, and the second node is idle."""
+    d = desk()
+    job = parked(d)
+    other = taken(d)
+    before = d.state.snapshot()
+    refused = d.reply(MigrateRequested(job, ("n1",)))
+    assert isinstance(refused, FailedPrecondition)
+    assert (refused.reason, str(refused)) == (
+        "NO_ROOM_THERE",
+        f"job {job} needs 2 devices, and node n1 has 0 idle devices that it can use (job {other} has device 0 of node n1); "
+        f"resume the job to have it wait for its own devices, or go on where there is room",
+    )
+    assert operation(d, job) == ASIDE
+    assert d.state.snapshot() == before
+    d.exit(other)
+    assert d.reply(MigrateRequested(job, ("n1",))) == Accepted(job)
+    assert operation(d, job) == (OperationKind.PARK, OperationPhase.RESUMING)
+
+
+def test_a_parked_job_that_is_migrated_to_its_own_node_goes_to_idle_devices_of_that() -> None:
+    d = desk("n1", "n2", capacity=ROOMY._replace(devices=3))
+    job = parked(d, devices=1)
+    taken(d)
+    assert d.reply(MigrateRequested(job, ("n1",))) == Accepted(job)
+    assert operation(d, job) == MOVING
+    assert (target(d, job).node, target(d, job).devices) == (1, (2,))
+
+
 def test_one_that_cannot_save_is_not_migrated() -> None:
     d = desk()
     job = parked(d, saves=False)
@@ -363,7 +392,9 @@ def test_what_stops_the_job_meanwhile_kills_it_where_it_is_parked(ends: Any) -> 
 def test_a_user_who_suspends_it_again_has_it_parked() -> None:
     d = desk()
     job = moving(d)
-    assert d.reply(SuspendRequested(job, park=True)) == Accepted(job)
+    step = d.step(SuspendRequested(job, park=True))
+    assert step.replies == (Accepted(job),)
+    assert [line.kind for line in step.log] == [EventKind.SUSPEND_REQUESTED, EventKind.MIGRATION_FAILED]
     away(d, job)
     assert (operation(d, job), d.job(job).suspend_requested) == (ASIDE, True)
 

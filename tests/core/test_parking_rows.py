@@ -20,7 +20,7 @@ from scheduler_service.core.messages import (
     Unpark,
 )
 from scheduler_service.core.model import EventKind, JobSpec, JobState, OperationPhase, RunKey, RunPhase
-from scheduler_service.core.model.launch_time import executed_us, parked_us
+from scheduler_service.core.model.launch_time import executed, executed_us, parked_us
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations import parking
@@ -170,6 +170,12 @@ def test_nothing_is_placed_on_devices_that_a_run_has_again() -> None:
 # ---- time that counts ------------------------------------------------------------------------------------------------------
 
 
+def shown(d: Driver, job: int) -> int:
+    """The time that users are told, as they would add it up."""
+    so_far, since = executed(run for key, run in d.runs.items() if key.job_id == job)
+    return d.job(job).ran_us + so_far + (0 if since is None else d.now - since)
+
+
 def test_parked_time_is_no_service_and_no_work() -> None:
     d = desk()
     job = running(d, 8)
@@ -177,13 +183,15 @@ def test_parked_time_is_no_service_and_no_work() -> None:
     park(d, job)
     is_parked(d, job)
     d.step(after=1000)
-    assert executed_us(d.state.runs_of(job), d.now) == 12 * SECOND
+    assert executed_us(d.state.runs_of(job), d.now) == shown(d, job) == 12 * SECOND
     assert attained(d.state, d.job(job)) == 8 * 12 * SECOND
     d.step(ResumeRequested(job))
     d.step(told(d, RunResumed, job), after=3)
     assert attained(d.state, d.job(job)) == 8 * 15 * SECOND
+    d.step(after=5)
+    assert shown(d, job) == 20 * SECOND
     d.exit(job, exit_code=1)
-    assert d.job(job).ran_us == 15 * SECOND
+    assert d.job(job).ran_us == shown(d, job) == 20 * SECOND
     assert parked_us(d.runs[RunKey(job, 1)], d.now) == 1000 * SECOND
 
 

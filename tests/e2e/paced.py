@@ -100,7 +100,7 @@ def note_parks(launch: Launch, phases: Sequence[Sequence[Any]], origin: Micros) 
         if phase is core.OperationPhase.PARKED:
             launch.park_delays += (took[core.OperationPhase.PARKING],)
             launch.parked += (began_us - origin,)
-        elif phase is core.OperationPhase.RESUMING and not text.startswith("given up"):
+        elif phase is core.OperationPhase.RESUMING and not text.startswith("the job is stopped"):
             launch.unpark_delays += (took_us,)
             launch.parked += (began_us + took_us - origin,)
     launch.parked = launch.parked[: len(launch.parked) // 2 * 2]

@@ -296,6 +296,18 @@ def test_what_overflows_is_promoted_where_it_is() -> None:
     assert tenants.at(second) == at
 
 
+def test_what_is_left_of_a_gang_is_promoted_where_it_is() -> None:
+    """What its other tasks held before they ended is nothing that it needs."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "switch", 2))
+    tenants.ask("A", 2)
+    gang = tenants.ask("A", 1, 1, 1, guarantee=OVERFLOW)
+    assert not tenants.guaranteed(gang)
+    tenants.step(tenants.exited(gang, 0), tenants.exited(gang, 1))
+    assert [run.task for run in tenants.state.runs_of(gang)] == [2]
+    assert tenants.guaranteed(gang)
+
+
 def test_as_in_the_paper_what_overflows_is_not_promoted() -> None:
     """Its cells go to whoever asks next, and it leaves for them."""
     tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))

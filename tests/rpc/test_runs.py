@@ -62,6 +62,22 @@ def test_what_an_agent_says_of_the_end_of_a_run_is_told(database_url: str) -> No
         assert [(event.reason, event.text) for event in story][-1] == (job_pb2.JOB_REASON_OUT_OF_DEVICE_MEMORY, why)
 
 
+def test_how_long_a_job_has_executed_is_told_by_two_fields(server: Server) -> None:
+    """Whoever asks adds up the same, and a job that executes need not be told of again."""
+    with Agent(server) as agent:
+        agent.connect()
+        job = server.submit(devices=1)
+        assert not server.get(job.id).HasField("executing_since")
+        agent.started(1, job.id)
+        executes = server.until(job.id, "RUNNING")
+        assert executes.executed_time == Duration()
+        assert executes.executing_since == executes.start_time
+        agent.exited(2, job.id)
+        ended = server.until(job.id, "SUCCEEDED")
+        assert ended.executed_time == ended.run_time != Duration()
+        assert not ended.HasField("executing_since")
+
+
 def test_agents_are_told_which_jobs_ended_long_ago(server: Server) -> None:
     """Of those that they name: one that has not ended, or that nobody knows, is none of them."""
     with Agent(server) as agent:

@@ -56,15 +56,27 @@ def job(job_id: int, **fields: Any) -> job_pb2.Job:
 @pytest.fixture
 def jobs(fake: Fake) -> Fake:
     placed = {"run": 1, "node": "n1", "startTime": "2026-01-02T03:05:00Z"}
-    fake.put(job(1, state=6, reason=10, endTime="2026-01-02T03:06:07Z", **placed))
+    fake.put(job(1, state=6, reason=10, endTime="2026-01-02T03:06:07Z", executedTime="67s", **placed))
+    executes = placed | {"executedTime": "60s", "executingSince": "2026-01-02T03:06:00Z"}
     fake.put(
-        job(2, state=3, devices=[0, 1], spec={"resources": {"cpuMilli": "1000", "memoryMib": "512", "devices": "2"}}, **placed)
+        job(
+            2, state=3, devices=[0, 1], spec={"resources": {"cpuMilli": "1000", "memoryMib": "512", "devices": "2"}}, **executes
+        )
     )
     fake.put(
-        job(3, state=1, reason=6, causeJobId="4", **(placed | {"run": 2}), preemptedForTrial=1, reasonDetail="it had to go")
+        job(
+            3,
+            state=1,
+            reason=6,
+            causeJobId="4",
+            executedTime="40s",
+            **(placed | {"run": 2}),
+            preemptedForTrial=1,
+            reasonDetail="it had to go",
+        )
     )
     fake.put(job(4, state=1, reason=4, spec={"jobClass": 1, "name": ""}))
-    fake.put(job(5, state=7, reason=11, exitSignal=9, endTime="2026-01-02T03:05:01Z", **placed))
+    fake.put(job(5, state=7, reason=11, exitSignal=9, endTime="2026-01-02T03:05:01Z", executedTime="1s", **placed))
     return fake
 
 
@@ -96,7 +108,7 @@ def test_list(run: Run, jobs: Fake) -> None:
     assert run("list").output == (
         "ID  NAME   USER  CLASS        STATE    REASON               RUN  NODE  DEV  TIME\n"
         "4   -      ada   trial        QUEUED   waiting for victims  0    -     0    -\n"
-        "3   job-3  ada   best-effort  QUEUED   preempted for 4      2    -     0    55:00\n"
+        "3   job-3  ada   best-effort  QUEUED   preempted for 4      2    -     0    0:40\n"
         "2   job-2  ada   best-effort  RUNNING  -                    1    n1    2    55:00\n"
     )
     assert run("list", "--no-header", "-s", "CD,failed").output == (

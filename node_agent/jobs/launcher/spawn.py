@@ -28,7 +28,8 @@ _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, err
 def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, group: str) -> tuple[int, str]:
     """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid, and the file that it is.
 
-    Costs half of what the subprocess module does. Raises OSError with the command for its file name.
+    Costs half of what the subprocess module does. Raises OSError with the command for its file name, or without one where no
+    command could be executed now.
     """
     command, number = argv[0], 0
     found = [command]
@@ -44,6 +45,8 @@ def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, 
         except Misplaced as error:
             raise OSError(error.number, f"{os.strerror(error.number)} (control group {group})") from error
         except OSError as error:
+            if error.errno == errno.EBADF:  # what the C library says of streams that are above the limit for descriptors
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from error
             if number in (0, errno.ENOENT, errno.ENOTDIR):  # any other says more
                 number = error.errno or errno.EIO
     raise OSError(number, os.strerror(number), command)

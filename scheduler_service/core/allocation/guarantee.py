@@ -71,8 +71,6 @@ def migrations_give_way(state: State, runs: Iterable[Run], now: Micros, why: str
     for run in runs:
         if run.awaits and run.key in state.runs.rows:  # else it was a task of a gang that has just given way
             cut_short(state, now, run.job_id, why)
-            number = state.jobs.rows[run.job_id].run
-            log_event(state, now, run.job_id, EventKind.MIGRATION_FAILED, run=number, reason=Reason.MIGRATED, text=why)
 
 
 def _reclaim_beyond(state: State, job: Job, claimant: Job, count: int, now: Micros) -> None:

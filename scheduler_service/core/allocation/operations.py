@@ -1,12 +1,13 @@
 """The rows of operations: how one begins, comes to its next phase, and ends. What the phases mean is in `core.operations`."""
 
 from scheduler_service.core.allocation.targets import release_targets
-from scheduler_service.core.model import Job, OperationKind, OperationPhase, RunKey
+from scheduler_service.core.model import EventKind, Job, OperationKind, OperationPhase, Reason, RunKey
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import KEPT, PhaseTime
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
 
 
 def operation_of(state: State, job_id: int) -> Operation | None:
@@ -72,9 +73,17 @@ def end(state: State, operation: Operation) -> None:
 
 
 def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
-    """Ends the job's operation, if there is one: its runs are stopped."""
+    """Ends the job's operation, if there is one: its runs are stopped, or run on where they are."""
     operation = operation_of(state, job_id)
     if operation is not None:
         note_phase(state, now, operation, why)
         release_targets(state, now, operation)
         end(state, operation)
+        if operation.kind is OperationKind.MIGRATE:
+            not_migrated(state, now, job_id, why)
+
+
+def not_migrated(state: State, now: Micros, job_id: int, why: str) -> None:
+    """Says in the job's story that it does not go where it was to go."""
+    run = state.jobs.rows[job_id].run
+    log_event(state, now, job_id, EventKind.MIGRATION_FAILED, run=run, reason=Reason.MIGRATED, text=why)

@@ -220,7 +220,7 @@ def stop_job(
     """Tells all of a job's tasks to leave, with its grace period (`most_us` at most), and shows it in the job, with other facts
     of its row."""
     if job.id in state.operation_of and why is not StopReason.MIGRATED:
-        cut_short(state, now, job.id, f"given up: {why.name}")
+        cut_short(state, now, job.id, f"the job is stopped: {why.name.lower().replace('_', ' ')}")
     vacating.stopping(state, now, job, why)
     grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
     for run in state.runs_of(job.id):

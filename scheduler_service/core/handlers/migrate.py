@@ -12,7 +12,7 @@ from scheduler_service.core.model import Job, Node
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.operations.migrating import migrate, migration_of
 from scheduler_service.core.operations.moving_parked import park_of
-from scheduler_service.core.operations.resuming import unpark
+from scheduler_service.core.operations.resuming import unpark, what_holds_up
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.core.state.state import State
 
@@ -38,14 +38,18 @@ def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Acc
     park = park_of(state, job.id)
     if (park is None and job.state not in ACTIVE) or job.cancel_requested or leaves(state, job):
         raise refusal(job, "migrated", "only a running or a parked job can")
-    if park is not None and not event.devices and [node.id for node in nodes] == [run.node for run in state.runs_of(job.id)]:
-        unpark(state, now, park)  # there it goes on in place, as soon as it can
-        return Accepted(job.id)
-    guaranteed = any(run.guaranteed for run in state.runs_of(job.id))
+    runs, held_up = state.runs_of(job.id), ""
+    if park is not None and not event.devices and [node.id for node in nodes] == [run.node for run in runs]:
+        first = next(what_holds_up(state, runs), None)
+        if first is None:
+            unpark(state, now, park)  # there it goes on in place
+            return Accepted(job.id)
+        held_up = f" ({first.why}); resume the job to have it wait for its own devices, or go on where there is room"
+    guaranteed = any(run.guaranteed for run in runs)
     taken: Counter[int] = Counter()
     spots = []
     for rank, (node, demand) in enumerate(zip(nodes, tasks, strict=True)):
-        devices = event.devices[rank] if event.devices else _idle(state, job, node, demand, guaranteed, taken)
+        devices = event.devices[rank] if event.devices else _idle(state, job, node, demand, guaranteed, taken, held_up)
         spots.append(Spot(node.id, devices))
     try:
         migrate(state, now, job, tuple(spots), guaranteed, "")
@@ -67,9 +71,12 @@ def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]])
     return all(run.node == node and devices in ((), run.devices) for run, (node, devices) in zip(runs, wanted, strict=True))
 
 
-def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int]) -> tuple[int, ...]:
+def _idle(
+    state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int], held_up: str
+) -> tuple[int, ...]:
     """Idle devices of the node for a task, from the first on. Raises FailedPrecondition if there are too few, or if the job
-    asks for devices that belong together, which its user has to name."""
+    asks for devices that belong together, which its user has to name. `held_up`: why a parked job does not have those that it
+    had there."""
     if not demand.devices:
         if state.pools is not None and state.cpus_of(node.id):
             raise FailedPrecondition(
@@ -99,7 +106,7 @@ def _idle(state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, 
         kind = "in cells that are bound to its virtual cluster (`ebb cells`)" if guaranteed else "that it can use"
         raise FailedPrecondition(
             "NO_ROOM_THERE",
-            f"job {job.id} needs {_devices(demand.devices)}, and node {node.name} has {idle_ones} {kind}",
+            f"job {job.id} needs {_devices(demand.devices)}, and node {node.name} has {idle_ones} {kind}{held_up}",
             job_id=str(job.id),
             node=node.name,
         )

@@ -14,7 +14,7 @@ The source keeps its checkpoint. So a job that does not begin at its destination
 checkpoint wherever it is placed next. Whatever else stops the job (a cancel, a preemption) ends the operation.
 """
 
-from scheduler_service.core.allocation.operations import advance, begin, cut_short, end, note_phase, operation_of
+from scheduler_service.core.allocation.operations import advance, begin, cut_short, end, not_migrated, note_phase, operation_of
 from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.allocation.warming import warm
@@ -230,9 +230,9 @@ def give_up(state: State, now: Micros, operation: Operation, why: str) -> None:
     job = state.jobs.rows[operation.job_id]
     if operation.is_of_parked and operation.phase is OperationPhase.WARMING and job.id in state.active:
         back_to_park(state, now, operation, why)
+        not_migrated(state, now, job.id, why)
     else:
         cut_short(state, now, job.id, why)
-    log_event(state, now, job.id, EventKind.MIGRATION_FAILED, run=job.run, reason=Reason.MIGRATED, text=why)
 
 
 def overdue(state: State, now: Micros, operation: Operation) -> None:

@@ -10,7 +10,7 @@ runs stay parked; then they save without their devices, and exit.
     anything later                                    as of any migration: it begins from what was saved
 """
 
-from scheduler_service.core.allocation.operations import begin, note_phase, operation_of, turn_into
+from scheduler_service.core.allocation.operations import begin, not_migrated, note_phase, operation_of, turn_into
 from scheduler_service.core.allocation.targets import release_targets
 from scheduler_service.core.allocation.transitions import show, stop_job
 from scheduler_service.core.errors import PlanRefused, require
@@ -123,4 +123,6 @@ def _log_failure(state: State, now: Micros, job: Job, run: Run, why: str) -> Non
 def stay_parked(state: State, now: Micros, operation: Operation) -> None:
     """Its user wants it suspended, before it has gone elsewhere."""
     require(operation.phase is OperationPhase.WARMING, f"job {operation.job_id} is on its way")
-    back_to_park(state, now, operation, "its user suspended it again", OperationPhase.PARKED)
+    why = "its user suspended it again"
+    back_to_park(state, now, operation, why, OperationPhase.PARKED)
+    not_migrated(state, now, operation.job_id, why)

@@ -201,7 +201,7 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
         if all(run.guaranteed for run in state.runs_of(job_id)):  # with another that shares its devices
             promoted.add(job_id)
             continue
-        if job_id not in inside and job.spec.demand.devices > unbound:
+        if job_id not in inside and _devices_held(state, job_id) > unbound:
             continue
         position = pools.positions.get(state.runs_of(job_id)[0].node)
         if position is None or (position.pool, Owner(vc.id, job.spec.cells.pin)) in held:
@@ -222,6 +222,11 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
 
 def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
     return sum(leaves_unbound(pool, owner) for name, pool in pools.pools.items() if (name, owner) not in held)
+
+
+def _devices_held(state: State, job_id: int) -> int:
+    """Of a gang those of the tasks that are left; what two runs share counts once."""
+    return len({(run.node, device) for run in state.runs_of(job_id) for device in run.devices})
 
 
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ebb.v1 import job_pb2 as pb
 
 from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
+from scheduler_service.core.model.launch_time import executed
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.operations.estimators import expected
 from scheduler_service.rpc.convert.runs import operation_out
@@ -51,6 +52,11 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         skip_steps=job.skip_steps,
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
+    if job.elements is None:
+        executed_us, since_us = executed(runs)
+        out.executed_time.CopyFrom(duration_out(job.ran_us + executed_us))
+        if (since := time_out(since_us)) is not None:
+            out.executing_since.CopyFrom(since)
     if job.share_next is not None:
         out.share_next = int(job.share_next)  # type: ignore[assignment]
     if job.profile is not None:

@@ -101,6 +101,20 @@ def test_a_gang_has_a_table(run: Run, fake: FakeCluster) -> None:
     ]
 
 
+def test_the_tasks_of_a_parked_gang_are_parked_in_its_table(
+    run: Run, client: Client, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("submit", "-q", "--tasks", "2", "-g", "1", "sleep")
+    observe(fake, RunSteps(job_id=1, run=1, task=1, step=9, state=StepState.STALLED), FULL)
+    executes = client.get(1)
+    run("suspend", "--park", "1")
+    assert client.get(1).parked
+    parked = replace(client.get(1), steps=executes.steps)
+    monkeypatch.setattr(Client, "get", lambda _self, _job: parked)
+    rows = [line.split() for line in run("show", "1").output.splitlines()[-2:]]
+    assert [(row[0], row[3], row[-1]) for row in rows] == [("1.1", "PARKED", "-"), ("1.1/1", "PARKED", "-")]
+
+
 def test_a_node_is_shown_with_the_steps_of_its_runs(run: Run, fake: FakeCluster) -> None:
     run("submit", "-q", "sleep")
     run("submit", "-q", "sleep")
