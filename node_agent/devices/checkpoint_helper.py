@@ -6,6 +6,7 @@ its standard input is closed.
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol, TextIO
@@ -98,14 +99,24 @@ def _bare(uuid: Uuid) -> str:
     return uuid.removeprefix("GPU-")
 
 
+def answer_agent(driver: CheckpointDriver | None, unusable: str = "") -> None:
+    """Says whether there is a driver, and answers what the agent asks by standard input and output while it listens."""
+    try:
+        _answer(sys.stdout, {"unusable": unusable})
+        if driver is not None:
+            serve(driver, sys.stdin, sys.stdout)
+    except BrokenPipeError:
+        # The agent was killed. What it asked last is done, and the next agent asks the driver for the state.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes what is left when it exits
+
+
 def main() -> None:
     try:
         driver = CudaDriver()
     except Unusable as error:
-        _answer(sys.stdout, {"unusable": str(error)})
-        return
-    _answer(sys.stdout, {"unusable": ""})
-    serve(driver, sys.stdin, sys.stdout)
+        answer_agent(None, str(error))
+    else:
+        answer_agent(driver)
 
 
 if __name__ == "__main__":

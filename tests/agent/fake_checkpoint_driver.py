@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from node_agent.devices.checkpoint_helper import serve
+from node_agent.devices.checkpoint_helper import answer_agent
 
 
 def write_plan(path: Path, plan: Mapping[str, Any]) -> None:
@@ -70,6 +70,5 @@ class FakeDriver:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    sys.stdout.write(json.dumps({"unusable": json.loads(path.read_text()).get("unusable", "")}) + "\n")
-    sys.stdout.flush()
-    serve(FakeDriver(path), sys.stdin, sys.stdout)
+    why_not = json.loads(path.read_text()).get("unusable", "")
+    answer_agent(None if why_not else FakeDriver(path), why_not)

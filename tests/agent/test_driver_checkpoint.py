@@ -215,6 +215,25 @@ async def test_an_unusable_driver_says_why(fake: Fake) -> None:
     assert (await suspend(fake.driver)).why == "no driver here"
 
 
+def test_the_helper_of_an_agent_that_was_killed_ends_without_a_traceback(fake: Fake, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        (sys.executable, "-m", "tests.agent.fake_checkpoint_driver", str(tmp_path / "driver.json")),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as helper:
+        assert helper.stdin is not None
+        assert helper.stdout is not None
+        assert helper.stderr is not None
+        assert json.loads(helper.stdout.readline()) == {"unusable": ""}
+        helper.stdout.close()
+        helper.stdin.write(json.dumps({"call": "lock", "pid": PID, "timeout_ms": 1}).encode() + b"\n")
+        helper.stdin.close()
+        errors = helper.stderr.read()
+    assert (helper.returncode, errors) == (0, b"")
+    assert fake.known()["pids"] == {str(PID): "locked"}, "what the agent asked last is done"
+
+
 async def test_a_helper_that_cannot_be_started_is_told() -> None:
     driver = DriverCheckpoint(("/nowhere/helper",))
     assert "cannot be started" in await driver.unusable()
