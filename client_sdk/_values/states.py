@@ -200,6 +200,8 @@ class JobEventKind(Word):
     """It does not go to the other node; `text` says why."""
     RESIZED = 58
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
+    RETIMED = 59
+    """Its turns on shared devices have another length; `text` says which, and why."""
 
 
 class Guarantee(Word):

@@ -74,6 +74,14 @@ class SliceObservation:
     """In which it neither executed nor was parked."""
     rung: str
     residue_bytes: int
+    wait: float = 0.0
+    """From the end of a turn until the run executes no more: the longest of the last few times."""
+    park: float = 0.0
+    """From then until it is parked, and"""
+    resume: float = 0.0
+    """until a parked run executes again: means of the last few times."""
+    outlasted: float = 0.0
+    """For how long a park was tried in vain, at most, since the last one that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)

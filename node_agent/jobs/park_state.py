@@ -46,6 +46,16 @@ class ParkState:
     parked_seconds: float = 0.0
     switching_seconds: float = 0.0
     """In which it neither executed nor was parked."""
+    wait_seconds: float = 0.0
+    """Of one park: until the run executes no more. The longest of the last few: it depends on when the mini-batch began, and
+    turns must suffice for nearly all."""
+    park_seconds: float = 0.0
+    """From then until it is parked, as the mean of the last few."""
+    resume_seconds: float = 0.0
+    """Of one resume, as the mean of the last few."""
+    resumes: int = 0
+    outlasted_seconds: float = 0.0
+    """For how long a park was tried in vain, at most, since the last one that succeeded."""
     stops: int = 0
     """How often it was stopped in the middle of a step, whose duration is no measurement."""
 

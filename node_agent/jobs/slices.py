@@ -25,11 +25,11 @@ from node_agent.jobs.step_measurements import started_ns
 
 log = logging.getLogger(__name__)
 
-PARK_LIMIT = 30.0
-"""Seconds that a park may take at the end of a turn, at most, and"""
 _LIMIT_OF_TURN = 0.5
-"""of the row's turn that follows."""
+"""Of a row's turn, which the parks before it may take. The scheduler has turns last longer if they take more: see
+`policies/overload/switching.py`."""
 _SHORTEST_LIMIT = 2.0
+"""Seconds that a park may take, however short the turns are."""
 _PREPARE_AT = 0.5
 """Of the first turn of a run: the time until its host memory is made ready for its first park."""
 _SMOOTHING = 0.3
@@ -195,6 +195,10 @@ class Slices:
                 state.switching_seconds,
                 "" if state.rung is None else state.rung.value,
                 sum(used.values()) << 20 if used else state.residue_bytes,
+                state.wait_seconds,
+                state.park_seconds,
+                state.resume_seconds,
+                state.outlasted_seconds,
             )
 
     # The turn.
@@ -243,7 +247,7 @@ class Slices:
         park, go = turns.moves(active, seen)
         of = {record.key: record for record in sliced}
         length = plan.period * max(plan.rows[turn.row].weight, 1) / max(sum(row.weight for row in plan.rows), 1)
-        limit = max(_SHORTEST_LIMIT, min(PARK_LIMIT, _LIMIT_OF_TURN * length))
+        limit = max(_SHORTEST_LIMIT, _LIMIT_OF_TURN * length)
         for key in sorted(park):
             if of[key].phase is RunPhase.STOPPING:
                 self._parking.want(key, parked=False)  # it has its grace period to use

@@ -120,4 +120,8 @@ def _slice(seen: SliceObservation) -> pb.SliceObservation:
         switching=duration_out(seen.switching),
         rung=seen.rung,
         residue_bytes=seen.residue_bytes,
+        wait=duration_out(seen.wait),
+        park=duration_out(seen.park),
+        resume=duration_out(seen.resume),
+        outlasted=duration_out(seen.outlasted),
     )

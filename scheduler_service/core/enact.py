@@ -7,7 +7,7 @@ from scheduler_service.core.allocation.bindings import bind, entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
 from scheduler_service.core.allocation.guarantee import clear_of_migrations, demote, promote, reclaim, stopped_together
 from scheduler_service.core.allocation.placing import place
-from scheduler_service.core.allocation.share_groups import probe, share, unshare
+from scheduler_service.core.allocation.share_groups import probe, retime, share, unshare
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchange.ownership import agree
@@ -35,6 +35,7 @@ from scheduler_service.core.messages import (
     Reclaim,
     Remember,
     Resize,
+    Retime,
     Share,
     SkipSamples,
     Unpark,
@@ -253,6 +254,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Unpark: unpark_for_policy,
     Migrate: migrate_for_policy,
     GiveWay: give_way,
+    Retime: retime,
     BeginProbe: probe,
     EndProbe: probe,
     Resize: resize,

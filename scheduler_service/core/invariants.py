@@ -47,6 +47,8 @@ def check(state: State) -> None:
         check_operation(state, operation)
     for key in state.measured.rows:
         claim(key in state.runs.rows, f"there is a measurement of run {key}, which has ended")
+    for key in state.switching.rows:
+        claim(key in state.runs.rows, f"it is known what the switches of run {key} take, which has ended")
     if state.pools is not None:
         check_cells(state, state.pools)
 

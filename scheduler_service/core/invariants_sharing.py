@@ -20,6 +20,7 @@ def check_share_group(state: State, group: ShareGroup) -> None:
     claim(bool(members) and all(row.runs and row.weight >= 0 for row in group.rows), f"{what} has an empty row")
     claim(any(row.weight for row in group.rows), f"no row of {what} has a turn")
     claim(all(len(set(row.runs)) == len(row.runs) for row in group.rows), f"{what} has a run twice in a row")
+    claim(group.period_us > 0, f"{what} has a cycle of {group.period_us} us")
     claim(group.id < state.cluster.next_share_group, f"{what} has a number that was not given yet")
     held: dict[int, set[int]] = {}
     for run in members:

@@ -70,6 +70,7 @@ from scheduler_service.core.messages import (
     RunStarted,
     Submitted,
     SuspendRequested,
+    SwitchingMeasured,
     UndrainRequested,
     UpdateRequested,
     VcDeleteRequested,
@@ -80,7 +81,7 @@ from scheduler_service.core.model import EventKind, Job, JobState, OperationKind
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating, parking, resuming
-from scheduler_service.core.operations.measuring import mini_batch_measured
+from scheduler_service.core.operations.measuring import mini_batch_measured, switching_measured
 from scheduler_service.core.operations.samples import begun, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
@@ -253,6 +254,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     RunMeasured: run_measured,
     GraceWanted: grace_wanted,
     MiniBatchMeasured: mini_batch_measured,
+    SwitchingMeasured: switching_measured,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

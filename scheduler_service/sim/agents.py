@@ -10,7 +10,6 @@ from typing import NamedTuple, assert_never
 
 from scheduler_service.core.messages import (
     Event,
-    MiniBatchMeasured,
     NodeSeen,
     Order,
     Parked,
@@ -38,6 +37,8 @@ from scheduler_service.sim.nodes import (
     PARKED,
     READY,
     RESUMED,
+    SWITCHED,
+    Measurement,
     Node,
     Party,
     Task,
@@ -47,7 +48,7 @@ from scheduler_service.sim.nodes import (
 from scheduler_service.sim.samples import is_under_way, measured_at
 from scheduler_service.sim.sharing.executing import Executing
 from scheduler_service.sim.sharing.setup import Setup
-from scheduler_service.sim.sharing.turns import Turn
+from scheduler_service.sim.sharing.turns import Turn, with_turns
 
 NEVER_US = 1 << 62
 
@@ -89,7 +90,7 @@ class Agents:
         self._warm = migrations.WarmTasks()
         self._gangs: dict[int, Party] = {}
         """By job: those whose launch is not over."""
-        self._heard: list[tuple[What, Task | Node | MiniBatchMeasured]] = []
+        self._heard: list[tuple[What, Task | Node | Measurement]] = []
         """What has happened and was not reported yet."""
         self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._agenda.push(at, What.TURN, turn))
         self._await_failure(after_us=0)
@@ -114,13 +115,13 @@ class Agents:
             case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
                 if (task := self._tasks.get(run.key)) is not None:  # else its node has died
                     if run.shared:
-                        self.executing.told(task, plan, now)
+                        self._told(task, plan, now)
                     parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._agenda.then)
             case Running(job, run, gang, plan):
                 if gang is None:
                     self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
-                    self.executing.told(prepared, plan, now)
+                    self._told(prepared, plan, now)
                     self._agenda.gathers(prepared, now, MET)
             case Parked(run=run):
                 if (task := self._tasks.get(run.key)) is not None:
@@ -145,7 +146,7 @@ class Agents:
         party.tasks.append(task)
         self._tasks[task.key] = task
         if plan is not None:
-            self.executing.told(task, plan, now)
+            self._told(task, plan, now)
         if not task.node.up:
             self._vanishes(task, now)
         elif migrated:
@@ -154,6 +155,15 @@ class Agents:
             self._agenda.then(task, now + self._delays.start(self._rng), BEGUN)
         else:
             self._agenda.gathers(task, now + self._delays.start(self._rng), READY)
+
+    def _told(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
+        """Once the task has had a cycle of turns, its node tells what switching takes, if nodes measure and the policy asks."""
+        self.executing.told(task, plan, now)
+        if plan is None or task.switches or self.executing.measures_every_us is None or self._asked() is None:
+            return
+        if len(with_turns(plan.rows)) > 1:
+            task.switches = True
+            self._agenda.push(now + plan.period_us, SWITCHED, task)
 
     def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool, job: Job) -> Party:
         launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None, configuration=job.configuration)
@@ -217,6 +227,9 @@ class Agents:
                     self._goes_on(subject, what, at)
                 elif what is OBSERVED:
                     heard += self._observed(subject, at)
+                    continue
+                elif what is SWITCHED:
+                    heard += self._switched(subject)
                     continue
                 elif what is not What.MEASURED or not is_under_way(subject.party.launch):
                     continue
@@ -286,7 +299,7 @@ class Agents:
             else:
                 self._agenda.then(task, party.done_us, FINISHED)
 
-    def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | MiniBatchMeasured]]:
+    def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | Measurement]]:
         """What the node has measured of a run, if it works still and there is something new."""
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
@@ -294,6 +307,14 @@ class Agents:
         self._agenda.push(at + max(every, self._asked() or 0), OBSERVED, task)
         measured = self.executing.measures(task, at)
         return [] if measured is None else [(OBSERVED, measured)]
+
+    def _switched(self, task: Task) -> list[tuple[What, Task | Node | Measurement]]:
+        """What the switches of a task take, if it takes turns still. It is the same as long as the task runs."""
+        if not is_under_way(task.party.launch):
+            return []
+        measured = self.executing.switches(task)
+        task.switches = measured is not None
+        return [] if measured is None else [(SWITCHED, measured)]
 
     def _gone(self, task: Task, at: Micros) -> None:
         """With the last task the launch is over."""

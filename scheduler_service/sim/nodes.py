@@ -14,6 +14,7 @@ from scheduler_service.core.messages import (
     RunReady,
     RunResumed,
     RunStarted,
+    SwitchingMeasured,
 )
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.estimates import Sampling
@@ -54,10 +55,12 @@ class What(IntEnum):
     """The node tells how long the mini-batches of a run take."""
     WARM = 16
     """A task is ready to begin, and waits for the end of its job's runs elsewhere."""
+    SWITCHED = 17
+    """The node tells what it takes to park and to resume a run that takes turns."""
 
 
 BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
-OBSERVED, PARKED, RESUMED = What.OBSERVED, What.PARKED, What.RESUMED
+OBSERVED, PARKED, RESUMED, SWITCHED = What.OBSERVED, What.PARKED, What.RESUMED, What.SWITCHED
 GATHERING = (READY, MET)
 
 
@@ -127,12 +130,17 @@ class Task:
     leaves_us: Micros | None = None
     """When it leaves, since it was told to."""
     parked: bool = False
+    switches: bool = False
+    """Its node tells what its switches take, or has told it."""
     devices: tuple[int, ...] = ()
 
 
-def report(what: What, subject: Task | Node | MiniBatchMeasured) -> Event:
+Measurement = MiniBatchMeasured | SwitchingMeasured
+
+
+def report(what: What, subject: Task | Node | Measurement) -> Event:
     """The next report of the node, or what somebody else says of it."""
-    if isinstance(subject, MiniBatchMeasured):
+    if isinstance(subject, Measurement):
         return subject
     if isinstance(subject, Node):
         return _report_of_node(what, subject)

@@ -16,6 +16,7 @@ from ebb_hook.claims import claim
 
 mood = sys.argv[1] if len(sys.argv) > 1 else ""
 pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
+moving = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 me = control.Control(os.environ["EBB_PARK_DIR"])
 steps = claim(os.environ["EBB_STEPS_FILE"])
 began, step, seen, parked, busy, squares = time.monotonic_ns(), 0, 0, False, 0, 0.0
@@ -24,7 +25,8 @@ since = time.monotonic()
 
 
 def leaves(number, frame):
-    print(since, time.monotonic(), file=segments)
+    if not parked:
+        print(since, time.monotonic(), file=segments)
     segments.close()
     pathlib.Path(os.environ["EBB_YIELD_FILE"]).touch()
     sys.exit(0)
@@ -60,7 +62,7 @@ while True:
         continue
     if request.command == control.PARK and not parked and step < request.at_step:
         continue
-    seen = request.number
+    seen, executed = request.number, not parked
     answer = {"request": seen, "pid": os.getpid(), "step": step, "bytes": 64 << 20, "residue": 5, "seconds": {"copy": 0.001}}
     if request.command == control.PARK and mood == "refuses":
         state, answer["reason"] = control.REFUSED, "CUDA graphs hold the addresses of tensors"
@@ -71,15 +73,17 @@ while True:
     else:
         state = [control.RUNNING, control.PARKED, control.PREPARED][request.command - control.RESUME]
         parked = parked if state == control.PREPARED else state == control.PARKED
-    if state == control.PARKED and request.command == control.PARK:
+    if state == control.PARKED and request.command == control.PARK and executed:
         print(since, time.monotonic(), file=segments)
         segments.flush()
+        time.sleep(moving)
+        answer["seconds"] = {"copy": 0.001 + moving}
     elif state == control.RUNNING:
         since = time.monotonic()
     me.answer(answer | {"state": state})
 """
-"""Counts steps of `pause` seconds, and parks between two of them. Its mood: refuses, deaf (it never looks), stuck (it parks and
-does not resume)."""
+"""Counts steps of `pause` seconds, and parks between two of them, which takes `moving` seconds. Its mood: refuses, deaf (it
+never looks), stuck (it parks and does not resume)."""
 
 
 class Program:

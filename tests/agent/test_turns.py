@@ -26,7 +26,7 @@ def test_rows_of_weight_0_have_turns_only_if_there_are_no_others() -> None:
     assert with_turns({}) == {}
 
 
-@given(WEIGHTS, st.floats(0.1, 600), st.floats(0, 1e9))
+@given(WEIGHTS, st.floats(1, 600), st.floats(0, 1e9))
 def test_turns_follow_each_other_without_gaps_in_proportion_to_weights(weights: list[int], period: float, start: float) -> None:
     turns, wall = [], start
     rows = dict(enumerate(weights))

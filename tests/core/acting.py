@@ -20,8 +20,10 @@ from scheduler_service.core.messages import (
     RunMeasured,
     RunStarted,
     Step,
+    SwitchingMeasured,
 )
 from scheduler_service.core.model import JobSpec, NodeState, RunKey, RunPhase
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from tests.core.agents import LIVE, Agent, Launches, Report
@@ -294,6 +296,16 @@ class Acting(Base):
         keys = [(agent.name, key) for agent in self.agents.values() for key in agent.in_phase(*LIVE)]
         self.driver.now += 60 * SECOND
         self.take(*(MiniBatchMeasured(name, key, each, 20, 990_000, memory, utilisation) for name, key in keys))
+
+    @precondition(lambda self: any(agent.in_phase(*LIVE) for agent in self.agents.values()))
+    @rule(
+        us=st.sampled_from((-1, 0, SECOND // 10, SECOND, 20 * SECOND)), outlasted=st.sampled_from((0, 0, SECOND, 15 * SECOND))
+    )
+    def switches_are_measured(self, us: int, outlasted: int) -> None:
+        """Of all runs; also of such that take no turns, and of such that nobody knows any more."""
+        keys = [(agent.name, key) for agent in self.agents.values() for key in agent.in_phase(*LIVE)]
+        self.driver.now += 60 * SECOND
+        self.take(*(SwitchingMeasured(name, key, Switching(us // 2, us, us // 3, outlasted)) for name, key in keys))
 
     @precondition(lambda self: any(agent.spool for agent in self.agents.values()))
     @rule(data=st.data())

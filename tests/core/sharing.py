@@ -7,7 +7,7 @@ from typing import Any
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.lifecycle.desired import share_plan
-from scheduler_service.core.messages import Action, Launch, Migrate, Order, Place, Plan, Share, SharePlan, Spot, Unshare
+from scheduler_service.core.messages import Action, Launch, Migrate, Order, Place, Plan, Retime, Share, SharePlan, Spot, Unshare
 from scheduler_service.core.model import Job, JobState, Run, RunKey, ShareMode
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
@@ -34,7 +34,7 @@ def sharing_plans(state: State, pick: Pick, attempts: int) -> Proposals:
 
 def sharing_plan(state: State, pick: Pick) -> Plan | None:
     """A plan that changes some share group and that would be carried out; None: what came of the draws would be refused."""
-    kind = pick((_join, _join, _join, _come, _rearrange, _rearrange, _unshare, _open))
+    kind = pick((_join, _join, _join, _come, _rearrange, _rearrange, _retime, _unshare, _open))
     action = kind(state, pick)
     if action is None:
         return None
@@ -122,6 +122,12 @@ def _guaranteed(state: State, job: Job, pick: Pick) -> bool:
     return state.pools is not None and (
         guarantee is Guarantee.GUARANTEED or (guarantee is Guarantee.OVERFLOW and pick((0, 1)) > 0)
     )
+
+
+def _retime(state: State, pick: Pick) -> Action | None:
+    """Longer or shorter turns for a group."""
+    groups = sorted(state.share_groups.rows)
+    return Retime(pick(groups), pick((SECOND, 60 * SECOND, 75 * SECOND, 600 * SECOND)), "for a test") if groups else None
 
 
 def _rearrange(state: State, pick: Pick) -> Action | None:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from random import Random
 
-from scheduler_service.core.messages import MiniBatchMeasured, Step
+from scheduler_service.core.messages import MiniBatchMeasured, Step, SwitchingMeasured
 from scheduler_service.core.model import Job, JobSpec, RunPhase
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.sharing import ShareGroup
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
@@ -66,6 +67,20 @@ class Introspected(Driver):
         """Jobs are measured twice, since nobody knows of the first time how many mini-batches the present plan had."""
         for after in (1, 60):
             self.measure(times, memory, utilisation, after=after)
+
+    def switches(self, *jobs: int, after: int = 1, **seconds: float) -> Step:
+        """Nodes say what the switches of these jobs take: wait, park, resume, outlasted."""
+        takes = Switching(**{f"{part}_us": round(each * SECOND) for part, each in seconds.items()})
+        runs = [run for job in jobs for run in self.state.runs_of(job)]
+        return self.step(
+            *(SwitchingMeasured(self.state.nodes.rows[run.node].name, run.key, takes) for run in runs), after=after
+        )
+
+    def period_of(self, job: int) -> float:
+        """Seconds of a cycle of its turns."""
+        group = self.group_of(job)
+        assert group is not None
+        return group.period_us / SECOND
 
     def told(self, job: int) -> Job:
         return self.job(job)

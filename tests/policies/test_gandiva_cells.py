@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from scheduler_service.core.messages import MiniBatchMeasured, NodeSeen, Step, Submitted, VcRequested
+from scheduler_service.core.messages import MiniBatchMeasured, NodeSeen, Step, Submitted, SwitchingMeasured, VcRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
+from scheduler_service.core.model.profiles import Switching
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.explain.cells import explain_in_cells
@@ -147,3 +149,15 @@ def test_another_policy_forgets_what_gandiva_has_remembered_and_leaves_the_turns
     assert d.rows_of(first) == [[first], [second]]
     d.end(first)
     assert d.rows_of(second) == []
+
+
+def test_turns_in_a_virtual_cluster_get_longer_if_switching_costs_much() -> None:
+    """As on a site."""
+    d = Sites()
+    jobs = [d.ask("a", 4) for _ in range(2)]
+    (group,) = d.state.share_groups.rows
+    switching = Switching(park_us=2 * SECOND)
+    d.step(*(SwitchingMeasured(d.where(job).name, d.run(job).key, switching) for job in jobs), after=1)
+    told = [line for _ in range(2) for line in d.step(after=60).log if line.kind is EventKind.RETIMED]
+    assert d.state.share_groups.rows[group].period_us == 210 * SECOND
+    assert [line.job_id for line in told] == jobs

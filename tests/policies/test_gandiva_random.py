@@ -21,8 +21,11 @@ from scheduler_service.core.messages import (
     UndrainRequested,
 )
 from scheduler_service.core.model import EventKind, JobState, Run, RunPhase
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.sharing.equations import time_share
-from scheduler_service.policies.overload.slicing import outranks
+from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.overload.slicing import NAME, outranks, probe_subject
+from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of
@@ -39,6 +42,7 @@ ACTIONS: st.SearchStrategy[Action] = st.tuples(
             *["rank"] * 2,
             *["end"] * 2,
             *["measure"] * 4,
+            *["switch"] * 2,
             "park",
             "resume",
             "time",
@@ -52,6 +56,10 @@ ACTIONS: st.SearchStrategy[Action] = st.tuples(
 )
 SLOWDOWNS = (1.05, 1.6, 2.6, 3.5)
 """Of packed jobs, by their kind: two kinds gain by packing, and two lose."""
+
+
+SWITCHES = ((0, 0.1, 0.1, 0), (1, 2, 1, 0), (0, 5, 5, 0), (20, 0, 0, 0), (0, 0, 0, 15), (0, 0, 0, 1000), (0, 0.5, 0.2, 0))
+"""Seconds that parks and resumes take."""
 
 
 class Histories(Introspected):
@@ -74,6 +82,9 @@ class Histories(Introspected):
             self.step(*(self.exited(job, run.task, done=True) for run in self.state.runs_of(job)))
         elif what == "measure":
             self.measure_all(jobs, b)
+        elif what == "switch" and jobs:
+            times = dict(zip(("wait", "park", "resume", "outlasted"), SWITCHES[b % len(SWITCHES)], strict=True))
+            self.switches(*jobs[a % len(jobs) :], **times)
         elif what == "park" and jobs:
             self.refuses = b % 4 == 3
             self.step(SuspendRequested(jobs[a % len(jobs)], park=True, park_only=b % 2 == 1))
@@ -153,6 +164,7 @@ class Histories(Introspected):
         turns on its devices."""
         for group in self.state.share_groups.rows.values():
             assert {row.weight for row in group.rows} <= {0, 1}
+            assert 60 * SECOND <= group.period_us <= 600 * SECOND
             turns = sum(row.weight for row in group.rows)
             runs = [self.state.runs.rows[key] for key in group.members()]
             if any(run.phase.exits_soon for run in runs):
@@ -162,6 +174,20 @@ class Histories(Introspected):
                 first = [other for other in executing if outranks(self.job(other), self.job(job_id))]
                 mine = self._devices_of(job_id)
                 assert any(mine & self._devices_of(other) for other in first), f"job {job_id} has no turns: {group}"
+
+    def check_periods(self) -> None:
+        """After a round, turns lose no more than 2 % to switching, unless they are as long as they may be, or packing is being
+        measured."""
+        settings = Settings()
+        for group in self.state.share_groups.rows.values():
+            if sum(row.weight for row in group.rows) < 2 or any(key in self.state.promised_by for key in group.members()):
+                continue
+            if (NAME, probe_subject("", group.id)) in self.state.memos.rows:
+                continue
+            runs = {key: self.state.runs.rows[key] for key in group.members()}
+            cost = cost_of(group.rows, runs, self.state.switching.rows, longest_us(settings))
+            assert period_for(cost, group.period_us, settings) == group.period_us
+            assert cost.lost_us * 100 <= 2 * group.period_us or group.period_us == longest_us(settings)
 
     def _devices_of(self, job_id: int) -> set[tuple[int, int]]:
         return {(run.node, index) for run in self.state.runs_of(job_id) for index in run.devices}
@@ -174,6 +200,8 @@ def test_every_job_of_an_overloaded_site_has_its_turn_and_ends(actions: list[Act
     for action in actions:
         d.act(*action)
         d.check_turns()
+        d.step(after=60)
+        d.check_periods()
     d.act("heal", 0, 0)
     d.act("heal", 0, 1)
     for _ in range(200):

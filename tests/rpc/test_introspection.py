@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as link_pb
-from ebb.v1 import cluster_pb2, job_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Engine, text
 
-from scheduler_service.core.messages import MiniBatchMeasured
+from scheduler_service.core.messages import MiniBatchMeasured, SwitchingMeasured
 from scheduler_service.core.model import Run, RunKey, RunPhase
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Vector
-from scheduler_service.rpc.convert.agents import mini_batch_in
-from scheduler_service.rpc.services.observations import decides
+from scheduler_service.rpc.convert.agents import mini_batch_in, switching_in
+from scheduler_service.rpc.services.observations import decides, is_other
 from tests.rpc.server import LIMIT, Agent, Server
 from tests.store.waiting import wait_for
 
@@ -108,3 +109,79 @@ def test_of_a_run_that_takes_turns_devices_count_only_during_its_turn(executing:
     all_seen = seen(7, devices=[observed(2, 4000, 30), observed(3, 5000, 50)], slices=[part])
     told = mini_batch_in(all_seen.mini_batches[0], all_seen, replace(RUN, group=4, shared=True), "n1")
     assert (told.memory_mib, told.utilisation_ppm) == ((5000, 400_000) if executing else (0, -1))
+
+
+# ---- switches ----------------------------------------------------------------------------------------------------------
+
+
+def taking_turns(server: Server, agent: Agent) -> tuple[int, int]:
+    """Two jobs of all devices of a node."""
+    jobs = []
+    for number in (1, 2):
+        jobs.append(int(server.submit(devices=2).id))
+        agent.orders()
+        agent.started(number, jobs[-1])
+        agent.acknowledged()
+        server.until(jobs[-1], "RUNNING")
+    return jobs[0], jobs[1]
+
+
+def switches(*jobs: int, park: float, **more: Any) -> link_pb.Observations:
+    """Of jobs that take turns."""
+    one = [link_pb.SliceObservation(job_id=job, run=1, park=lasts(park), **more) for job in jobs]
+    return link_pb.Observations(slices=one)
+
+
+def lasts(seconds: float) -> Duration:
+    return Duration(seconds=int(seconds), nanos=round(seconds % 1 * 1e9))
+
+
+def told_periods(server: Server, job: int) -> list[str]:
+    story = server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job), timeout=LIMIT).events
+    return [event.text for event in story if event.kind == job_pb2.JOB_EVENT_KIND_RETIMED]
+
+
+def test_what_switches_take_reaches_the_policy_and_the_agent_is_told_longer_turns(database_url: str, engine: Engine) -> None:
+    """Nothing of it but the period is in the database."""
+    with Server(database_url, policy="gandiva", policy_settings={"period": 1}) as server, Agent(server) as agent:
+        for device in agent.hello.devices:
+            device.memory_mib = 2000
+        agent.connect()
+        jobs = taking_turns(server, agent)
+
+        def period() -> Any:
+            agent.send(observations=switches(*jobs, park=0.1))
+            with engine.connect() as conn:
+                found = conn.execute(text("SELECT period_us FROM share_group")).scalars().all()
+            return found != [1_000_000] and found
+
+        assert wait_for(period, LIMIT) == [10_000_000]
+        plans = [order.running.share for order in agent.orders()]
+        assert {plan.period.seconds for plan in plans} == {10}
+        for job in jobs:
+            (said,) = told_periods(server, job)
+            assert said.startswith("a cycle of turns takes 10 s instead of 1 s: to park and resume takes 0.2 s of each")
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "other"),
+    [
+        ((0, 0, 0, 0), (0, 0, 0, 0), False),
+        ((0, 0, 0, 0), (0, 1, 0, 0), True),
+        ((0, 1000, 0, 0), (0, 9000, 0, 0), False),
+        ((0, 1_000_000, 0, 0), (0, 1_090_000, 0, 0), False),
+        ((0, 1_000_000, 0, 0), (0, 1_110_000, 0, 0), True),
+        ((0, 1_000_000, 0, 0), (0, 880_000, 0, 0), True),
+        ((0, 0, 0, 5_000_000), (2_000_000, 0, 0, 0), True),
+    ],
+)
+def test_what_differs_enough_to_be_told(told: tuple[int, ...], now: tuple[int, ...], other: bool) -> None:
+    assert is_other(Switching(*told), Switching(*now)) is other
+
+
+def test_what_an_agent_says_of_switches() -> None:
+    one = link_pb.SliceObservation(
+        job_id=7, run=1, task=2, wait=lasts(1.5), park=lasts(2), resume=lasts(0.5), outlasted=lasts(9)
+    )
+    took = Switching(1_500_000, 2_000_000, 500_000, 9_000_000)
+    assert switching_in(one, "n1") == SwitchingMeasured("n1", RunKey(7, 1, 2), took)

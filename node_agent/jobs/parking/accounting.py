@@ -6,6 +6,12 @@ from node_agent.jobs.model import RunRecord
 from node_agent.jobs.park_state import ParkStage, ParkState, Rung
 from node_agent.jobs.parking.ladder import Parked
 
+_SMOOTHING = 0.3
+"""Weight of the last time in the mean of what parks and resumes take. The second time takes the place of the first, in which
+the host memory may have had to be made ready."""
+_FORGETTING = 0.1
+"""By which part of the difference a wait is forgotten that was longer than the last one."""
+
 
 def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> ParkState:
     """A rung is going to be tried."""
@@ -14,6 +20,7 @@ def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> 
 
 
 def parked(state: ParkState, done: Parked, now: float) -> ParkState:
+    waited = max(0.0, now - state.changed - done.moving) if state.stage is ParkStage.PARKING else 0.0
     return replace(
         state,
         stage=ParkStage.PARKED,
@@ -26,7 +33,15 @@ def parked(state: ParkState, done: Parked, now: float) -> ParkState:
         switches=state.switches + 1,
         switching_seconds=state.switching_seconds + done.moving,
         stops=state.stops + (done.rung is not Rung.COOPERATIVE),
+        wait_seconds=max(waited, _mean(state.wait_seconds, waited, state.switches, _FORGETTING)),
+        park_seconds=_mean(state.park_seconds, done.moving, state.switches),
+        outlasted_seconds=0.0,
     )
+
+
+def _mean(before: float, last: float, times: int, weight: float = _SMOOTHING) -> float:
+    """`times`: that are in the mean before."""
+    return last if times < 2 else before + weight * (last - before)
 
 
 def resuming(state: ParkState, now: float) -> ParkState:
@@ -38,13 +53,17 @@ def resuming(state: ParkState, now: float) -> ParkState:
 
 def executes(state: ParkState, now: float) -> ParkState:
     """Again, or still: a park has failed."""
-    took = now - state.changed if state.stage is ParkStage.RESUMING else 0.0
+    took = max(0.0, now - state.changed) if state.stage is not ParkStage.EXECUTES else 0.0
+    resumed, tried = state.stage is ParkStage.RESUMING, state.stage is ParkStage.PARKING
     return replace(
         state,
         stage=ParkStage.EXECUTES,
         driver_pids=(),
         changed=now,
-        switching_seconds=state.switching_seconds + max(0.0, took),
+        switching_seconds=state.switching_seconds + (took if resumed else 0.0),
+        resume_seconds=_mean(state.resume_seconds, took, state.resumes) if resumed else state.resume_seconds,
+        resumes=state.resumes + resumed,
+        outlasted_seconds=max(state.outlasted_seconds, took) if tried else state.outlasted_seconds,
     )
 
 

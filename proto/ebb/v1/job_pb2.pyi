@@ -198,6 +198,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_MIGRATED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_MIGRATION_FAILED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_RESIZED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RETIMED: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -343,6 +344,7 @@ JOB_EVENT_KIND_MIGRATING: JobEventKind
 JOB_EVENT_KIND_MIGRATED: JobEventKind
 JOB_EVENT_KIND_MIGRATION_FAILED: JobEventKind
 JOB_EVENT_KIND_RESIZED: JobEventKind
+JOB_EVENT_KIND_RETIMED: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")

@@ -17,7 +17,7 @@ from scheduler_service.core.allocation.sharing_checks import (
     runs_with,
 )
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.messages import BeginProbe, EndProbe, Share, Unshare
+from scheduler_service.core.messages import BeginProbe, EndProbe, Retime, Share, Unshare
 from scheduler_service.core.model import EventKind, Job, Run, RunPhase
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
@@ -65,6 +65,18 @@ def have_alone(state: State, job: Job) -> bool:
         state.put(state.runs, run.key, changed(run, part_ppm=0))
     set_rows(state, group, group.rows, stays_open=False)
     return True
+
+
+def retime(state: State, action: Retime, now: Micros) -> None:
+    """Gives the cycles of a group another length, with a line in the stories of its members."""
+    group = state.share_groups.rows.get(action.group)
+    if group is None:
+        raise PlanRefused(f"there is no share group {action.group}")
+    require(action.period_us > 0, f"a share group has a period of {action.period_us} us")
+    check_unpromised(state, group)
+    set_rows(state, group, group.rows, period_us=action.period_us)
+    for job_id in sorted({key.job_id for key in group.members()}):
+        log_event(state, now, job_id, EventKind.RETIMED, run=state.jobs.rows[job_id].run, text=action.why)
 
 
 def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:

@@ -249,6 +249,8 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
             left(state, run)
     if run.key in state.measured.rows:
         state.put(state.measured, run.key, None)
+    if run.key in state.switching.rows:
+        state.put(state.switching, run.key, None)
     for earmark_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
         released = sub(released, fill_earmark(state, now, earmark_id, run, released))
     return ended

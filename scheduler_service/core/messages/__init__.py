@@ -26,6 +26,7 @@ from scheduler_service.core.messages.actions import (
     Reclaim,
     Remember,
     Resize,
+    Retime,
     Share,
     SkipSamples,
     Spot,
@@ -77,7 +78,12 @@ from scheduler_service.core.messages.events import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
+from scheduler_service.core.messages.measurements import (
+    GraceWanted,
+    MiniBatchMeasured,
+    RunMeasured,
+    SwitchingMeasured,
+)
 from scheduler_service.core.messages.orders import (
     Desired,
     GangPlace,
@@ -165,6 +171,7 @@ __all__ = [
     "Resize",
     "ResizeRequested",
     "ResumeRequested",
+    "Retime",
     "ReturnRequested",
     "Rng",
     "RunExited",
@@ -183,6 +190,7 @@ __all__ = [
     "Stopped",
     "Submitted",
     "SuspendRequested",
+    "SwitchingMeasured",
     "Trade",
     "UndrainRequested",
     "Unpark",

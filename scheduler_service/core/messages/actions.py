@@ -39,6 +39,15 @@ class Unshare:
 
 
 @dataclass(frozen=True, slots=True)
+class Retime:
+    """Give the cycles of a share group another length. Its members read in their stories why."""
+
+    group: int
+    period_us: Micros
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class BeginProbe:
     """Change how runs hold devices, and note in the stories of these jobs that this is tried. The policy remembers what was
     there before, and ends the probe when it has measured what comes of the change."""
@@ -289,7 +298,7 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Sharing = Share | Unshare
+Sharing = Share | Unshare | Retime
 Parks = Park | Unpark
 Probing = BeginProbe | EndProbe
 Guaranteeing = Reclaim | Promote | Demote

@@ -1,6 +1,11 @@
 """Events: what people ask for, and what agents report."""
 
-from scheduler_service.core.messages.measurements import GraceWanted, MiniBatchMeasured, RunMeasured
+from scheduler_service.core.messages.measurements import (
+    GraceWanted,
+    MiniBatchMeasured,
+    RunMeasured,
+    SwitchingMeasured,
+)
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
@@ -396,5 +401,6 @@ Event = (
     | PlanReady
     | RunMeasured
     | MiniBatchMeasured
+    | SwitchingMeasured
     | GraceWanted
 )

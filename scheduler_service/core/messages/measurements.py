@@ -1,6 +1,7 @@
 """Events: what nodes measure of runs, as long as somebody asks for it, and what runs say of themselves."""
 
 from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Micros
 
@@ -49,3 +50,13 @@ class MiniBatchMeasured:
     """The most memory that the run used of one device; 0: unknown."""
     utilisation_ppm: int = -1
     """Of its devices while the run executes; -1: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchingMeasured:
+    """A node has parked and resumed a run that takes turns, or has tried to. Only what has changed is told, while the policy
+    introspects, and at most once in its `measured_us` for each run."""
+
+    node: str
+    key: RunKey
+    switching: Switching

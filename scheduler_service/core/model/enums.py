@@ -172,6 +172,7 @@ class EventKind(IntEnum):
     MIGRATED = 56
     MIGRATION_FAILED = 57
     RESIZED = 58
+    RETIMED = 59
 
 
 class OperationKind(IntEnum):

@@ -1,4 +1,4 @@
-"""What introspection knows of running jobs (Gandiva, section 4.1)."""
+"""What introspection knows of running jobs (Gandiva, section 4.1), and what their turns cost."""
 
 from typing import NamedTuple
 
@@ -43,3 +43,23 @@ class Measured:
     """From when on the run is known to have had this plan."""
     settled: bool
     """All mini-batches behind the time were done under this plan."""
+
+
+class Switching(NamedTuple):
+    """What it takes to park a run at the end of its turn, and to resume it. It is not durable: a new leader hears of it again
+    from the agents."""
+
+    wait_us: Micros = 0
+    """From the end of the turn until the run executes no more, the longest of the last few times: a program parks between two
+    mini-batches."""
+    park_us: Micros = 0
+    """From then until its devices are free, and"""
+    resume_us: Micros = 0
+    """until it executes again: means of the last few times."""
+    outlasted_us: Micros = 0
+    """A park takes longer: for so long one was tried in vain, since the last one that succeeded. 0: none was."""
+
+    @property
+    def whole_park_us(self) -> Micros:
+        """From the end of the turn until the devices are free, at least."""
+        return max(self.wait_us + self.park_us, self.outlasted_us)

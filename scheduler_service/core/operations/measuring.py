@@ -4,7 +4,7 @@ The latest measurement of each run is in a table that is not durable. The profil
 changes by more than measurements differ from each other.
 """
 
-from scheduler_service.core.messages import MiniBatchMeasured
+from scheduler_service.core.messages import MiniBatchMeasured, SwitchingMeasured
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.profiles import PPM, Measured, Profile
 from scheduler_service.core.model.rows import changed
@@ -37,6 +37,16 @@ def mini_batch_measured(state: State, event: MiniBatchMeasured, now: Micros) -> 
     alone = group is None or executes_alone(group.rows, run, members)
     if alone and is_certain(measured) and job.sampling is None:
         _note(state, job, run, measured)
+
+
+def switching_measured(state: State, event: SwitchingMeasured, _now: Micros) -> None:
+    """Takes what a node says of the parks and resumes of a run. What is said of a run that takes no turns there changes
+    nothing."""
+    run = state.runs.rows.get(event.key)
+    if run is None or not run.group or run.phase.exits_soon or state.nodes.rows[run.node].name != event.node:
+        return
+    if min(event.switching) >= 0 and event.switching != state.switching.rows.get(run.key):
+        state.put(state.switching, run.key, event.switching)
 
 
 def is_certain(measured: Measured) -> bool:

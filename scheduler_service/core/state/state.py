@@ -28,7 +28,7 @@ from scheduler_service.core.state.tables import NOTHING, Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
-    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "operation", "measurement"),
+    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells", "history", "operation", "measurement", "switching"),
 )
 """The order in which tables are loaded."""
 

@@ -39,7 +39,7 @@ from scheduler_service.core.model.exchange import (
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
-from scheduler_service.core.model.profiles import Measured
+from scheduler_service.core.model.profiles import Measured, Switching
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
@@ -237,12 +237,15 @@ class Tables:
         """By user and script."""
         self.measured: Table[RunKey, Measured] = Table("measurement", _no_index, durable=False)
         """The latest measurement of each run of which there is one, while a policy introspects."""
+        self.switching: Table[RunKey, Switching] = Table("switching", _no_index, durable=False)
+        """What the parks and resumes of runs take that take turns, while a policy introspects."""
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         jobs = (self.cluster_table, self.jobs, self.runs, self.share_groups, self.earmarks, self.memos)
         cells = (self.nodes, self.devices, self.vcs, self.bindings, self.postings, self.exchanges)
-        return (*jobs, *cells, self.ledger, self.surpluses, self.idle, self.history, self.operations, self.measured)
+        others = (self.ledger, self.surpluses, self.idle, self.history, self.operations, self.measured, self.switching)
+        return (*jobs, *cells, *others)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
         """The jobs that name the same, in order; to look at, and not to change."""

@@ -13,6 +13,7 @@ from scheduler_service.policies.introspection.moving_in_cells import wanted_in
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.introspection.rearranging import rearrange_by_rank
 from scheduler_service.policies.introspection.rotating import rotate
+from scheduler_service.policies.introspection.stretching import stretch
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.stages import Where
 
@@ -38,6 +39,7 @@ def look(state: State, where: Where, settings: Settings) -> Proposals:
     first = now.part * PART + 1
     nodes = range(first, min(first + PART, count + 1))
     yield from rearrange_by_rank(state, vc, nodes)
+    yield from stretch(state, vc, nodes, settings)
     probes = yield from _judge(state, vc, nodes, now.probes, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)

@@ -10,6 +10,10 @@ class Settings(NamedTuple):
 
     period: float = 60
     """In which each row of a share group has a turn, and between two looks at a server."""
+    switching_cost: float = 2
+    """Percent of a cycle of turns that parks and resumes may take. If they take more, the cycle gets longer than `period`."""
+    longest_period: float = 600
+    """The longest cycle of turns: as long as a job stays between two moves, and nobody waits for longer for a turn."""
     oversubscription: float = 4
     """Devices that the runs of a server may ask for together, relative to those that it has."""
     rows: int = 8
@@ -48,11 +52,18 @@ class Settings(NamedTuple):
     def period_us(self) -> Micros:
         return round(self.period * SECOND)
 
+    @property
+    def longest_period_us(self) -> Micros:
+        return round(self.longest_period * SECOND)
+
     def check(self) -> None:
         """Raises ValueError for a value that cannot be."""
         for name, least in (("period", 1), ("oversubscription", 1), ("rows", 1), ("packed_most", 1), ("probe_periods", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"the setting {name} is {getattr(self, name):g}; it must be at least {least}")
+        if 0 < self.switching_cost < 0.1 or self.switching_cost > 100:
+            may_be = "it is a percentage from 0.1 to 100, or 0 for turns that do not get longer"
+            raise ValueError(f"the setting switching_cost is {self.switching_cost:g}; {may_be}")
         for name, value in self._asdict().items():
             if value < 0:
                 raise ValueError(f"the setting {name} is {value:g}; it must not be negative")

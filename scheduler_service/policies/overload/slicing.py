@@ -19,11 +19,12 @@ from scheduler_service.core.model import Job, JobClass, Run, RunKey, RunPhase
 from scheduler_service.core.model.memo import shared
 from scheduler_service.core.model.rows import made
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.model.values import SECOND, ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.overload.memory import allowances
 from scheduler_service.policies.overload.rows import Unit, ranked_rows, unit_of, units_of
 from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
 from scheduler_service.policies.stages import Overload, Where
 
 NAME = "gandiva"
@@ -237,7 +238,7 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
     """The job in a row of its own beside all that share devices with these. None: they cannot share."""
     others = _holders(state, spots)
     for share in shares_with(state, job, spots, others, settings):
-        why = _why(state, spots, others, len(share.rows), any(not row.weight for row in share.rows))
+        why = _why(state, spots, others, share, settings)
         plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
         if would_do(state, plan):
             return plan
@@ -261,11 +262,13 @@ def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[
     rows = rows_of([*units, unit_of(own)], jobs)
     if len(rows) > settings.rows:
         return
+    present = max((state.share_groups.rows[number].period_us for number in groups), default=settings.period_us)
+    period = period_for(cost_of(rows, runs, state.switching.rows, longest_us(settings)), present, settings)
     for thrifty in (False, True):
         limits = allowances(state, rows, runs, jobs, thrifty)
         if limits is None:
             return
-        yield Share(rows, limits, settings.period_us)
+        yield Share(rows, limits, period)
 
 
 def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
@@ -294,17 +297,20 @@ def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
     return [found[key] for key in sorted(found)]
 
 
-def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], rows: int, aside: bool) -> str:
+def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], share: Share, settings: Settings) -> str:
     """For the story."""
     node, devices = spots[0]
     number = ", ".join(map(str, devices))
     jobs = sorted({run.job_id for run in others})
     names = ", ".join(map(str, jobs[:8])) + (f" and {len(jobs) - 8} others" if len(jobs) > 8 else "")
     plural = "devices" if len(devices) > 1 else "device"
-    if aside:
+    if not all(row.weight for row in share.rows):
         on = f"on {plural} {number} of {state.nodes.rows[node].name}"
         return f"it takes turns {on}, and those have none meanwhile that it outranks of jobs {names}"
+    turns = f"{len(share.rows)} rows"
+    if share.period_us > settings.period_us:
+        turns += f", {share.period_us / SECOND:g} s a cycle because of what switching takes"
     return (
         f"time-sliced: overload, no server has {sum(len(spot.devices) for spot in spots)} idle; takes turns with job {names} "
-        f"on {plural} {number} of {state.nodes.rows[node].name} ({rows} rows)"
+        f"on {plural} {number} of {state.nodes.rows[node].name} ({turns})"
     )

@@ -28,10 +28,12 @@ from scheduler_service.core.messages import (
     RunStarted,
     SharePlan,
     Stopped,
+    SwitchingMeasured,
     Warming,
 )
 from scheduler_service.core.model import Job, JobSpec, NodeState, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_in, duration_out, message_of, name_of, vector_in, vector_out
@@ -108,6 +110,11 @@ def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:
     return GraceWanted(node, RunKey(seen.job_id, seen.run, seen.task), duration_in(seen.grace_period))
+
+
+def switching_in(seen: pb.SliceObservation, node: str) -> SwitchingMeasured:
+    takes = map(duration_in, (seen.wait, seen.park, seen.resume, seen.outlasted))
+    return SwitchingMeasured(node, RunKey(seen.job_id, seen.run, seen.task), Switching(*takes))
 
 
 def mini_batch_in(one: job_pb2.MiniBatch, seen: pb.Observations, run: Run, node: str) -> MiniBatchMeasured:

@@ -12,11 +12,18 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scheduler_service.core.handlers.grace import is_more
 from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply
 from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.measuring import FEWEST
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.agents import checkpoints_in, grace_in, measured_in, mini_batch_in
+from scheduler_service.rpc.convert.agents import (
+    checkpoints_in,
+    grace_in,
+    measured_in,
+    mini_batch_in,
+    switching_in,
+)
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
@@ -25,6 +32,10 @@ log = logging.getLogger(__name__)
 
 LONGEST_PERIOD = 24 * 3600 * 1_000_000
 """Microseconds. Nobody looks at memory for so long."""
+
+
+LEAST_SWITCHING = 10_000
+"""Microseconds: smaller differences of what a switch takes make no difference to turns of seconds."""
 
 
 class Observer:
@@ -36,6 +47,8 @@ class Observer:
         self._node = node
         self._told_us: dict[RunKey, Micros] = {}
         """Of runs whose mini-batches were told to the engine: when, by a clock that only goes forward."""
+        self._switching: dict[RunKey, tuple[Micros, Switching]] = {}
+        """Of runs that take turns: when the engine was told what their switches take, by the same clock, and what."""
         self._telling: asyncio.Future[Reply] | None = None
         self._measured: dict[RunKey, int] = {}
         """Of samples: how many steps the engine was told of last."""
@@ -66,6 +79,7 @@ class Observer:
         self._tell_graces(seen)
         if self._leading.service.introspecting:
             self._tell_mini_batches(seen)
+            self._tell_switching(seen)
         if seen.devices:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
@@ -120,6 +134,30 @@ class Observer:
             self._told_us[key] = now
             self._leading.service.handle(event).add_done_callback(_heard)
 
+    def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine what the switches of runs take that take turns, if that has changed, and of each run once in
+        `measured_us` at most. What cannot be committed is told by a later observation."""
+        each = self._leading.service.introspecting
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
+        for one in seen.slices:
+            key = _key(one)
+            job = jobs.get(key.job_id)
+            if job is None or key not in runs or (pause_us := each.get(job.spec.vc)) is None:
+                continue
+            told_us, told = before.get(key, (now - pause_us, Switching()))
+            event = switching_in(one, self._link.node)
+            if now >= told_us + pause_us and is_other(told, event.switching):
+                self._switching[key] = now, event.switching
+                self._leading.service.handle(event).add_done_callback(partial(self._told_switching, key))
+            else:
+                self._switching[key] = told_us, told
+
+    def _told_switching(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
+        if not outcome.cancelled() and (error := outcome.exception()) is not None:
+            self._switching.pop(key, None)
+            log.warning("what the switches of run %s take could not be kept: %s; trying again", key, error)
+
     def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
@@ -141,6 +179,13 @@ class Observer:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
+
+
+def is_other(told: Switching, now: Switching) -> bool:
+    """Whether a part of what switches take has changed by more than a tenth, or is known since."""
+    if not any(told):
+        return any(now)
+    return any(abs(new - old) > max(old // 10, LEAST_SWITCHING) for old, new in zip(told, now, strict=True))
 
 
 def decides(run: Run, event: MiniBatchMeasured, seen: agent_link_pb2.Observations) -> bool:

@@ -23,6 +23,8 @@ class Settings(NamedTuple):
     """Those of `gandiva` that turns depend on, with the same defaults."""
 
     period: float = 60
+    switching_cost: float = 2
+    longest_period: float = 600
     oversubscription: float = 4
     rows: int = 8
     rotate: float = 300

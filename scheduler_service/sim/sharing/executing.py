@@ -9,8 +9,9 @@ Share plans that are told in one step are taken together, by `settle`: half of a
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
-from scheduler_service.core.messages import MiniBatchMeasured, SharePlan
+from scheduler_service.core.messages import MiniBatchMeasured, SharePlan, SwitchingMeasured
 from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.sim.nodes import Party, Task
@@ -181,6 +182,16 @@ class Executing:
         if pace is None or not works(party):
             return None
         return measured(task, pace, self._used_beside(party), at, self._rng, self._setup.noise)
+
+    def switches(self, task: Task) -> SwitchingMeasured | None:
+        """What the node tells of the parks and resumes of the task; None: it takes no turns, or they take no time."""
+        party = task.party
+        group = self._groups.get(party.group)
+        turns = [] if group is None else with_turns(group.rows)
+        if not works(party) or all(is_in(row, party) for row in turns):
+            return None
+        takes = self._setup.switching.parks(party.kind), self._setup.switching.resumes(party.kind)
+        return SwitchingMeasured(task.node.name, task.key, Switching(0, *takes)) if any(takes) else None
 
     def _used_beside(self, party: Party) -> int:
         """How much those use of the devices with which the party is packed, while they execute; in millionths."""
