@@ -51,9 +51,10 @@ from typing import Any, NamedTuple
 MAGIC = b"EBBPARK1"
 SIZE = 4096
 """Bytes of the file."""
-RESUME, PARK, PREPARE, SAVE, LEAVE = 1, 2, 3, 4, 5
-"""Commands. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked process save
-its checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
+RESUME, PARK, PREPARE, SAVE, LEAVE, PARK_TOGETHER = 1, 2, 3, 4, 5, 6
+"""Commands. `PARK_TOGETHER` parks a rank of a gang on several nodes after a step on which the ranks agree (`together`); a hook
+that is older refuses it. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked
+process save its checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
 RUNNING, PARKED, REFUSED, PREPARED, SAVED = "running", "parked", "refused", "prepared", "saved"
 """States of an answer. A process that has refused is running. One that has saved is parked."""
 WAKE = ".wake"
@@ -70,7 +71,8 @@ class Request(NamedTuple):
     number: int
     command: int
     at_step: int = 0
-    """The first step after which the process parks. All ranks of a gang are given the same one."""
+    """Of PARK: the first step after which the process parks. All ranks of a gang are given the same one. Of PARK_TOGETHER: the
+    number of the park, which is the same on all nodes, and another one for each park."""
     most_bytes: int = 0
     """The process refuses to move more than this to host memory; 0: no limit."""
 
@@ -126,11 +128,24 @@ class Control:
         _HEAD.pack_into(self._bytes, _HEAD_AT, self._sequence, len(text), check)
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until a request arrives, or for so many seconds at most."""
+        """Sleeps until a request arrives, or for so many seconds at most. One thread at a time may call this."""
+        self.look_out(seconds)
+        self.drain()
+
+    def look_out(self, seconds: float) -> None:
+        """As `wait`, and leaves what has woken it for another thread."""
         select.select([self._wake], [], [], seconds)
+
+    def drain(self) -> None:
+        """Forgets what has woken this process."""
         with suppress(BlockingIOError):
             while os.read(self._wake, 512):
                 pass
+
+    def wake(self) -> None:
+        """Wakes a thread of this process that waits."""
+        with suppress(BlockingIOError):
+            os.write(self._wake, b"\0")
 
     def close(self) -> None:
         """Drops the mapping and so the lock. A forked child drops what belongs to its parent."""

@@ -69,14 +69,19 @@ class Hook:
                     self._yield_to_program()
                 self._own.advance()
             found = self._parking
-            if found is None or found.word[0] == found.seen or not found.is_due(self.counter):
-                return
-            if self._armed is None:
-                register = self._torch.nn.modules.module.register_module_forward_pre_hook
-                self._armed = register(self._before_forward)
+            if found is None or found.word[0] == found.seen:
                 return
         except Exception as error:
             self._disable(error)
+            return
+        if not found.is_due(self.counter):  # outside, as handlers of signals may raise here
+            return
+        if self._armed is None:
+            try:
+                register = self._torch.nn.modules.module.register_module_forward_pre_hook
+                self._armed = register(self._before_forward)
+            except Exception as error:
+                self._disable(error)
             return
         # An iteration has passed without a forward pass of a module.
         self._disarm()

@@ -16,9 +16,11 @@ from contextlib import nullcontext, suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import ranks
 from .control import (
     LEAVE,
     PARK,
+    PARK_TOGETHER,
     PARKED,
     PREPARE,
     PREPARED,
@@ -34,6 +36,7 @@ from .moving import HostCopies, Moved, Mover
 from .refused import Refused
 from .signals import put_back, put_off
 from .steps import Steps, claiming
+from .together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,14 +69,27 @@ class Parking:
         self.word = self._control.word
         """Its element differs from `seen` when there is a request."""
         self.seen = 0
+        self._together: Together | None = None
+        if "," in os.environ.get("EBB_NODES", ""):  # a task of a gang on several nodes
+            self._together = Together(self._control, os.environ.get("EBB_TASK") == "0")
         self.saver: Saver | None = None
         """Set by the program for a boundary at which its state is complete."""
         self._saved = False
 
     def is_due(self, counter: Steps) -> bool:
-        """Whether there is a request that concerns the step that is complete."""
-        request = self._control.request()
-        return request is not None and (request.command != PARK or counter.step >= request.at_step)
+        """Whether there is a request that concerns the step that is complete.
+
+        A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
+        own; handlers of signals that arrive meanwhile may."""
+        noted: list[int] = []
+        try:
+            request = self._request()
+            due = request is not None and self._concerns(request, counter, counter.step, noted)
+        except Exception as error:
+            self._fails(error)
+            due = False
+        _raise(noted)
+        return due
 
     def at_boundary(self, counter: Steps | None, step: int | None = None) -> None:
         """Does what the agent requests, if it requests anything. While the process is parked this call does not return.
@@ -84,57 +100,102 @@ class Parking:
         """
         noted: list[int] = []
         try:
-            if (request := self._control.request()) is None or request.number == self.seen:
+            if (request := self._request()) is None or request.number == self.seen:
                 return
             step = (counter.step if counter is not None else 0) if step is None else step
-            if request.command == PARK and step < request.at_step:
-                return
-            self._step = step
-            paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
-            with paused:
-                noted = self._obey(request)
+            if self._concerns(request, counter, step, noted):
+                self._step = step
+                paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
+                with paused:
+                    self._obey(request, noted)
         except Exception as error:
-            _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
-            self.seen = self.word[0]
-        for number in noted:
-            signal.raise_signal(number)
+            self._fails(error)
+        finally:
+            _raise(noted)
 
-    def _obey(self, request: Request) -> list[int]:
-        """Carries out a request of a running process. Returns the signals that arrived meanwhile."""
-        noted: list[int] = []
+    def _request(self) -> Request | None:
+        """The last request; None while it is being written: what was requested before does not hold any more."""
+        request = self._control.request()
+        if request is None and self._together is not None:
+            self._together.lost()
+        return request
+
+    def _fails(self, error: Exception) -> None:
+        _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
+        self.seen = self.word[0]
+        if self._together is not None:
+            self._together.lost("the hook has failed")
+
+    def _concerns(self, request: Request, counter: Steps | None, step: int, noted: list[int]) -> bool:
+        """Whether the process is to obey a request now, after this step. The signals that arrive meanwhile are noted."""
+        if request.command == PARK:
+            return step >= request.at_step
+        if request.command != PARK_TOGETHER:
+            return True
+        if self._together is None:
+            return True  # and refuse
+        paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
+        self._step = step
+        try:
+            self._ready(request)
+            theirs = put_off(noted)
+            try:
+                with paused:
+                    return self._together.parks_after(request, counter, step)
+            finally:
+                put_back(theirs)
+        except Refused as why:
+            self._refuse(request, str(why))
+            return False
+
+    def _obey(self, request: Request, noted: list[int]) -> None:
+        """Carries out a request of a running process. The signals that arrive meanwhile are noted."""
         if request.command == RESUME:
+            if self._together is not None:
+                self._together.taken_back()
             self._answer(request, RUNNING)
-            return noted
+            return
         try:
             mover = self._ready(request)
             if request.command == PREPARE:
                 self._answer(request, PREPARED, bytes=mover.prepare(request.most_bytes), pinned=mover.arena.pinned)
-                return noted
-            theirs, noted = put_off()
+                return
+            theirs = put_off(noted)
             try:
+                if request.command == PARK_TOGETHER and self._together is not None:
+                    self._together.may_stop()
                 moved = mover.out(request.most_bytes)
                 self._sleep(request, mover, moved)
             finally:
                 put_back(theirs)
         except Refused as why:
-            self._answer(request, REFUSED, reason=str(why))
+            self._refuse(request, str(why))
         except Exception as error:
-            self._answer(request, REFUSED, reason=f"{type(error).__name__}: {error}")
-        return noted
+            self._refuse(request, f"{type(error).__name__}: {error}")
+        else:
+            if request.command == PARK_TOGETHER and self._together is not None:
+                self._together.resumed(request.at_step)
+
+    def _refuse(self, request: Request, reason: str) -> None:
+        if request.command == PARK_TOGETHER and self._together is not None:
+            self._together.refused(request.at_step, reason)
+        self._answer(request, REFUSED, reason=reason)
 
     def _ready(self, request: Request) -> Mover:
         """What moves the memory. Raises Refused if this process cannot park here."""
         torch = sys.modules.get("torch")
         if torch is None:
             raise Refused("the process has not imported torch")
-        if request.command not in (PARK, PREPARE):
+        if request.command not in (PARK, PREPARE, PARK_TOGETHER):
             raise Refused(f"the command {request.command} is unknown to this version of the hook")
+        if request.command == PARK_TOGETHER and self._together is None:
+            raise Refused("the process does not know that its gang is on several nodes: EBB_NODES is not set")
         if threading.current_thread() is not threading.main_thread():
             raise Refused("the training does not run in the main thread, so its signal handlers cannot be put off")
         distributed: Any = torch.distributed
-        ranks = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-        if request.command == PARK and ranks > 1 and not request.at_step:
-            raise Refused(f"the request names no step, and {ranks} ranks must park after the same one")
+        world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+        if request.command == PARK and world > 1 and not request.at_step:
+            raise Refused(f"the request names no step, and {world} ranks must park after the same one")
         if self._mover is None:
             devices = tuple(os.environ.get(_DEVICES, "cuda").split(","))
             self._mover = Mover(torch, devices)
@@ -154,8 +215,9 @@ class Parking:
         self._saved = False
         with suppress(Exception):  # `_has_resumed` tries again
             self._answer(request, PARKED, **known)
-        while not self._has_resumed(mover, moved, known):
-            pass
+        with nullcontext() if self._together is None else self._together.parked():
+            while not self._has_resumed(mover, moved, known):
+                pass
 
     def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
         """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
@@ -204,6 +266,8 @@ class Parking:
 
     def remove(self) -> None:
         """Removes the control file. A process that is killed leaves the file to the agent."""
+        if self._together is not None:
+            self._together.close()
         self._control.remove()
 
     def close(self) -> None:
@@ -243,6 +307,11 @@ def found() -> Parking | None:
         return None
 
 
+def _raise(noted: list[int]) -> None:
+    for number in noted:
+        signal.raise_signal(number)
+
+
 def _at_exit() -> None:
     if _own is not None:
         _own.remove()
@@ -250,6 +319,7 @@ def _at_exit() -> None:
 
 def _after_fork_in_child() -> None:
     global _own
+    ranks.forked()
     if _own is not None:
         _own.close()
         _own = None

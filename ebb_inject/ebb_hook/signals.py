@@ -9,12 +9,11 @@ import signal
 from typing import Any
 
 
-def put_off() -> tuple[dict[int, Any], list[int]]:
-    """Replaces each handler that is a Python function by one that notes the signal. Returns the handlers, and the notes.
+def put_off(noted: list[int]) -> dict[int, Any]:
+    """Replaces each handler that is a Python function by one that notes the signal. Returns the handlers.
 
     Only the main thread may call this.
     """
-    noted: list[int] = []
 
     def note(number: int, _frame: object) -> None:
         if number not in noted:
@@ -26,7 +25,7 @@ def put_off() -> tuple[dict[int, Any], list[int]]:
         if callable(handler) and not isinstance(handler, signal.Handlers):
             theirs[int(number)] = handler
             signal.signal(number, note)
-    return theirs, noted
+    return theirs
 
 
 def put_back(theirs: dict[int, Any]) -> None:

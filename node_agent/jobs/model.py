@@ -185,6 +185,8 @@ class Parked:
     generation: int
     time_limit: float
     """Seconds. After that the run goes on, and the agent says that it refuses."""
+    number: int = 0
+    """Which park of its launch this is, the same for all tasks; 0: the scheduler is older, and does not say."""
 
     @property
     def key(self) -> RunKey:
@@ -244,6 +246,8 @@ class RunRecord:
     gang_nodes: int = 1
     device_memory: str = ""
     """Of a run that is out of memory of a device, which it shares: how much it used of which device, and how much it may."""
+    park_number: int = 0
+    """Which park of the launch is desired, by the scheduler's count; 0: an older scheduler did not say."""
 
 
 @functools.cache

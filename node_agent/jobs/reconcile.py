@@ -59,6 +59,7 @@ class Launch:
     generation: int
     park_limit: float | None = None
     """Seconds in which the run is to be parked once it runs; None: it is to run."""
+    park_number: int = 0
 
     @property
     def key(self) -> RunKey:
@@ -81,6 +82,7 @@ class Begin:
     generation: int
     limit: float | None = None
     """Seconds in which it is to be parked; None: it is to run."""
+    number: int = 0
 
     @property
     def key(self) -> RunKey:
@@ -101,6 +103,8 @@ class Park:
     limit: float
     """Seconds that this may take."""
     share: SharePlan | None = None
+    number: int = 0
+    """Which park of the launch this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,24 +162,24 @@ def after(action: Action, record: RunRecord | None) -> RunRecord:
     match action:
         case Prepare(launch):
             return RunRecord(action.key, RunPhase.PREPARING, launch, generation=action.generation)
-        case Launch(launch, generation, limit):
+        case Launch(launch, generation, limit, number):
             new = RunRecord(action.key, RunPhase.STARTING, launch, generation=generation, share=launch.share)
             if launch.gang is not None:
                 new = replace(new, gang_size=launch.gang.world_size, gang_nodes=len(launch.gang.nodes))
-            return new if limit is None else replace(new, to_park=True, park_limit=limit)
+            return new if limit is None else replace(new, to_park=True, park_limit=limit, park_number=number)
         case Warm(launch):
             return RunRecord(action.key, RunPhase.WARMING, launch, generation=action.generation)
-        case Begin(launch, _, limit):
+        case Begin(launch, _, limit, number):
             begun = replace(kept, phase=RunPhase.STARTING, launch=launch, share=launch.share)
             if launch.gang is not None:
                 begun = replace(begun, gang_size=launch.gang.world_size, gang_nodes=len(launch.gang.nodes))
-            return begun if limit is None else replace(begun, to_park=True, park_limit=limit)
+            return begun if limit is None else replace(begun, to_park=True, park_limit=limit, park_number=number)
         case Go(_, _, share):
             phase = _RESUMED.get(kept.phase, kept.phase)
             return _sharing(replace(kept, phase=phase, to_park=False), share)
-        case Park(_, _, limit, share):
+        case Park(_, _, limit, share, number):
             phase = _PARKED.get(kept.phase, kept.phase)
-            return _sharing(replace(kept, phase=phase, to_park=True, park_limit=limit), share)
+            return _sharing(replace(kept, phase=phase, to_park=True, park_limit=limit, park_number=number), share)
         case Stop(_, _, received, deadline, reason, cause_job, resize_to):
             kept = replace(kept, phase=RunPhase.STOPPING, stop_received=received, stop_deadline=deadline)
             return replace(kept, stop_reason=reason, stop_cause=cause_job, stop_resize_to=resize_to)
@@ -212,11 +216,11 @@ def _warm(desired: Warming, _record: None, _now: float) -> Action:
 
 
 def _begin_warm(desired: Running | Parked, _record: RunRecord, now: float) -> Action:
-    return Begin(_joined(desired.launch, now), desired.generation, _limit(desired))
+    return Begin(_joined(desired.launch, now), desired.generation, *_limit(desired))
 
 
 def _launch(desired: Running | Parked, _record: None, now: float) -> Action:
-    return Launch(_joined(desired.launch, now), desired.generation, _limit(desired))
+    return Launch(_joined(desired.launch, now), desired.generation, *_limit(desired))
 
 
 def _begin(desired: Running | Parked, record: RunRecord, now: float) -> Action:
@@ -226,7 +230,7 @@ def _begin(desired: Running | Parked, record: RunRecord, now: float) -> Action:
     told = desired.launch.gang or prepared.gang
     gang = replace(prepared.gang, master_address=told.master_address, master_port=told.master_port)
     launch = replace(prepared, gang=gang, share=desired.launch.share)
-    return Launch(_joined(launch, now), desired.generation, _limit(desired))
+    return Launch(_joined(launch, now), desired.generation, *_limit(desired))
 
 
 def _go(desired: Running, _record: RunRecord, now: float) -> Action:
@@ -234,11 +238,13 @@ def _go(desired: Running, _record: RunRecord, now: float) -> Action:
 
 
 def _park(desired: Parked, _record: RunRecord, now: float) -> Action:
-    return Park(desired.key, desired.generation, desired.time_limit, _joined(desired.launch, now).share)
+    share = _joined(desired.launch, now).share
+    return Park(desired.key, desired.generation, desired.time_limit, share, desired.number)
 
 
-def _limit(desired: Running | Parked) -> float | None:
-    return desired.time_limit if isinstance(desired, Parked) else None
+def _limit(desired: Running | Parked) -> tuple[float | None, int]:
+    """Of a run that is to be parked: the seconds for that, and which park it is."""
+    return (desired.time_limit, desired.number) if isinstance(desired, Parked) else (None, 0)
 
 
 def _joined(launch: LaunchSpec, now: float) -> LaunchSpec:

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.observations import SliceObservation
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.parking import accounting, turns
-from node_agent.jobs.parking.parking import Parking
+from node_agent.jobs.parking.parking import Parking, park_number
 from node_agent.jobs.parking.turns import Member, Turn
 from node_agent.jobs.share_plan import SharePlan
 from node_agent.jobs.spool.spool import Spool
@@ -45,6 +46,8 @@ class _Group:
     preparing: asyncio.TimerHandle | None = None
     row: int | None = None
     """The one that was active last."""
+    turn: tuple[int, ...] = ()
+    """Its name."""
     previous: int | None = None
     switched: float = 0.0
     """Monotonic time of the last switch of rows."""
@@ -121,6 +124,9 @@ class Slices:
             state.switched, state.switching = time.monotonic(), set()
             state.unable.clear()
             self._prepare_later(state, turn, plan, now)
+        elif state.turn != turn.name:
+            state.unable.clear()
+        state.turn = turn.name
         self._move(state, plan, turn, members)
 
     def parked(self, key: RunKey, moving: float) -> None:
@@ -215,11 +221,11 @@ class Slices:
         stopping = [r for r in members if r.phase is RunPhase.STOPPING and r.pid and self._is_in(plan, r.key)]
         if stopping:  # one that executes first, and until it has ended: its grace period does not wait
             first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
-            return Turn(next(place for place, row in enumerate(plan.rows) if first.key in row.runs), now, float("inf"))
-        if not weights:
-            return Turn(0, now, float("inf"))
-        if len(weights) == 1:
-            return Turn(next(iter(weights)), now, float("inf"))
+            place = next(place for place, row in enumerate(plan.rows) if first.key in row.runs)
+            return turns.lasting(place, now, first.key.job_id, first.key.run)
+        if len(weights) < 2:
+            row = next(iter(weights), 0)
+            return turns.lasting(row, now) if len(plan.rows) > 1 else Turn(row, now, inf)
         if is_local and (cycle := int(now // plan.period)) != state.cycle:
             state.cycle, state.used_losses = cycle, dict(state.losses)
         losses = tuple(state.used_losses.get(place, 0.0) for place in weights) if is_local else ()
@@ -229,8 +235,8 @@ class Slices:
         if state.timer is not None:
             state.timer.cancel()
             state.timer = None
-        if turn.ends != float("inf"):
-            delay = max(0.0, turn.ends - now) + 0.0005  # so that the wall clock has passed it
+        if turn.renewed != inf:
+            delay = max(0.0, turn.renewed - now) + 0.0005  # so that the wall clock has passed it
             state.timer = asyncio.get_running_loop().call_later(delay, self._guarded, self.look, group)
 
     def _move(self, state: _Group, plan: SharePlan, turn: Turn, members: list[RunRecord]) -> None:
@@ -253,7 +259,8 @@ class Slices:
                 self._parking.want(key, parked=False)  # it has its grace period to use
             elif of[key].pid and key not in state.unable:
                 state.switching.add(key)
-                self._parking.want(key, parked=True, limit=limit)
+                number = park_number(plan.group, plan.generation, *turn.name)
+                self._parking.want(key, parked=True, limit=limit, number=number)
         for key in sorted(go):
             record = of[key]
             if record.pid:
@@ -280,7 +287,7 @@ class Slices:
         if state.preparing is not None:
             state.preparing.cancel()
             state.preparing = None
-        if turn.ends != float("inf"):
+        if turn.ends != inf:
             delay = _PREPARE_AT * max(0.0, turn.ends - now)
             act = partial(self._prepare, plan.rows[turn.row].runs)
             state.preparing = asyncio.get_running_loop().call_later(delay, self._guarded, act)

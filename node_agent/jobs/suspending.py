@@ -11,7 +11,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StopReason, clean
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.parking.ladder import Ladder
-from node_agent.jobs.parking.parking import Node, Parking
+from node_agent.jobs.parking.parking import Node, Parking, park_number
 from node_agent.jobs.run_events import Phases, RunEvent, RunParked, RunParkRefused, RunResumed
 from node_agent.jobs.slices import Slices
 from node_agent.jobs.spool.spool import Spool
@@ -69,7 +69,8 @@ class Suspending:
             self.slices.look(record.share.group)
         elif record.pid:
             to_park = record.to_park and record.phase is not RunPhase.STOPPING
-            self.parking.want(key, to_park, record.park_limit)
+            number = park_number(record.park_number) if record.park_number else 0
+            self.parking.want(key, to_park, record.park_limit, number)
         self._tell(key, ())
 
     def left(self, group: int) -> None:

@@ -216,7 +216,8 @@ def _desired(said: pb.DesiredRun) -> Desired | None:
                 reason = StopReason.UNSPECIFIED
             return Stopped(key, generation, max(0.0, duration_in(stop.grace_period)), reason, stop.cause_job_id, stop.resize_to)
         case "parked":
-            return Parked(_launch(key, said.parked.launch), generation, max(0.0, duration_in(said.parked.time_limit)))
+            park = said.parked
+            return Parked(_launch(key, park.launch), generation, max(0.0, duration_in(park.time_limit)), park.number)
         case _:
             log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None

@@ -20,7 +20,7 @@ moving = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 me = control.Control(os.environ["EBB_PARK_DIR"])
 steps = claim(os.environ["EBB_STEPS_FILE"])
 began, step, seen, parked, busy, squares = time.monotonic_ns(), 0, 0, False, 0, 0.0
-writes, segments = open("steps.txt", "w"), open("segments.txt", "a")
+writes, segments, numbers = open("steps.txt", "w"), open("segments.txt", "a"), open("numbers.txt", "a")
 since = time.monotonic()
 
 
@@ -63,17 +63,22 @@ while True:
     if request.command == control.PARK and not parked and step < request.at_step:
         continue
     seen, executed = request.number, not parked
+    if request.command == control.PARK_TOGETHER:
+        print(request.at_step, file=numbers, flush=True)
     answer = {"request": seen, "pid": os.getpid(), "step": step, "bytes": 64 << 20, "residue": 5, "seconds": {"copy": 0.001}}
     if request.command == control.PARK and mood == "refuses":
         state, answer["reason"] = control.REFUSED, "CUDA graphs hold the addresses of tensors"
     elif request.command == control.PARK and (64 << 20) > request.most_bytes:
         state, answer["reason"] = control.REFUSED, "64 MiB would be moved"
+    elif request.command == control.PARK_TOGETHER and mood == "old":
+        state, answer["reason"] = control.REFUSED, "the command 6 is unknown to this version of the hook"
     elif request.command == control.RESUME and mood == "stuck" and parked:
         state, answer["reason"] = control.PARKED, "out of memory"
     else:
-        state = [control.RUNNING, control.PARKED, control.PREPARED][request.command - control.RESUME]
+        states = {control.RESUME: control.RUNNING, control.PREPARE: control.PREPARED}
+        state = states.get(request.command, control.PARKED)
         parked = parked if state == control.PREPARED else state == control.PARKED
-    if state == control.PARKED and request.command == control.PARK and executed:
+    if state == control.PARKED and request.command in (control.PARK, control.PARK_TOGETHER) and executed:
         print(since, time.monotonic(), file=segments)
         segments.flush()
         time.sleep(moving)
@@ -83,7 +88,7 @@ while True:
     me.answer(answer | {"state": state})
 """
 """Counts steps of `pause` seconds, and parks between two of them, which takes `moving` seconds. Its mood: refuses, deaf (it
-never looks), stuck (it parks and does not resume)."""
+never looks), stuck (it parks and does not resume), old (its hook knows of no agreement with ranks on other nodes)."""
 
 
 class Program:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -44,6 +45,8 @@ class Stage:
     def __init__(self, state: Path) -> None:
         self.state = state
         self.total = GIB
+        self.number = 0
+        """Of the parks of gangs on several nodes."""
         self.groups = Groups()
         self.used: dict[RunKey, Mapping[int, int] | None] = {}
         self.looks: dict[RunKey, list[tuple[float, Mapping[int, int]]]] = {}
@@ -86,7 +89,7 @@ class Stage:
 
     def park(self, *keys: RunKey, limit: float = 60.0) -> None:
         for key in keys:
-            self.parking.want(key, parked=True, limit=limit)
+            self.parking.want(key, parked=True, limit=limit, number=self.number)
 
     def resume(self, *keys: RunKey) -> None:
         for key in keys:
@@ -387,8 +390,34 @@ async def test_parks_at_the_same_time_are_bounded_together(stage: Stage) -> None
     assert sorted(stage.stage(key) for key in (ONE, TWO)) == [ParkStage.EXECUTES, ParkStage.PARKED]
 
 
-async def test_a_gang_on_several_nodes_does_not_park_itself(stage: Stage) -> None:
-    """Its ranks would park after different steps. It is stopped only if it has nothing on a device."""
+async def test_the_ranks_of_a_gang_on_several_nodes_are_told_which_park_it_is(stage: Stage) -> None:
+    """They agree on the step by themselves."""
+    program = stage.run(ONE, gang=2, nodes=2)
+    stage.used[ONE] = {program.pid: 100}
+    for number in (7, 8):
+        stage.parking.want(ONE, parked=True, limit=60.0, number=number)
+        await stage.told("parked")
+        (path,) = control.live(stage.paths.park(ONE))
+        data = Path(path).read_bytes()
+        assert control.Request(*struct.unpack_from("@QQqq", data, 64))[1:3] == (control.PARK_TOGETHER, number)
+        assert stage.spool.runs[ONE].park.rung is Rung.COOPERATIVE
+        stage.resume(ONE)
+        await stage.told("resumed")
+        program.goes_on()
+
+
+async def test_a_hook_that_knows_no_agreement_refuses(stage: Stage) -> None:
+    program = stage.run(ONE, gang=2, nodes=2, mood="old")
+    stage.used[ONE] = {program.pid: 100}
+    stage.parking.want(ONE, parked=True, limit=60.0, number=7)
+    ((_, _, reason, lost),) = await stage.told("refused")
+    assert "unknown to this version of the hook" in reason
+    assert not lost
+    program.goes_on()
+
+
+async def test_a_gang_on_several_nodes_does_not_park_itself_without_a_number(stage: Stage) -> None:
+    """As under a scheduler that is older than its agents. It is stopped only if it has nothing on a device."""
     program = stage.run(ONE, gang=2, nodes=2)
     stage.used[ONE] = {program.pid: 100}
     stage.park(ONE)
@@ -510,7 +539,7 @@ async def _until_dead_or_told(stage: Stage, deaths: Deaths) -> None:
             await stage.happened.wait()
 
 
-@pytest.mark.parametrize("kind", ["itself", "driver", "stopped"])
+@pytest.mark.parametrize("kind", ["itself", "together", "driver", "stopped"])
 async def test_an_agent_that_is_killed_at_any_point_leaves_what_the_next_one_goes_on_from(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, fake_driver: Callable[..., None], kind: str
 ) -> None:
@@ -518,7 +547,8 @@ async def test_an_agent_that_is_killed_at_any_point_leaves_what_the_next_one_goe
     if kind == "driver":
         fake_driver(program.pid)
         stage.used[ONE] = {program.pid: 100}
-    if kind == "stopped":
+    if kind in ("stopped", "together"):
+        stage.number = 5 if kind == "together" else 0
         stage.spool.remember([replace(stage.spool.runs[ONE], gang_size=2, gang_nodes=2)])
     deaths = Deaths(monkeypatch)
     for act, done in ((stage.park, "parked"), (stage.resume, "resumed")):

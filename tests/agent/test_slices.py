@@ -13,7 +13,7 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 
 from tests import preloaded
 from tests.agent.conftest import AgentProcess, _kill, alive, of_state, run_directory, until
-from tests.agent.fake_scheduler import FakeScheduler, share_plan
+from tests.agent.fake_scheduler import FakeScheduler, gang, share_plan
 from tests.agent.parkable import PROGRAM
 from tests.agent.test_snapshots import archive
 from tests.nvml.conftest import PlugIn, library, plug_in  # noqa: F401 (fixtures)
@@ -364,6 +364,52 @@ def test_the_agents_of_two_nodes_switch_together(agent: Start, scheduler: FakeSc
     for one, two in ((1, 4), (3, 2)):
         assert overlap(of[one], of[two], begun, ended) < 0.2 * (ended - begun), "they are of different rows"
     assert overlap(of[1], of[2], begun, ended) > 0.2 * (ended - begun), "they are of one row"
+
+
+def test_the_agents_of_two_nodes_give_the_ranks_of_a_gang_the_same_numbers(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    """Two gangs of two tasks take turns, and by these numbers their ranks know each park. An agent that is killed and
+    started again gives the same ones."""
+    other, elsewhere = FakeScheduler(), tmp_path / "elsewhere"
+    rows = [pb.ShareRow(runs=[pb.ShareMember(job_id=job, run=1, task=task) for task in (0, 1)], weight=1) for job in (1, 2)]
+    plan = pb.SharePlan(group=1, generation=1, rows=rows)
+    plan.period.FromMilliseconds(2000)
+    second = AgentProcess(elsewhere, other.address, node="n2", start=preloaded.start)
+    try:
+        agent()
+        scheduler.connected(), other.connected()
+        for job in (1, 2):
+            for rank, fake in enumerate((scheduler, other)):
+                place = gang(rank, go=("127.0.0.1", 1), size=2)
+                fake.start(job, *COMMAND, share=plan, devices=(0,), gang=place)
+        for fake in (scheduler, other):
+            fake.wait(partial(switched, fake, 8), 60)
+        second.kill()
+        other.observations.clear()
+        second = AgentProcess(elsewhere, other.address, node="n2", start=preloaded.start)
+        other.connected(2)
+        other.wait(partial(switched, other, 14), 60)
+        scheduler.wait(partial(switched, scheduler, 14), 60)
+    finally:
+        second.kill()
+        until(lambda: not [_kill(pid) for pid in of_state(elsewhere)])
+        other.close()
+    seen: set[str] = set()
+    for job in (1, 2):
+        here, there = (list(dict.fromkeys(numbers(folder, job, rank))) for rank, folder in enumerate((state, elsewhere)))
+        both = [number for number in here if number in there]
+        assert len(both) >= 3
+        assert both == [number for number in there if number in here], "in the same order"
+        assert len(both) >= 0.7 * max(len(here), len(there))
+        assert not seen & set(both), "each park of each gang has a number of its own"
+        seen |= set(both)
+
+
+def numbers(state: Path, job: int, rank: int) -> list[str]:
+    """Of the parks that a rank was asked for."""
+    (folder,) = state.glob(f"runs/*/{job}.1.{rank}" if rank else f"runs/*/{job}.1")
+    return (folder / "numbers.txt").read_text().split()
 
 
 def overlap(ones: list[tuple[float, float]], others: list[tuple[float, float]], begun: float, ended: float) -> float:

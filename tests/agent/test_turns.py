@@ -1,12 +1,13 @@
 """Whose turn it is, as a function of the plan and the wall clock."""
 
 from itertools import pairwise
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.jobs.parking.turns import Member, Moves, at, durations, moves, with_turns
+from node_agent.jobs.parking.turns import Member, Moves, at, durations, lasting, moves, with_turns
 from node_agent.jobs.run_key import RunKey
 
 ONE, TWO, THREE = RunKey(1, 1), RunKey(2, 1), RunKey(3, 1)
@@ -17,7 +18,18 @@ def test_turns_follow_the_wall_clock() -> None:
     weights = {0: 1, 1: 2, 3: 3}
     found = [at(600.0 + seconds, weights, 60.0) for seconds in (0, 9.9, 10, 29, 30, 59.9, 60)]
     assert [turn.row for turn in found] == [0, 0, 1, 1, 3, 3, 0]
-    assert found[2] == (1, 610.0, 630.0)
+    assert found[2] == (1, 610.0, 630.0, (10, 1))
+    assert [turn.name for turn in found] == [(10, 0), (10, 0), (10, 1), (10, 1), (10, 3), (10, 3), (11, 0)]
+
+
+def test_a_turn_without_an_end_has_another_name_twice_a_minute() -> None:
+    """Whenever the nodes of its group look."""
+    found = [lasting(1, wall, 7, 1) for wall in (60.0, 75.0, 89.9, 90.0)]
+    assert len({turn.name for turn in found[:3]}) == 1
+    assert found[3].name != found[2].name
+    assert {turn.renewed for turn in found[:3]} == {90.0}
+    assert lasting(1, 60.0, 8, 1).name != found[0].name, "another job stops"
+    assert {turn.ends for turn in found} == {inf}
 
 
 def test_rows_of_weight_0_have_turns_only_if_there_are_no_others() -> None:

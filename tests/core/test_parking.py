@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.lifecycle.desired import desired
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -438,6 +439,20 @@ def test_a_gang_is_parked_and_resumed_as_one() -> None:
     assert d.job(job).state is JobState.STARTING
     d.step(told(d, RunResumed, job, 0))
     assert (d.job(job).state, d.state.operations.rows) == (JobState.RUNNING, {})
+
+
+def test_all_tasks_of_a_gang_are_told_the_same_number_of_their_park() -> None:
+    """By which their ranks know that they are asked for the same park. Orders that are repeated have it, too."""
+    d = desk(nodes=2)
+    job = begun_gang(d, GANG)
+    numbers = []
+    for _ in range(2):
+        told_to = [order.desired for order in park(d, job, only=True).orders]
+        numbers.append([parked.number for parked in told_to if isinstance(parked, Parked)])
+        again = [desired(d.job(job), d.run(job, task)) for task in range(2)]
+        assert [order.desired.number for order in again if order is not None] == numbers[-1]  # type: ignore[union-attr]
+        d.step(told(d, RunParkRefused, job, 1, why="no"))
+    assert numbers == [[1, 1], [2, 2]]
 
 
 def test_a_refusal_of_one_task_lets_the_others_go_on() -> None:

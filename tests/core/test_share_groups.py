@@ -7,11 +7,12 @@ import pytest
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import (
     Place,
+    RunParkRefused,
     Share,
     Spot,
     Unshare,
 )
-from scheduler_service.core.model import JobClass, JobSpec, JobState, TaskGroup
+from scheduler_service.core.model import EventKind, JobClass, JobSpec, JobState, TaskGroup
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.holdings import together
@@ -57,6 +58,18 @@ def test_running_members_are_told_of_each_change_of_the_plan() -> None:
     assert again is not None
     assert again.generation > first.generation
     assert [r.weight for r in again.rows] == [2, 1]
+
+
+def test_a_member_that_is_not_parked_for_the_turn_of_others_says_so_in_its_story() -> None:
+    d = Sharing()
+    one = d.alone(0)
+    d.beside(lambda job: (row(one), row(job)), 0, memory=9000)
+    node, run = d.where(one), d.run(one)
+    taken = d.step(RunParkRefused(node.name, node.boot_id, d._next(node), run.key, why="CUDA graphs"))
+    (said,) = [line for line in taken.log if line.job_id == one]
+    assert said.kind is EventKind.PARK_REFUSED
+    assert said.text == "not parked for the turn of others, and keeps its devices until its next park: CUDA graphs"
+    assert d.run(one) == run
 
 
 def test_who_is_left_alone_holds_its_devices_alone_again_and_is_told() -> None:

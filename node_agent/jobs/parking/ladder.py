@@ -49,8 +49,10 @@ class Target:
     """The first step after which its processes may park; 0: any."""
     alone: bool = True
     """It is not a task of a gang."""
-    one_node: bool = True
-    """All tasks of its gang are on this node."""
+    on_nodes: int = 1
+    """So many nodes have tasks of its gang."""
+    number: int = 0
+    """Of this park, the same on all nodes of the gang; 0: that is not known."""
     mps: bool = False
     """It is a client of MPS."""
 
@@ -175,20 +177,24 @@ class Ladder:
                 return Failed("no process of it can be asked to park (it has not imported PyTorch, or runs without the hook)")
         except OSError as error:
             return Failed(f"its control files cannot be read: {error}")
-        if not run.one_node:
-            return Failed("its tasks are on several nodes, whose agents do not agree on a step after which to park")
+        if run.on_nodes > 1 and not run.number:
+            return Failed(
+                "its tasks are on several nodes, and the scheduler does not tell which park this is: it is older than the agent"
+            )
+        # On one node the agent chooses the step. Agents of several nodes do not talk to each other, so the ranks agree.
+        together = run.on_nodes > 1
         noted(Rung.COOPERATIVE, ())
         asked = time.monotonic()
         replies = await requests.ask(
             run.folder,
-            control.PARK,
+            control.PARK_TOGETHER if together else control.PARK,
             control.PARKED,
             deadline=patience,
-            at_step=run.at_step(),
+            at_step=run.number if together else run.at_step(),
             most_bytes=max(1, most_bytes),
             abandoned=abandoned,
         )
-        why = replies.why
+        why = f"{replies.why}, or those on other nodes have not" if together and replies.is_late else replies.why
         answered = time.monotonic()
         if not why and not replies.answers:
             why = "its processes have ended"

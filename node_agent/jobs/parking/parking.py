@@ -4,6 +4,7 @@ What is going to be done is written to the spool before it is done. An agent tha
 """
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -54,6 +55,22 @@ class Node(NamedTuple):
     uses_mps: Callable[[RunKey], bool] = lambda _: False
 
 
+class Wanted(NamedTuple):
+    """What is wanted of a run."""
+
+    parked: bool
+    limit: float = 0.0
+    """Seconds that a park may take."""
+    number: int = 0
+    """Of the park."""
+
+
+def park_number(*parts: int) -> int:
+    """The number of a park that has this name within a launch. All nodes make it from the same parts, without talking."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 1) or 1
+
+
 class Parking:
     """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
 
@@ -67,22 +84,25 @@ class Parking:
         self._node = node
         self._told = told
         self._guarded = guarded
-        self._wanted: dict[RunKey, tuple[bool, float]] = {}
-        """Whether it is to be parked, and within which time."""
+        self._wanted: dict[RunKey, Wanted] = {}
         self._at_work: dict[RunKey, asyncio.Task[None]] = {}
         self._steps: dict[tuple[int, int], int] = {}
         """By launch: the step after which all its tasks park."""
 
-    def want(self, key: RunKey, parked: bool, limit: float = 0.0) -> None:
-        """A run that has a process is to be parked within `limit` seconds, or is to execute. Harmless to repeat."""
-        self._wanted[key] = parked, limit
+    def want(self, key: RunKey, parked: bool, limit: float = 0.0, number: int = 0) -> None:
+        """A run that has a process is to be parked within `limit` seconds, or is to execute. Harmless to repeat.
+
+        `number` is that of the park, which a gang on several nodes needs: the same on all of them, and another one for each
+        park (`park_number`)."""
+        number = number if parked and self._spool.runs[key].gang_nodes > 1 else 0
+        self._wanted[key] = Wanted(parked, limit, number)
         if key not in self._at_work and not self._is_as_wanted(key):
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._work(key))
             task.add_done_callback(partial(self._guarded, self._done, key))
 
     def executes(self, key: RunKey) -> bool:
         """Whether a run that has a process may be on its devices: it is not parked, or is about to resume."""
-        resumes = key in self._at_work and not self._wanted.get(key, (False, 0.0))[0]
+        resumes = key in self._at_work and not self._is_to_park(key)
         return resumes or self._spool.runs[key].park.stage is not ParkStage.PARKED
 
     def prepare(self, key: RunKey) -> None:
@@ -92,7 +112,7 @@ class Parking:
 
     def save(self, key: RunKey, deadline: float) -> None:
         """A parked run is to save its checkpoint and exit, without its devices. Harmless to repeat."""
-        self._wanted[key] = True, 0.0
+        self._wanted[key] = Wanted(True)
         if key not in self._at_work:
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._save(key, deadline))
             task.add_done_callback(partial(self._guarded, self._done, key))
@@ -124,31 +144,36 @@ class Parking:
             if key in self._wanted and not self._is_as_wanted(key):
                 self.want(key, *self._wanted[key])
 
+    def _is_to_park(self, key: RunKey, number: int | None = None) -> bool:
+        """Whether a park of the run is wanted, and if `number` is given, that park."""
+        wanted = self._wanted.get(key, Wanted(False))
+        return wanted.parked and number in (None, wanted.number)
+
     def _is_as_wanted(self, key: RunKey) -> bool:
         record = self._spool.runs.get(key)
         if record is None or record.phase is RunPhase.ENDED or not record.pid:
             return True
-        wanted = ParkStage.PARKED if self._wanted[key][0] else ParkStage.EXECUTES
+        wanted = ParkStage.PARKED if self._wanted[key].parked else ParkStage.EXECUTES
         return record.park.stage is wanted
 
     async def _work(self, key: RunKey) -> None:
         while key in self._wanted and not self._is_as_wanted(key):
-            parked, limit = self._wanted[key]
-            await (self._park(key, limit) if parked else self._resume(key))
+            wanted = self._wanted[key]
+            await (self._park(key, wanted) if wanted.parked else self._resume(key))
 
-    async def _park(self, key: RunKey, limit: float) -> None:
+    async def _park(self, key: RunKey, wanted: Wanted) -> None:
         record = self._spool.runs[key]
         total = self._node.total_bytes
         room = host_memory.room(self._spool.live(), key, total)
         if room:
             self._holding.allow(record, room)
-            target = self._target(record)
+            target = self._target(record, wanted.number)
             result = await self._ladder.park(
                 target,
                 record.park,
-                limit=limit,
+                limit=wanted.limit,
                 most_bytes=room,
-                abandoned=lambda: not self._wanted.get(key, (False, 0.0))[0],
+                abandoned=lambda: not self._is_to_park(key, wanted.number),
                 noted=partial(self._note_rung, key),
             )
             if not isinstance(result, Failed):
@@ -168,14 +193,16 @@ class Parking:
             self._keep(record, accounting.parked(record.park, result, now))
             self._holding.allow(record, self._spool.runs[key].park.most_bytes)
             log.debug("run %s: parked (%s), %d MiB moved", key, result.rung, result.bytes >> 20)
-            if self._wanted.get(key, (False, 0.0))[0]:  # otherwise it resumes at once, and nobody may use its devices
+            if self._is_to_park(key):  # otherwise it resumes at once, and nobody may use its devices
                 self._told.parked(key, result.phases)
             return
         self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
             self._keep(record, accounting.executes(record.park, now))
-        if self._wanted.get(key, (False, 0.0))[0]:
-            self._wanted[key] = False, 0.0
+        if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
+            return  # the other nodes ask for another park, and so does this one
+        if self._is_to_park(key):
+            self._wanted[key] = Wanted(False)
             log.warning("run %s: cannot be parked: %s%s", key, result.reason, "; killing it" if result.lost else "")
             self._told.refused(key, result.reason, result.lost)
         elif result.lost:
@@ -206,7 +233,7 @@ class Parking:
     def _keep(self, record: RunRecord, state: ParkState) -> None:
         self._spool.remember([replace(record, park=state)])
 
-    def _target(self, record: RunRecord) -> Target:
+    def _target(self, record: RunRecord, number: int = 0) -> Target:
         key = record.key
         return Target(
             Processes(record.pid, record.start_ticks, self._holding.path(key)),
@@ -214,7 +241,8 @@ class Parking:
             partial(self._node.on_devices, key),
             partial(self._at_step, record),
             alone=record.gang_size == 1,
-            one_node=record.gang_nodes == 1,
+            on_nodes=record.gang_nodes,
+            number=number,
             mps=self._node.uses_mps(key),
         )
 

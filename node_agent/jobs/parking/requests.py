@@ -38,6 +38,8 @@ class Replies(NamedTuple):
     """Of the processes that have answered the request, by their control files."""
     why: str
     """Why not all of them have done what was asked; empty if they have."""
+    is_late: bool = False
+    """The deadline was over."""
 
 
 def answer_of(path: str) -> Answer | None:
@@ -103,7 +105,8 @@ async def ask(
         if abandoned():
             return Replies(answers, "it is not wanted any more")
         if time.monotonic() >= deadline:
-            return Replies(answers, f"{len(waiting)} of {len(live)} processes have not come to the end of a step in time")
+            why = f"{len(waiting)} of {len(live)} processes have not come to the end of a step in time"
+            return Replies(answers, why, is_late=True)
         await asyncio.sleep(pause)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 

@@ -5,10 +5,13 @@ to each other, and an agent that restarts goes on in the middle of a turn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from node_agent.jobs.run_key import RunKey
 
+RENEWED = 30.0
+"""Seconds after which a turn without an end has another name."""
 _LEAST = 0.1
 """The part of its share that a row keeps, however long switching takes."""
 
@@ -19,6 +22,13 @@ class Turn(NamedTuple):
     begins: float
     ends: float
     """Wall-clock times, in seconds."""
+    name: tuple[int, ...] = ()
+    """Which turn of its plan this is: the same on all nodes of the group."""
+
+    @property
+    def renewed(self) -> float:
+        """When it has another name, or is over: members that could not be parked are asked again."""
+        return self.begins + RENEWED if self.name and self.ends == inf else self.ends
 
 
 class Member(NamedTuple):
@@ -54,14 +64,21 @@ def durations(weights: Sequence[int], period: float, losses: Sequence[float] = (
 
 def at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[float] = ()) -> Turn:
     """The turn at a time. `weights` has the weights of the rows that take turns, by their places."""
-    cycle = wall // period
-    begins = cycle * period
+    cycle = int(wall // period)
+    begins, over = cycle * period, (cycle + 1) * period
     rows = list(weights)
-    for row, seconds in zip(rows, durations(list(weights.values()), period, losses), strict=True):
+    for row, seconds in zip(rows[:-1], durations(list(weights.values()), period, losses), strict=False):
         if wall < begins + seconds:
-            return Turn(row, begins, begins + seconds)
+            return Turn(row, begins, begins + seconds, (cycle, row))
         begins += seconds
-    return Turn(rows[-1], begins - seconds, (cycle + 1) * period)
+    return Turn(rows[-1], begins, over, (cycle, rows[-1]))  # what is lost in rounding is its
+
+
+def lasting(row: int, wall: float, *cause: int) -> Turn:
+    """A turn without an end. All nodes of a group give it another name at the same time, so that they ask again together for
+    the park of a gang that some of them could not park. `cause`: why this row has it, if not by the plan."""
+    window = int(wall // RENEWED)
+    return Turn(row, window * RENEWED, inf, (-1, window, row, *cause))
 
 
 def moves(active: Collection[RunKey], members: Collection[Member]) -> Moves:

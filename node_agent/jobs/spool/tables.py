@@ -11,9 +11,10 @@ from node_agent.jobs.park_state import NEVER_PARKED, ParkStage, ParkState, Rung
 from node_agent.jobs.run_events import RunEvent
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 
-_VERSION = 7
+_VERSION = 8
 """Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
-and commands; the fourth no resizes; the fifth no parks; the sixth no kills because of device memory."""
+and commands; the fourth no resizes; the fifth no parks; the sixth no kills because of device memory; the seventh no numbers
+of parks."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
@@ -23,7 +24,7 @@ CREATE TABLE IF NOT EXISTS run (
     port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
     generation INTEGER NOT NULL, checkpoint_asked INTEGER NOT NULL, checkpoint TEXT NOT NULL,
     stop_resize_to INTEGER NOT NULL, to_park INTEGER NOT NULL, park_limit REAL NOT NULL, park TEXT, share TEXT,
-    gang_size INTEGER NOT NULL, gang_nodes INTEGER NOT NULL, device_memory TEXT NOT NULL,
+    gang_size INTEGER NOT NULL, gang_nodes INTEGER NOT NULL, device_memory TEXT NOT NULL, park_number INTEGER NOT NULL,
     PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS report (
     sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
@@ -34,7 +35,7 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE report RENAME TO report_1;
 {_SCHEMA}
 INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
-    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, NULL, NULL, 1, 1, '' FROM run_1;
+    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, NULL, NULL, 1, 1, '', 0 FROM run_1;
 INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
 DROP TABLE run_1;
 DROP TABLE report_1;
@@ -80,6 +81,12 @@ ALTER TABLE run ADD COLUMN device_memory TEXT NOT NULL DEFAULT '';
 UPDATE meta SET value = 7 WHERE name = 'schema';
 COMMIT;
 """
+_FROM_7 = """
+BEGIN;
+ALTER TABLE run ADD COLUMN park_number INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET value = 8 WHERE name = 'schema';
+COMMIT;
+"""
 
 
 class Newer(ValueError):
@@ -96,7 +103,7 @@ def make(db: sqlite3.Connection) -> None:
     if version > _VERSION:
         raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
     while version < _VERSION:
-        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6}[version])
+        db.executescript({1: _FROM_1, 2: _FROM_2, 3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6, 7: _FROM_7}[version])
         version = _version(db)
 
 
@@ -134,6 +141,7 @@ def row(record: RunRecord) -> tuple[object, ...]:
         record.gang_size,
         record.gang_nodes,
         record.device_memory,
+        record.park_number,
     )
 
 
@@ -143,13 +151,14 @@ PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 def record(values: tuple[Any, ...]) -> RunRecord:
     (job_id, run, task, phase, launch, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
      memory, kills, out_of_memory, generation, asked, checkpoint, resize_to,
-     to_park, park_limit, park, share, size, nodes, device_memory) = values  # fmt: skip
+     to_park, park_limit, park, share, size, nodes, device_memory,
+     park_number) = values  # fmt: skip
     spec = None if launch is None else _launch(json.loads(launch))
     return RunRecord(
         RunKey(job_id, run, task), RunPhase(phase), spec, pid, ticks, log_path, received, deadline, bool(signalled), ended_at,
         StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation, bool(asked), checkpoint,
         resize_to, bool(to_park), park_limit, NEVER_PARKED if park is None else _park(json.loads(park)),
-        None if share is None else _share(json.loads(share)), size, nodes, device_memory,
+        None if share is None else _share(json.loads(share)), size, nodes, device_memory, park_number=park_number,
     )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: t
         case RunPhase.PARKING | RunPhase.PARKED:
             assert run.parking is not None  # `park` gives both
             launch = gang_place(job, run), share_plan(run, group)
-            return Order(run.node, run.key, generation_of(job, run), Parked(job, run, *launch, run.parking.limit_us))
+            parked = Parked(job, run, *launch, run.parking.limit_us, run.parking.times)
+            return Order(run.node, run.key, generation_of(job, run), parked)
         case RunPhase.RUNNING | RunPhase.RESUMING if run.shared or run.parking is not None:
             running = Running(job, run, gang_place(job, run), share_plan(run, group))
             return Order(run.node, run.key, generation_of(job, run), running)

@@ -69,6 +69,8 @@ class Parked(Launch):
 
     time_limit_us: Micros = 0
     """For the park, counted from the first order to park. A node that cannot do it in this time refuses: the run goes on."""
+    number: int = 0
+    """Which park of the launch this is, from 1 on. It is the same for all tasks, by which a gang on several nodes knows it."""
 
 
 @dataclass(frozen=True, slots=True)

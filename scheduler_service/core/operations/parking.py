@@ -166,10 +166,19 @@ def refused(state: State, event: RunParkRefused, run: Run, now: Micros) -> None:
     if operation is None:
         if event.lost and run.parking is not None:  # the park was taken back while its node was at it
             give_up(state, now, run, event.why, most_us=0)
+        elif not event.lost and run.group:
+            _keeps_devices(state, now, run, event.why)
     elif run.phase is RunPhase.PARKING and not event.lost:
         _refuse(state, now, operation, run, event.why)
     elif run.phase in (RunPhase.PARKING, RunPhase.RESUMING) or event.lost:
         give_up(state, now, run, event.why, most_us=0)
+
+
+def _keeps_devices(state: State, now: Micros, run: Run, why: str) -> None:
+    """A member of a share group could not be parked at the end of its turn. Its node says so once for each plan."""
+    where = f"on {node_name(state, run)} " if state.jobs.rows[run.job_id].spec.gang else ""
+    text = f"not parked {where}for the turn of others, and keeps its devices until its next park: {why}"
+    log_event(state, now, run.job_id, EventKind.PARK_REFUSED, run=run.key.run, node=run.node, reason=Reason.PARKED, text=text)
 
 
 def _refuse(state: State, now: Micros, operation: Operation, run: Run, why: str) -> None:

@@ -162,7 +162,7 @@ def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
             out.running.CopyFrom(_launch(launch, nodes))
         case Parked() as launch:
             limit = duration_out(launch.time_limit_us)
-            out.parked.CopyFrom(pb.Park(launch=_launch(launch, nodes), time_limit=limit))
+            out.parked.CopyFrom(pb.Park(launch=_launch(launch, nodes), time_limit=limit, number=launch.number))
         case Stopped(grace_us, reason, cause_job, resize_to):
             stop = pb.Stop(grace_period=duration_out(grace_us), cause_job_id=cause_job, resize_to=resize_to)
             stop.reason = int(reason)  # type: ignore[assignment]

@@ -83,6 +83,12 @@ def test_a_gang_has_its_turn_on_all_nodes_together() -> None:
     assert sorted(ends(done)) == [20, 20]
 
 
+def test_two_gangs_on_two_nodes_change_turns_at_the_same_time() -> None:
+    """In the first minute both tasks of the one execute, and in the second one both tasks of the other."""
+    done = world([job(10, tasks=2), job(10, tasks=2)], node(), node(), setup=replace(PAPER, exact=True))
+    assert ends(done) == [19, 20]
+
+
 def test_six_jobs_on_four_devices_lose_less_than_two_per_cent() -> None:
     """Figure 9. A run stays on its device, so two of the four long jobs have theirs to themselves."""
     of = "resnet-50-cifar"

@@ -443,12 +443,14 @@ class DesiredRun(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ..., parked: _Optional[_Union[Park, _Mapping]] = ..., warming: _Optional[_Union[Launch, _Mapping]] = ...) -> None: ...
 
 class Park(_message.Message):
-    __slots__ = ("launch", "time_limit")
+    __slots__ = ("launch", "time_limit", "number")
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     launch: Launch
     time_limit: _duration_pb2.Duration
-    def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    number: int
+    def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Launch(_message.Message):
     __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration", "share", "checkpoint", "skip_steps")

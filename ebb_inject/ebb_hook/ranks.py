@@ -1,0 +1,108 @@
+"""What the ranks of a gang tell each other about a park, by the store of the process group that the program has."""
+
+from __future__ import annotations
+
+import json
+import sys
+import weakref
+from typing import Any, NamedTuple
+
+from .refused import Refused
+
+_OTHERS = {"horovod.torch": "Horovod", "mpi4py.MPI": "MPI"}
+"""Modules by which ranks exchange without a process group of PyTorch."""
+_C10D = "torch.distributed.distributed_c10d"
+
+
+class Notice(NamedTuple):
+    """What a rank says. One that has said anything at all has a thread that listens."""
+
+    number: int = 0
+    """The park that it was asked for; 0: none."""
+    bound: int | None = None
+    """The last step that it completes without knowing the common one; None: not fixed yet."""
+    knows: bool = False
+    """It knows the common step."""
+    past: tuple[int, ...] = ()
+    """The parks that it has left."""
+
+
+class Group(NamedTuple):
+    """The process group of all ranks."""
+
+    c10d: Any
+    rank: int
+    world: int
+
+
+_forked_from_rank = False
+"""This process was forked from a rank, and knows of a process group to which it does not belong."""
+
+
+def forked() -> None:
+    """Runs in a forked child."""
+    global _forked_from_rank
+    c10d: Any = sys.modules.get(_C10D)
+    _forked_from_rank = c10d is not None and bool(c10d.is_initialized())
+
+
+def process_group() -> Group | None:
+    """The process group of the program; None if it has none. Raises Refused if its ranks exchange in another way, too."""
+    c10d: Any = sys.modules.get(_C10D)
+    if c10d is not None and c10d.is_initialized():
+        if _forked_from_rank:
+            raise Refused("the process was forked from a rank of a gang")
+        return Group(c10d, c10d.get_rank(), c10d.get_world_size())
+    for name, shown in _OTHERS.items():
+        if name in sys.modules:
+            raise Refused(f"ranks that exchange by {shown} have no store of PyTorch in which they could agree on a step")
+    return None
+
+
+class Ranks:
+    """The other ranks, as the thread of this one speaks to them. Each rank has one key in the store, which it overwrites."""
+
+    def __init__(self) -> None:
+        self._of: weakref.ref[Any] | None = None
+        """The program's own connection to the store, which is not kept alive: the server may belong to it."""
+        self._store: Any = None
+        self._said: Notice | None = None
+
+    def forget(self) -> None:
+        """Begins anew with the next call."""
+        self._of = self._store = self._said = None
+
+    def say(self, group: Group, notice: Notice) -> None:
+        """Raises what the store raises, and Refused if there is none."""
+        theirs = group.c10d._get_default_store()
+        if theirs is None:
+            raise Refused("the process group has no store")
+        if self._of is None or self._of() is not theirs:
+            # A connection of its own: a call that waits for a key would block every other call on the same one.
+            self._store, self._of, self._said = theirs.clone(), weakref.ref(theirs), None
+        if notice != self._said:
+            self._store.set(_key(group.rank), json.dumps(notice))
+            self._said = notice
+
+    def heard(self, group: Group) -> dict[int, Notice | None]:
+        """What the others have said last, by rank."""
+        others = [rank for rank in range(group.world) if rank != group.rank]
+        keys = [_key(rank) for rank in others]
+        store = self._store
+        if not store.check(keys):  # `get` waits for a key that is missing
+            return {rank: self._one(key) if store.check([key]) else None for rank, key in zip(others, keys)}  # noqa: B905
+        if store.has_extended_api():
+            return {rank: _notice(found) for rank, found in zip(others, store.multi_get(keys))}  # noqa: B905 (Python 3.10)
+        return {rank: self._one(key) for rank, key in zip(others, keys)}  # noqa: B905 (`strict` is of Python 3.10)
+
+    def _one(self, key: str) -> Notice:
+        return _notice(self._store.get(key))
+
+
+def _key(rank: int) -> str:
+    return f"ebb/park/{rank}"
+
+
+def _notice(found: bytes) -> Notice:
+    number, bound, knows, past = json.loads(found)
+    return Notice(number, bound, knows, tuple(past))

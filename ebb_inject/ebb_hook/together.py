@@ -1,0 +1,307 @@
+"""How the ranks of a gang on several nodes agree on the step after which all of them park, without their agents.
+
+Each agent gives the processes of its node the number of the park, which is the same on all nodes. The ranks then agree by the
+store of the job's process group:
+
+1. A rank says that it was asked, once the training has found that it can park. It holds nobody up.
+2. Once all ranks have said so, each fixes a *bound*: a step that it has not completed, and beyond which it does not go before
+   it knows the bounds of all ranks.
+3. The greatest of the bounds is the *common* step. All ranks park after it.
+
+A thread of each rank does this, since the training itself may be inside a collective that waits for another rank. What a rank
+says of a park only grows, and a rank that leaves an agreement never comes back to it. ADR 58 says why all of this is right.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from .control import PARK_TOGETHER
+from .ranks import Notice, Ranks, process_group
+from .refused import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .control import Control, Request
+    from .ranks import Group
+    from .steps import Steps
+
+_ASKED = 5.0
+"""Seconds until all ranks must have been asked. Until then the training goes on as ever."""
+_ABSENT = 2.0
+"""Seconds until the threads of all ranks must have said that they are there."""
+_HOLD = 10.0
+"""Seconds for which the training waits at its bound, at most."""
+_TICK = 0.02
+"""Seconds between two looks of the training, while it waits."""
+_IDLE = 1.0
+"""Seconds after which the thread looks for a new process group."""
+_SHORTEST, _LONGEST, _GROWTH = 0.001, 0.02, 1.2
+"""Seconds between two looks into the store while there is a park to agree on."""
+_KEPT = 8
+"""So many of the last parks are remembered as over."""
+_TAKEN_BACK = "its node does not want it any more"
+
+
+class _Park:
+    """One that this process was asked for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.began = monotonic()
+        self.counter: Steps | None = None
+        """What counts the steps of the bound."""
+        self.bound: int | None = None
+        self.common: int | None = None
+        self.has_said = False
+        """The other ranks can hear that this one knows the common step."""
+        self.all_know = False
+        self.over = ""
+        """Why this rank has left the agreement."""
+
+
+class Together:
+    """Of this process. The methods are for the training, in the main thread."""
+
+    def __init__(self, control: Control, is_first: bool) -> None:
+        """`is_first`: the process belongs to the first task of the gang, which has the store of the process group."""
+        self._control = control
+        self._is_first = is_first
+        self._counter: Steps | None = None
+        """What counts the steps of a training that can park, as it has found at its last boundary with a request; None: it
+        cannot, or that is unknown."""
+        self._changed = threading.Condition()
+        self._now: _Park | None = None
+        self._past: tuple[int, ...] = ()
+        self._is_parked = self._closing = False
+        self._ranks = Ranks()
+        self._thread = threading.Thread(target=self._run, name="ebb-park", daemon=True)
+        self._thread.start()
+
+    def parks_after(self, request: Request, counter: Steps | None, step: int) -> bool:
+        """Whether this rank parks after the step that it has completed. Waits at its bound until that is known.
+
+        Raises Refused if the ranks cannot park together, or have not agreed in time: the training goes on."""
+        group = process_group()
+        if group is not None and group.world > 1 and counter is None:
+            raise Refused(f"the program counts no steps, and {group.world} ranks must park after the same one")
+        with self._changed:
+            park = self._begun(request.at_step)
+            if self._counter is not counter:
+                self._counter = counter
+                self._control.wake()
+            since = monotonic()
+            while not park.over:
+                if park.bound is None:
+                    return group is None or group.world == 1
+                if step < park.bound:
+                    return False
+                if park.counter is not counter:
+                    self._leave(park, "the program has begun to count its steps by itself")
+                elif park.common is not None:
+                    return step >= park.common
+                elif self._is_taken_back(park):
+                    self._leave(park, _TAKEN_BACK)
+                elif monotonic() - since >= _HOLD:
+                    self._leave(park, f"other ranks have not said within {_HOLD:g} s after which step they can park")
+                else:
+                    self._changed.wait(_TICK)
+            raise Refused(park.over)
+
+    def may_stop(self) -> None:
+        """Returns when the process may be stopped: the other ranks can hear all that they wait for. In the first task all of
+        them must have heard it, because the store is stopped with it. Raises Refused if they have not."""
+        with self._changed:
+            if (park := self._now) is None or park.bound is None:
+                return
+            since = monotonic()
+            while not park.over:
+                if park.has_said and (park.all_know or not self._is_first):
+                    return
+                if self._is_taken_back(park):
+                    self._leave(park, _TAKEN_BACK)
+                elif monotonic() - since >= _HOLD:
+                    self._leave(park, f"other ranks have not said within {_HOLD:g} s that they know the step")
+                else:
+                    self._changed.wait(_TICK)
+            raise Refused(park.over)
+
+    @contextmanager
+    def parked(self) -> Iterator[None]:
+        """Inside this context the training waits for requests, and the thread does not."""
+        self._set_parked(True)
+        try:
+            yield
+        finally:
+            self._set_parked(False)
+
+    def refused(self, number: int, why: str) -> None:
+        """The training does not park, and has said why. It must come to a boundary before it agrees to another park."""
+        with self._changed:
+            self._counter = None
+            self._over(number, why)
+
+    def resumed(self, number: int) -> None:
+        """The training goes on after this park. The next one may have begun."""
+        with self._changed:
+            self._over(number, "this park is over: the process has resumed since")
+
+    def taken_back(self) -> None:
+        """The agent has requested something else."""
+        with self._changed:
+            if self._now is not None and self._is_taken_back(self._now):
+                self._leave(self._now, _TAKEN_BACK)
+
+    def lost(self, why: str = _TAKEN_BACK) -> None:
+        """The training passes a boundary without asking whether it parks there."""
+        with self._changed:
+            if self._now is not None:
+                self._leave(self._now, why)
+
+    def close(self) -> None:
+        """Ends the thread: the process ends."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._control.wake()
+        self._thread.join(2.0)
+
+    # ---- in both threads, with the lock ------------------------------------------------------------------------------------
+
+    def _begun(self, number: int) -> _Park:
+        if self._now is None or self._now.number != number:
+            if number in self._past:
+                raise Refused("this park is over: this rank has left it")
+            if self._now is not None:
+                self._leave(self._now, "its node asks for another park")
+            self._now = _Park(number)
+            self._control.wake()
+        return self._now
+
+    def _over(self, number: int, why: str) -> None:
+        if self._now is not None and self._now.number == number:
+            self._leave(self._now, why)
+        elif number not in self._past:
+            self._leave(_Park(number), why)  # before the thread has seen it
+
+    def _leave(self, park: _Park, why: str) -> None:
+        if not park.over:
+            park.over = why
+            self._past = (*self._past, park.number)[-_KEPT:]
+            self._changed.notify_all()
+            self._control.wake()
+
+    def _is_taken_back(self, park: _Park) -> bool:
+        """Whether the last request is another one."""
+        request = self._control.request()
+        return request is not None and (request.command, request.at_step) != (PARK_TOGETHER, park.number)
+
+    def _set_parked(self, parked: bool) -> None:
+        with self._changed:
+            self._is_parked = parked
+            self._changed.notify_all()
+
+    def _notice(self) -> Notice:
+        park = self._now
+        if park is None or park.over or (park.bound is None and self._counter is None):
+            return Notice(past=self._past)
+        return Notice(park.number, park.bound, park.common is not None, self._past)
+
+    # ---- the thread --------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = _IDLE
+        while self._sleep(pause):
+            try:
+                self._look()
+                while self._talk():
+                    pause = _IDLE
+            except Exception as error:
+                self._ranks.forget()
+                with self._changed:
+                    if self._now is not None and not self._closing:
+                        self._leave(self._now, f"the store of the process group fails: {type(error).__name__}: {error}"[:300])
+            with self._changed:
+                is_idle = self._now is None or bool(self._now.over)
+            pause = _IDLE if is_idle else _SHORTEST if pause == _IDLE else min(pause * _GROWTH, _LONGEST)
+
+    def _sleep(self, seconds: float) -> bool:
+        """Whether the process goes on."""
+        with self._changed:
+            while self._is_parked and not self._closing:
+                self._changed.wait(_IDLE)
+            if self._closing:
+                return False
+        self._control.look_out(seconds)
+        with self._changed:
+            if not self._is_parked:  # else it was meant for the training
+                self._control.drain()
+            return not self._closing
+
+    def _look(self) -> None:
+        """Takes note of what the agent requests."""
+        with self._changed:
+            if self._is_parked:
+                return
+            request, park = self._control.request(), self._now
+            if request is not None and request.command == PARK_TOGETHER and request.at_step not in self._past:
+                self._begun(request.at_step)
+            elif park is not None and not park.over and self._is_taken_back(park):
+                self._leave(park, _TAKEN_BACK)
+
+    def _talk(self) -> bool:
+        """Says what is new, hears the other ranks, and does what follows. Whether something follows that is to be said."""
+        if (group := process_group()) is None:
+            self._ranks.forget()
+            with self._changed:
+                if self._now is not None and self._now.bound is not None:
+                    self._leave(self._now, "its process group is gone")
+            return False
+        if group.world == 1:
+            return False
+        with self._changed:
+            own, park = self._notice(), self._now
+        self._ranks.say(group, own)
+        if park is None or park.over:
+            return False
+        if own.knows and not park.has_said:
+            with self._changed:
+                park.has_said = True
+                self._changed.notify_all()
+        others = self._ranks.heard(group)
+        with self._changed:
+            if park is not self._now or park.over:
+                return True
+            self._follow(park, group, others)
+            return self._notice() != own
+
+    def _follow(self, park: _Park, group: Group, others: dict[int, Notice | None]) -> None:
+        """What follows from what the other ranks have said."""
+        waited = monotonic() - park.began
+        there = {rank: notice for rank, notice in others.items() if notice is not None}
+        for rank, notice in there.items():
+            if park.number in notice.past:
+                self._leave(park, f"rank {rank} of {group.world} does not park, or not now")
+                return
+        asked = [notice for notice in there.values() if notice.number == park.number]
+        if park.bound is None:
+            if len(asked) == len(others) and self._counter is not None:
+                park.counter, park.bound = self._counter, self._counter.step + 1
+            elif waited >= _ABSENT and len(there) < len(others):
+                rank = min(set(others) - set(there))
+                self._leave(park, f"rank {rank} of {group.world} is not there: it runs without the hook, or has taken no step")
+            elif waited >= _ASKED:
+                silent = [rank for rank, notice in there.items() if notice.number != park.number]
+                who = f"rank {silent[0]}" if silent else "this rank"
+                self._leave(park, f"{who} of {group.world} was not asked to park within {_ASKED:g} s, or came to no step")
+        elif park.common is None:
+            bounds = [notice.bound for notice in asked if notice.bound is not None]
+            if len(bounds) == len(others):
+                park.common = max(park.bound, *bounds)
+        else:
+            park.all_know = len(asked) == len(others) and all(notice.knows for notice in asked)
+        self._changed.notify_all()
