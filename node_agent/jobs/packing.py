@@ -140,8 +140,9 @@ class Packing:
 
 
 def is_packed(key: RunKey, plan: SharePlan) -> bool:
-    """Whether others execute at the same time as this run, perhaps on its devices."""
-    return any(key in row.runs and len(row.runs) > 1 for row in plan.rows)
+    """Whether others execute at the same time as this run, perhaps on its devices, or may come to. A run becomes a client of
+    MPS when it starts or never, so the first one of a device is one, too."""
+    return plan.packed or any(key in row.runs and len(row.runs) > 1 for row in plan.rows)
 
 
 def _pipes(record: RunRecord) -> str:

@@ -29,5 +29,7 @@ class SharePlan:
     """What the run may use of each of its devices; 0: any amount."""
     parked_mib: int = 0
     """Host memory for what it has on its devices while it is parked, beside what it asked for."""
+    packed: bool = False
+    """Its job asks to be packed, so others may come to execute at the same time, even if it is alone now."""
     since: float = 0.0
     """When it joined the group: seconds of the monotonic clock. The agent writes this."""

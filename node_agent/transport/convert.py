@@ -261,6 +261,7 @@ def _share(launch: pb.Launch) -> SharePlan:
         tuple(launch.devices),
         plan.device_memory_mib,
         plan.parked_mib,
+        plan.packed,
     )
 
 

@@ -119,6 +119,20 @@ def test_runs_that_are_packed_have_a_daemon_where_the_settings_say_so(
     assert stat_fields(daemon)[:1] in ([], ["Z"])
 
 
+def test_the_first_run_of_a_device_is_a_client_before_there_is_another(
+    agent: Start, scheduler: FakeScheduler, state: Path, shim: Shim, fake_mps: Path
+) -> None:
+    assert shim
+    assert fake_mps.exists()
+    agent("--mps", "packed", devices="nvml")
+    uuid = scheduler.connected().devices[0].uuid
+    plan = share_plan((1,), period=60.0)
+    plan.packed = True
+    scheduler.start(1, "/bin/sh", "-c", WAITS, devices=(0,), share=plan)
+    scheduler.started(1)
+    assert variables(state, 1)["CUDA_MPS_PIPE_DIRECTORY"] == f"{state}/mps/{os.geteuid()}-{uuid}/pipe"
+
+
 def test_without_a_daemon_runs_share_the_gpu_as_the_driver_lets_them(
     agent: Start, scheduler: FakeScheduler, state: Path, shim: Shim, fake_mps: Path
 ) -> None:

@@ -225,5 +225,5 @@ class PlansTold:
         before it is told when it begins."""
         for key, run in state.runs.rows.items():
             if not (run.phase.exits_soon or run.awaits):
-                wanted = share_plan(run, state.share_groups.rows.get(run.group))
+                wanted = share_plan(state.jobs.rows[run.job_id], run, state.share_groups.rows.get(run.group))
                 assert self.last.get(key) == wanted, f"run {key} was told of {self.last.get(key)}, and goes by {wanted}"

@@ -13,12 +13,13 @@ from scheduler_service.core.messages import (
     NodeSeen,
     Place,
     ResumeRequested,
+    Running,
     Share,
     Spot,
     Submitted,
     SuspendRequested,
 )
-from scheduler_service.core.model import Array, EventKind, JobState, Reason, Retry, RunKey
+from scheduler_service.core.model import Array, EventKind, JobState, Reason, Retry, RunKey, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row, ShareGroup
@@ -52,6 +53,15 @@ def policy_of(name: str) -> Stages:
 def group(driver: Driver) -> ShareGroup:
     (found,) = driver.state.share_groups.rows.values()
     return found
+
+
+@pytest.mark.parametrize(("share", "told"), [(PACKED, True), (SLICED, False)])
+def test_the_first_job_of_a_device_is_told_that_others_may_be_packed_with_it(share: ShareMode, told: bool) -> None:
+    d = site()
+    (order,) = d.step(Submitted("ann", "", part(0.5, 4000, share))).orders
+    assert isinstance(order.desired, Running)
+    assert order.desired.share is not None
+    assert order.desired.share.packed is told
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fitgpp", "las", "fair", "thrifty", "lrtp", "rand"])

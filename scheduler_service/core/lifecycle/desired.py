@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from scheduler_service.core.messages import GangPlace, KnownRun, Order, Parked, Prepared, Running, SharePlan, Stopped, Warming
-from scheduler_service.core.model import Job, Run, RunPhase, StopReason
+from scheduler_service.core.model import Job, Run, RunPhase, ShareMode, StopReason
 from scheduler_service.core.model.sharing import ShareGroup
 
 
@@ -31,17 +31,17 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: t
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
-            launched = state(job, run, gang_place(job, run), share_plan(run, group))
+            launched = state(job, run, gang_place(job, run), share_plan(job, run, group))
             return Order(run.node, run.key, generation_of(job, run), launched)
         case RunPhase.WARMING:
             return Order(run.node, run.key, generation_of(job, run), Warming(job, run, gang_place(job, run, target_nodes)))
         case RunPhase.PARKING | RunPhase.PARKED:
             assert run.parking is not None  # `park` gives both
-            launch = gang_place(job, run), share_plan(run, group)
+            launch = gang_place(job, run), share_plan(job, run, group)
             parked = Parked(job, run, *launch, run.parking.limit_us, run.parking.times)
             return Order(run.node, run.key, generation_of(job, run), parked)
         case RunPhase.RUNNING | RunPhase.RESUMING if run.shared or run.parking is not None:
-            running = Running(job, run, gang_place(job, run), share_plan(run, group))
+            running = Running(job, run, gang_place(job, run), share_plan(job, run, group))
             return Order(run.node, run.key, generation_of(job, run), running)
         case RunPhase.STOPPING:
             assert run.stop_reason is not None  # `stop_run` gives both
@@ -59,11 +59,11 @@ def _target(job: Job) -> int:
     return job.resize_to or len(job.launch_spec.tasks())
 
 
-def share_plan(run: Run, group: ShareGroup | None) -> SharePlan | None:
+def share_plan(job: Job, run: Run, group: ShareGroup | None) -> SharePlan | None:
     if group is None:
         return None
     active = tuple(place for place, row in enumerate(group.rows) if run.key in row.runs)
-    mine = active, run.device_memory_mib, run.parked_mib
+    mine = active, run.device_memory_mib, run.parked_mib, job.spec.share is ShareMode.PACKED
     return SharePlan(group.id, group.generation, group.rows, group.period_us, *mine)
 
 

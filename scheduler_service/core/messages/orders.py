@@ -35,6 +35,8 @@ class SharePlan:
     """What this run may use of each of its devices; 0: as much as runs may use."""
     parked_mib: int
     """What is kept of its node's memory for what it has on its devices while it is parked."""
+    packed: bool = False
+    """Its job asks to be packed, so others may come to execute at the same time, even if it is alone now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,7 @@ def _share_plan(plan: SharePlan) -> pb.SharePlan:
         active=plan.active,
         device_memory_mib=plan.device_memory_mib,
         parked_mib=plan.parked_mib,
+        packed=plan.packed,
     )
     for row in plan.rows:
         out.rows.add(

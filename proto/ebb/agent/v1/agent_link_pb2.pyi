@@ -483,7 +483,7 @@ class CheckpointSource(_message.Message):
     def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class SharePlan(_message.Message):
-    __slots__ = ("group", "generation", "rows", "period", "active", "device_memory_mib", "parked_mib")
+    __slots__ = ("group", "generation", "rows", "period", "active", "device_memory_mib", "parked_mib", "packed")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -491,6 +491,7 @@ class SharePlan(_message.Message):
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
     PARKED_MIB_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
     group: int
     generation: int
     rows: _containers.RepeatedCompositeFieldContainer[ShareRow]
@@ -498,7 +499,8 @@ class SharePlan(_message.Message):
     active: _containers.RepeatedScalarFieldContainer[int]
     device_memory_mib: int
     parked_mib: int
-    def __init__(self, group: _Optional[int] = ..., generation: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[ShareRow, _Mapping]]] = ..., period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., active: _Optional[_Iterable[int]] = ..., device_memory_mib: _Optional[int] = ..., parked_mib: _Optional[int] = ...) -> None: ...
+    packed: bool
+    def __init__(self, group: _Optional[int] = ..., generation: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[ShareRow, _Mapping]]] = ..., period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., active: _Optional[_Iterable[int]] = ..., device_memory_mib: _Optional[int] = ..., parked_mib: _Optional[int] = ..., packed: bool = ...) -> None: ...
 
 class ShareRow(_message.Message):
     __slots__ = ("runs", "weight")
