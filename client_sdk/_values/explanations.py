@@ -95,6 +95,9 @@ class Explanation:
     configuration_reason: str = ""
     """For a job that runs or has ended: why its last run has the configuration that it has, such as the times that the policy
     compared, for people. Empty where the policy compares nothing."""
+    sharing_reason: str = ""
+    """For a job that runs under a policy that introspects: which stage decided last how it holds its devices, and why, for
+    people. Empty: it has had its devices alone since it was placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

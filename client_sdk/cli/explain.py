@@ -28,7 +28,7 @@ from client_sdk.models import (
 def explain(session: Session, job_id: int, fmt: str | None) -> None:
     """Explain why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
 
-    For a job that has started, explain by which times its configuration was chosen.
+    For a job that has started, explain by which times its configuration was chosen, and why it shares devices or was moved.
 
     \b
     Examples:
@@ -54,6 +54,8 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         click.echo(f"{said}; where that lasts, the log of the agent there says why")
     if found.configuration_reason:
         output.say(f"why configuration {found.job.configuration}: {found.configuration_reason}")
+    if found.sharing_reason:
+        output.say(f"decided last by {found.sharing_reason}")
     if found.job.profile is not None:
         output.say(f"measured alone: {profiles.said(found.job.profile)}")
     if found.preempted is not None:

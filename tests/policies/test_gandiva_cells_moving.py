@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import MiniBatchMeasured, VcRequested
+from scheduler_service.core.messages import MiniBatchMeasured, Step, VcRequested
 from scheduler_service.core.model import EventKind, Reason
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.core.test_migrate import target, warm
@@ -28,20 +28,27 @@ class Moving(Elastic):
     def minutes(self, count: int) -> None:
         for _ in range(count):
             taken = self.step(after=60)
-            self.moves += [line.text for line in taken.log if line.kind is EventKind.MIGRATING]
+            self._note(taken)
             self.settled()
+
+    def _note(self, taken: Step) -> None:
+        self.moves += [line.text for line in taken.log if line.kind is EventKind.MIGRATING]
 
     def settled(self) -> None:
         for job in sorted(self.state.operation_of):
             warm(self, job)
         super().settled()
 
-    def measure(self, times: dict[int, int]) -> None:
+    def measure(self, times: dict[int, int], percent: int = 20) -> None:
         events = (
-            MiniBatchMeasured(self.where(job).name, self.run(job).key, ms * 1000, 20, 990_000, 2000, 200_000)
+            MiniBatchMeasured(self.where(job).name, self.run(job).key, ms * 1000, 20, 990_000, 2000, percent * 10_000)
             for job, ms in times.items()
         )
-        self.step(*events, after=60)
+        self._note(self.step(*events, after=60))
+
+    def is_packed(self, job: int) -> bool:
+        group = self.state.share_groups.rows.get(self.run(job).group)
+        return group is not None and any(self.run(job).key in row.runs and len(row.runs) > 1 for row in group.rows)
 
     def nodes(self, *jobs: int) -> list[str]:
         return [self.where(job).name for job in jobs]
@@ -66,6 +73,30 @@ def test_six_jobs_on_four_devices_change_places_in_their_cells() -> None:
     assert max(alone[job] for job in jobs) - min(alone[job] for job in jobs) <= 15, alone
     assert all(d.guaranteed(job) for job in jobs)
     assert d.at(other) == [place]
+
+
+def test_jobs_come_together_to_be_packed_in_their_cells_and_in_no_others() -> None:
+    d = Moving(packing=1, pack_moves=1, rotate=0)
+    jobs = [d.ask("a", 1, user=f"user-{'abcde'[number]}") for number in range(5)]
+    other, borrowed = d.ask("b", 3), d.ask("b", 1, user="borrower")
+    places = {job: d.at(job) for job in (other, borrowed)}
+    low, first, last = jobs[1:3], jobs[0], jobs[4]
+    assert d.at(first) == d.at(last)
+    for job in jobs:
+        for _ in range(2):
+            d.measure({job: 100}, percent=10 if job in low else 90)
+    d.measure({borrowed: 100}, percent=1)
+    for _ in range(15):
+        d.minutes(1)
+        packed = [job for job in jobs if d.is_packed(job)]
+        d.measure({job: 110 if job in low else 300 for job in packed})
+        d.settled()
+    (move, *_) = d.moves
+    assert f"it is to be packed with job {low[1]} " in move
+    assert d.at(low[0]) == d.at(low[1])
+    assert d.users(d.where(low[0]).name) == [1, 1, 1, 2]
+    assert all(d.guaranteed(job) for job in jobs)
+    assert {job: d.at(job) for job in places} == places
 
 
 def test_a_job_that_takes_turns_has_cells_of_its_own_that_came_free() -> None:

@@ -64,7 +64,7 @@ SWITCHES = ((0, 0.1, 0.1, 0), (1, 2, 1, 0), (0, 5, 5, 0), (20, 0, 0, 0), (0, 0, 
 
 class Histories(Introspected):
     def __init__(self, **own: float) -> None:
-        super().__init__("n1", "n2", packing_gain=0, probe_periods=4, grow_after=120, **own)
+        super().__init__("n1", "n2", packing_gain=0, probe_periods=4, grow_after=120, pack_moves=1, **own)
         self.probed: Counter[str] = Counter()
         self.refuses = False
         """Runs that are to park or to resume cannot."""
@@ -114,6 +114,7 @@ class Histories(Introspected):
         for after in (1, 60):
             told = self.measure(times, utilisation=10 + 20 * (b % 4), after=after).log
             self.probed.update(line.text.partition(":")[0] for line in told if line.kind is EventKind.PROBED)
+            self.probed["moved to be packed"] += sum("is to be packed" in line.text for line in told)
 
     def _beside(self, job: int, row: list[int]) -> bool:
         """Whether somebody of the row has a device of the job."""
@@ -194,9 +195,9 @@ class Histories(Introspected):
 
 
 @settings(max_examples=examples(20), deadline=None)
-@given(st.lists(ACTIONS, min_size=10, max_size=30))
-def test_every_job_of_an_overloaded_site_has_its_turn_and_ends(actions: list[Action]) -> None:
-    d = Histories()
+@given(st.lists(ACTIONS, min_size=10, max_size=30), st.sampled_from((60, 600)))
+def test_every_job_of_an_overloaded_site_has_its_turn_and_ends(actions: list[Action], move_pause: int) -> None:
+    d = Histories(move_pause=move_pause)
     for action in actions:
         d.act(*action)
         d.check_turns()
@@ -226,3 +227,12 @@ def test_such_histories_have_packings_that_are_kept_and_such_that_are_undone() -
     assert d.probed["packing is tried"] >= 4
     assert d.probed["packing is kept"] >= 2
     assert d.probed["packing is undone"] >= 2
+
+
+def test_such_histories_have_moves_of_jobs_that_are_to_be_packed() -> None:
+    d = Histories(move_pause=60)
+    for number in range(11):
+        d.act("submit", 0, number % 4 + 4)
+    for _ in range(12):
+        d.act("measure", 0, 4)
+    assert d.probed["moved to be packed"] >= 2

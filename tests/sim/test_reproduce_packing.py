@@ -60,8 +60,10 @@ def test_probing_reaches_no_more_than_the_best_and_pairs_of_all_jobs_no_less_tha
     some = mixes(known, 6, 3, 4, seed=1)
     for mix, seen in zip(some, play(known, some, rule, seed=1), strict=True):
         limits = best(known, mix)
-        assert 1 <= seen.work <= limits.here + 1e-9 <= limits.anywhere + 2e-9
+        assert limits.here <= limits.anywhere + 1e-9
+        assert 1 <= seen.work <= (max(known.work.values()) if rule == "moved" else limits.here) + 1e-9
         assert seen.undone <= seen.probes
+        assert (rule == "moved") or not seen.moves
 
 
 def test_a_pair_that_did_not_pay_is_not_probed_again_and_one_that_paid_is_packed_first() -> None:
@@ -73,6 +75,15 @@ def test_a_pair_that_did_not_pay_is_not_probed_again_and_one_that_paid_is_packed
     untaught = play(known, [[["a", "b", "c"]]], "utilisation", seed=1)[0]
     assert taught.work == pytest.approx((1.6 + 1) / 2)
     assert untaught.work == pytest.approx((1.3 + 1) / 2)
+
+
+def test_jobs_of_other_devices_are_packed_too_if_one_of_them_moves() -> None:
+    known = of(0.5, 1.6, 0)
+    apart = [["a", "b"], ["c", "c"]]
+    first, second = (play(known, [apart], rule, seed=1)[0] for rule in ("learnt", "moved"))  # type: ignore[arg-type]
+    assert (first.work, first.moves) == (1, 0)
+    assert second.moves == pytest.approx(1 / 2), "per device"
+    assert second.work == pytest.approx(((1.6 + 1) / 2 + 1) / 2), "one device has three jobs, and the other one has one"
 
 
 def test_the_verdict_of_the_group_depends_on_how_many_take_turns() -> None:

@@ -309,7 +309,7 @@ class ExplainResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("blockers", "ahead", "ahead_job_ids", "decision", "victims", "estimate", "preempted", "configuration_reason")
+    __slots__ = ("blockers", "ahead", "ahead_job_ids", "decision", "victims", "estimate", "preempted", "configuration_reason", "sharing_reason")
     BLOCKERS_FIELD_NUMBER: _ClassVar[int]
     AHEAD_FIELD_NUMBER: _ClassVar[int]
     AHEAD_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +318,7 @@ class Explanation(_message.Message):
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     PREEMPTED_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_REASON_FIELD_NUMBER: _ClassVar[int]
+    SHARING_REASON_FIELD_NUMBER: _ClassVar[int]
     blockers: _containers.RepeatedCompositeFieldContainer[Blocker]
     ahead: int
     ahead_job_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -326,7 +327,8 @@ class Explanation(_message.Message):
     estimate: StartEstimate
     preempted: PreemptionCost
     configuration_reason: str
-    def __init__(self, blockers: _Optional[_Iterable[_Union[Blocker, _Mapping]]] = ..., ahead: _Optional[int] = ..., ahead_job_ids: _Optional[_Iterable[int]] = ..., decision: _Optional[_Union[_job_pb2.PreemptionDecision, _Mapping]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ..., estimate: _Optional[_Union[StartEstimate, _Mapping]] = ..., preempted: _Optional[_Union[PreemptionCost, _Mapping]] = ..., configuration_reason: _Optional[str] = ...) -> None: ...
+    sharing_reason: str
+    def __init__(self, blockers: _Optional[_Iterable[_Union[Blocker, _Mapping]]] = ..., ahead: _Optional[int] = ..., ahead_job_ids: _Optional[_Iterable[int]] = ..., decision: _Optional[_Union[_job_pb2.PreemptionDecision, _Mapping]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ..., estimate: _Optional[_Union[StartEstimate, _Mapping]] = ..., preempted: _Optional[_Union[PreemptionCost, _Mapping]] = ..., configuration_reason: _Optional[str] = ..., sharing_reason: _Optional[str] = ...) -> None: ...
 
 class Blocker(_message.Message):
     __slots__ = ("reason", "detail", "cause_job_id", "need", "node", "free", "nodes", "nodes_usable", "nodes_large_enough", "holders", "holder_job_ids", "first_end_time")

@@ -1,9 +1,10 @@
-"""Why a job was launched in the configuration that it has, as its story tells it."""
+"""Why a job was launched in the configuration that it has, and why it holds its devices as it does, as its story tells it."""
 
 from collections.abc import Iterable
 
-from scheduler_service.core.model import EventKind, Job, JobEvent, JobState
+from scheduler_service.core.model import EventKind, Job, JobEvent, JobState, Reason
 from scheduler_service.core.model.configurations import why_chosen
+from scheduler_service.policies.introspection.displacing import TAKES_ITS_PLACE
 
 
 def why_in_this_configuration(job: Job, story: Iterable[JobEvent]) -> str:
@@ -21,4 +22,24 @@ def why_in_this_configuration(job: Job, story: Iterable[JobEvent]) -> str:
                 kept = ""
             case EventKind.PLACED:
                 why, kept = why_chosen(event.text) or kept, ""
+    return why
+
+
+def why_it_holds_devices_so(job: Job, story: Iterable[JobEvent]) -> str:
+    """Which stage of its policy decided last how the running job holds its devices, and why: that it takes turns (overload), is
+    packed or moved (introspection). Empty: it has had its devices alone since it was placed, or its user moved it."""
+    if job.state is not JobState.RUNNING:
+        return ""
+    why = before = ""
+    for event in story:
+        match event.kind:
+            case EventKind.PLACED if event.reason is not Reason.MIGRATED:
+                why = f"overload: {event.text}" if "takes turns" in event.text else ""
+            case EventKind.PROBED:
+                why = f"introspection (packing): {event.text}"
+            case EventKind.MIGRATING:
+                stage = "overload" if TAKES_ITS_PLACE in event.text else "introspection (moves)"
+                before, why = why, f"{stage}: {event.text}" if ": " in event.text else ""
+            case EventKind.MIGRATION_FAILED:
+                why = before
     return why

@@ -32,6 +32,8 @@ LOOKED_AT = 64
 """Jobs that are looked at as those whose place a job may take."""
 PAUSE_US = 600 * SECOND
 """How long a job is left alone that could not be parked or moved."""
+TAKES_ITS_PLACE = "outranks it, and takes its place"
+"""Of the reason that stories tell."""
 
 
 def displaced_subject(job_id: int) -> str:
@@ -129,7 +131,7 @@ def _has_room(state: State, job: Job, parked: list[Job], where: Where) -> bool:
 
 def _leave(state: State, job: Job, other: Job, settings: Settings, moves: bool) -> Plan:
     """How the other one leaves. A trial does not wait until others have moved."""
-    why = f"job {job.id} outranks it, and takes its place"
+    why = f"job {job.id} {TAKES_ITS_PLACE}"
     due = state.cluster.clock_us + PAUSE_US
     note = Remember(NAME, displaced_subject(other.id), (job.id,), other.id, due)
     if (

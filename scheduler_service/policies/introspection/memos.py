@@ -3,18 +3,20 @@
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job, RunKey
 from scheduler_service.core.model.memo import Memo, shared
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.history import script_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.overload.slicing import NAME, probe_subject
 
 _LONGEST = 64
+HOUR_US = 3600 * SECOND
 
 
 def memo_of(state: State, subject: str) -> Memo | None:
@@ -38,6 +40,10 @@ class Round(NamedTuple):
     moves: int = 0
     probes: tuple[int, ...] = ()
     """The share groups whose rows are a probe."""
+
+    def at(self, now: Micros) -> "Round":
+        """The moves of an hour are counted from the first of them."""
+        return self._replace(hour_us=now, moves=0) if now - self.hour_us >= HOUR_US else self
 
 
 def round_subject(vc: str) -> str:
@@ -105,8 +111,13 @@ def _rows(found: Iterable[tuple[list[list[int]], int]]) -> tuple[Row, ...]:
 def kind_of(job: Job) -> str:
     """Jobs of one kind are expected to run alike: of a user, those whose names differ only in numbers, or that have no name and
     run the same script with other numbers."""
-    name = re.sub(r"[0-9]+", "#", job.spec.name)[:_LONGEST]
-    return f"{job.user}:{name or script_of(job.spec.configured(0))[0]}"
+    return f"{job.user}:{_unnumbered(job.spec.name) or script_of(job.spec.configured(0))[0]}"
+
+
+@lru_cache(maxsize=4096)
+def _unnumbered(name: str) -> str:
+    """Asked for at every look at a pair."""
+    return re.sub(r"[0-9]+", "#", name)[:_LONGEST]
 
 
 def pair_subject(vc: str, one: str, other: str) -> str:

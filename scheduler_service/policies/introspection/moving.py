@@ -20,8 +20,8 @@ from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, would_do
 from scheduler_service.policies.placing.first_fit import pick_devices
+from scheduler_service.policies.stages import Where
 
-HOUR_US = 3600 * SECOND
 _LOOKED_AT = 4
 """Servers that are looked at as the destination of a job."""
 
@@ -34,9 +34,8 @@ def moved_subject(job_id: int) -> str:
 def move(state: State, vc: str, wanted: Iterable[Plan], now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
     """Makes the moves that are wanted. Returns the round with what is left of its hour."""
     clock = state.cluster.clock_us
-    if clock - now.hour_us >= HOUR_US:
-        now = now._replace(hour_us=clock, moves=0)
-    if any(True for lane in OWN_LANES for _ in state.waiting(vc, lane)):
+    now = now.at(clock)
+    if any(first_waiting(state, vc)):
         return now
     for actions in wanted:
         action = actions[-1]
@@ -70,6 +69,14 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
         yield from _emptied(state, vc, node, settings)
 
 
+def first_waiting(state: State, vc: str) -> Iterator[Job]:
+    """The first job of each queue."""
+    for lane in OWN_LANES:
+        for key in state.waiting(vc, lane):
+            yield state.jobs.rows[key[-1]]
+            break
+
+
 def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
     """Whether the job may be moved at all, and has stayed for long enough where it is."""
     if job.spec.vc != vc or job.spec.job_class is not JobClass.BEST_EFFORT or job.state is not JobState.RUNNING:
@@ -83,6 +90,11 @@ def may_move(state: State, vc: str, job: Job, settings: Settings) -> bool:
     since = since if memo is None else max(since, int(memo.value[0]))
     unpromised = all(run.phase is RunPhase.RUNNING and run.key not in state.promised_by for run in runs)
     return unpromised and state.cluster.clock_us - since >= settings.move_pause * SECOND
+
+
+def under_way(state: State, node: int) -> bool:
+    """Whether a job of the server is being moved, or changes in another way."""
+    return any(key.job_id in state.operation_of for key in state.runs_on.get(node, ()))
 
 
 # ---- out of turns ------------------------------------------------------------------------------------------------------
@@ -219,6 +231,18 @@ def onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrat
     if not (state.is_usable(job.spec, node) and fits(total, state.free_resources.free(node))):
         return None
     return Migrate(job.id, tuple(spots), why, any(run.guaranteed for run in runs))
+
+
+def onto_idle(state: State, where: Where, job: Job, runs: list[Run], node: int, why: str) -> Plan | None:
+    """As `onto`, in a virtual cluster, too: a guaranteed job stays in cells that are its virtual cluster's."""
+    if where.onto is None:
+        action = None if where.vc else onto(state, job, runs, node, why)
+        return None if action is None else (action,)
+    found = where.onto(state, job, node, runs[0].guaranteed)
+    if found is None:
+        return None
+    binds, spots = found
+    return (*binds, Migrate(job.id, spots, why, runs[0].guaranteed))
 
 
 def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:

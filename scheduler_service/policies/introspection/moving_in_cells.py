@@ -16,6 +16,7 @@ from scheduler_service.policies.introspection.moving import (
     may_move,
     moved_subject,
     name_of,
+    onto_idle,
     why_slow,
     with_room,
 )
@@ -95,7 +96,7 @@ def _opportunistic(state: State, where: Where, job: Job, runs: list[Run], settin
     if several or (len(runs) == 1 and _mostly_free(state, node, settings)):
         for target in with_room(state, job, _total(runs)):
             why = _why_together(state, target) if several else _why_emptied(state, node, target)
-            if why and (plan := _onto(state, where, job, runs, target, why)) is not None:
+            if why and (plan := onto_idle(state, where, job, runs, target, why)) is not None:
                 return plan
     return _apart(state, where, job, runs, settings)
 
@@ -109,18 +110,10 @@ def _apart(state: State, where: Where, job: Job, runs: list[Run], settings: Sett
         return None
     for target in with_room(state, job, runs[0].demand, state.loads().affinity == 0):
         if alike(state, runs[0].node, target):
-            plan = _onto(state, where, job, runs, target, why_slow(state, job, target))
+            plan = onto_idle(state, where, job, runs, target, why_slow(state, job, target))
             if plan is not None:
                 return plan
     return None
-
-
-def _onto(state: State, where: Where, job: Job, runs: list[Run], node: int, why: str) -> Plan | None:
-    found = None if where.onto is None else where.onto(state, job, node, runs[0].guaranteed)
-    if found is None:
-        return None
-    binds, spots = found
-    return (*binds, Migrate(job.id, spots, why, runs[0].guaranteed))
 
 
 def _mostly_free(state: State, node: int, settings: Settings) -> bool:

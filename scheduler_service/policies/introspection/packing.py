@@ -74,18 +74,18 @@ def _best_pair(state: State, group: ShareGroup, settings: Settings) -> list[Pair
     """One, or none."""
     alike: dict[object, list[_Candidate]] = defaultdict(list)
     for unit in units_of(group.rows, runs_in(state, group)):
-        if (utilisation := _utilisation(state, unit)) is not None:
+        if (utilisation := utilisation_of(state, unit)) is not None:
             alike[unit.devices].append(_Candidate(utilisation, unit.jobs, unit))
     best: list[Pair] = []
     for units in alike.values():
-        pair = next_pair(units, lambda one, other: _learnt(state, group.vc, one.jobs, other.jobs), settings.packed_most)
+        pair = next_pair(units, lambda one, other: learnt(state, group.vc, one.jobs, other.jobs), settings.packed_most)
         if pair is not None:
             one, other = pair
             best.append(Pair((one.utilisation_ppm, other.utilisation_ppm), group.id, one.unit, other.unit))
     return sorted(best)[:1]
 
 
-def _utilisation(state: State, unit: Unit) -> int | None:
+def utilisation_of(state: State, unit: Unit) -> int | None:
     """Of its devices, in all. None: one of its jobs has not been measured alone on devices such as it has."""
     total = 0
     for job_id in unit.jobs:
@@ -96,7 +96,7 @@ def _utilisation(state: State, unit: Unit) -> int | None:
     return total
 
 
-def _learnt(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
+def learnt(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
     memos = [memo_of(state, subject) for subject in _pair_subjects(state, vc, one, other)]
     known = [(memo.value[0] == BETTER, int(memo.value[1])) for memo in memos if memo is not None]
     return min(known) if known and (len(known) == len(memos) or not min(known)[0]) else None

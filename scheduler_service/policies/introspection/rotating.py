@@ -21,7 +21,7 @@ from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import is_ours
 from scheduler_service.policies.introspection.memos import forget, memo_of
-from scheduler_service.policies.introspection.moving import may_move, onto
+from scheduler_service.policies.introspection.moving import may_move, onto_idle, under_way
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, rank, shares_with, would_do
 from scheduler_service.policies.stages import Where
@@ -59,16 +59,16 @@ def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Prop
         subject, equals = rotation_subject(vc, node), _equals(state, vc, node)
         memo = memo_of(state, subject)
         got = {} if memo is None else _read(memo.value).got
-        plan = None if waiting or _under_way(state, node) else _onto_idle(state, where, node, equals, got, settings)
+        plan = None if waiting or under_way(state, node) else _onto_idle(state, where, node, equals, got, settings)
         if plan is not None and would_do(state, plan) and (yield plan) is None:
             continue
         if not any(_differ(turns) for turns in equals):
-            if memo is not None and not _under_way(state, node):
+            if memo is not None and not under_way(state, node):
                 yield (forget(subject),)
             continue
         rotation = _Rotation(clock, clock, {}) if memo is None else _read(memo.value)
         rotation = _counted(state, node, rotation, [turn for turns in equals for turn in turns.values()])
-        if clock - rotation.moved_us >= settings.rotate * SECOND and not _under_way(state, node):
+        if clock - rotation.moved_us >= settings.rotate * SECOND and not under_way(state, node):
             for plan in _changes(state, vc, equals, rotation.got, settings):
                 whole = (*plan, _noted(subject, rotation._replace(moved_us=clock)))
                 if would_do(state, whole):
@@ -110,24 +110,12 @@ def _onto_idle(
         job = state.jobs.rows[run.job_id]
         if may_move(state, where.vc, job, settings._replace(move_pause=settings.period)):
             why = f"a device of {state.nodes.rows[node].name} is idle, and it takes turns there"
-            if where.onto is None:
-                action = onto(state, job, [run], node, why)
-                return None if action is None else (action,)
-            found = where.onto(state, job, node, run.guaranteed)
-            if found is None:
-                return None
-            binds, spots = found
-            return (*binds, Migrate(job.id, spots, why, run.guaranteed))
+            return onto_idle(state, where, job, [run], node, why)
     return None
 
 
 def _differ(turns: Mapping[int, _Turn]) -> bool:
     return len({turn.share for turn in turns.values()}) > 1
-
-
-def _under_way(state: State, node: int) -> bool:
-    """Whether a job of the server is being moved, or changes in another way."""
-    return any(key.job_id in state.operation_of for key in state.runs_on.get(node, ()))
 
 
 def _counted(state: State, node: int, rotation: _Rotation, turns: Sequence[_Turn]) -> _Rotation:

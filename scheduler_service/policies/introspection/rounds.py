@@ -10,10 +10,12 @@ from scheduler_service.policies.introspection.growing import grow
 from scheduler_service.policies.introspection.memos import Round, forget, memo_of, remember_round, round_of, round_subject
 from scheduler_service.policies.introspection.moving import move, wanted_on_site
 from scheduler_service.policies.introspection.moving_in_cells import wanted_in
+from scheduler_service.policies.introspection.moving_to_pack import move_to_pack
 from scheduler_service.policies.introspection.packing import begin, judge, pairs
 from scheduler_service.policies.introspection.rearranging import rearrange_by_rank
 from scheduler_service.policies.introspection.rotating import rotate
 from scheduler_service.policies.introspection.stretching import stretch
+from scheduler_service.policies.introspection.unpacking import unpack
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.stages import Where
 
@@ -41,6 +43,8 @@ def look(state: State, where: Where, settings: Settings) -> Proposals:
     yield from rearrange_by_rank(state, vc, nodes)
     yield from stretch(state, vc, nodes, settings)
     probes = yield from _judge(state, vc, nodes, now.probes, settings)
+    if settings.packing and settings.migration and settings.pack_moves:
+        now = yield from move_to_pack(state, vc, nodes, now, settings)
     if settings.packing:
         probes += yield from _begin(state, vc, nodes, settings)
     if settings.growth:
@@ -50,6 +54,8 @@ def look(state: State, where: Where, settings: Settings) -> Proposals:
         now = yield from move(state, vc, wanted, now, settings)
     if settings.migration and settings.rotate:
         yield from rotate(state, where, nodes, settings)
+    if settings.packing and settings.migration and settings.pack_moves:
+        now = yield from unpack(state, where, nodes, now, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
         yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)

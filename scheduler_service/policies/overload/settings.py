@@ -24,6 +24,9 @@ class Settings(NamedTuple):
     """Whether jobs are packed."""
     packed_most: int = 4
     """The most jobs on a device at a time."""
+    pack_moves: int = 0
+    """Whether a job moves to the devices of another one so that the two are packed, if jobs are moved at all. Off, since
+    simulations do not agree on whether that pays (ADR 50)."""
     packing_gain: float = 5
     """By how many percent packing has to be better than time slicing to be kept."""
     probe_periods: float = 10

@@ -109,7 +109,7 @@ def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str
 def _refused(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> str:
     """Why the core does not let the job take turns there. Empty: no rows could be made for it."""
     why = ""
-    for share in shares_with(state, job, spots, _holders(state, spots), settings):
+    for share in shares_with(state, job, spots, holders(state, spots), settings):
         with state.supposing():
             plan = (Place(job.id, spots, where.guaranteed, job.configuration, "", share),)
             why = enact(state, plan, state.cluster.clock_us) or ""
@@ -236,7 +236,7 @@ def _holder(users: Sequence[Run]) -> tuple[int, RunKey]:
 
 def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> Plan | None:
     """The job in a row of its own beside all that share devices with these. None: they cannot share."""
-    others = _holders(state, spots)
+    others = holders(state, spots)
     for share in shares_with(state, job, spots, others, settings):
         why = _why(state, spots, others, share, settings)
         plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
@@ -245,27 +245,47 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
     return None
 
 
+class Joined(NamedTuple):
+    """A launch, and those who hold the devices where it would start."""
+
+    units: list[Unit]
+    """Of the holders."""
+    own: Unit
+    """The launch."""
+    runs: dict[RunKey, Run]
+    """Of all of them."""
+    jobs: dict[int, Job]
+
+
+def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run]) -> Joined:
+    """The next launch of the job there, beside these runs, which hold the devices of the spots."""
+    own = _starting(state, job, spots)
+    groups = {run.group for run in others if run.group}
+    runs = {run.key: run for run in [*own, *others]}
+    units = units_of([row for number in sorted(groups) for row in state.share_groups.rows[number].rows], runs)
+    alone = dict.fromkeys(run.job_id for run in others if not run.group)
+    units += [unit_of(state.runs_of(job_id)) for job_id in alone]
+    jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
+    return Joined(units, unit_of(own), runs, jobs)
+
+
 def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run], settings: Settings) -> Iterator[Share]:
     """What the next launch of the job would share with these runs, which hold the devices of the spots: with generous limits of
     memory first, then with tight ones."""
-    own = _starting(state, job, spots)
-    runs = {run.key: run for run in [*own, *others]}
-    groups = {run.group for run in others if run.group}
-    rows_now = [row for number in sorted(groups) for row in state.share_groups.rows[number].rows]
-    units = units_of(rows_now, runs)
-    alone: dict[int, list[Run]] = {}
-    for run in others:
-        if not run.group:
-            alone.setdefault(run.job_id, []).append(run)
-    units += [unit_of(state.runs_of(job_id)) for job_id in alone]
-    jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
-    rows = rows_of([*units, unit_of(own)], jobs)
+    there = joined(state, job, spots, others)
+    return shares_of(state, there, [*there.units, there.own], settings)
+
+
+def shares_of(state: State, there: Joined, units: Sequence[Unit], settings: Settings) -> Iterator[Share]:
+    """What all of them would share, if these are the units that take turns."""
+    rows = rows_of(units, there.jobs)
     if len(rows) > settings.rows:
         return
+    groups = {run.group for run in there.runs.values() if run.group}
     present = max((state.share_groups.rows[number].period_us for number in groups), default=settings.period_us)
-    period = period_for(cost_of(rows, runs, state.switching.rows, longest_us(settings)), present, settings)
+    period = period_for(cost_of(rows, there.runs, state.switching.rows, longest_us(settings)), present, settings)
     for thrifty in (False, True):
-        limits = allowances(state, rows, runs, jobs, thrifty)
+        limits = allowances(state, rows, there.runs, there.jobs, thrifty)
         if limits is None:
             return
         yield Share(rows, limits, period)
@@ -282,7 +302,7 @@ def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
     ]
 
 
-def _holders(state: State, spots: Sequence[Spot]) -> list[Run]:
+def holders(state: State, spots: Sequence[Spot]) -> list[Run]:
     """All who hold a device of these, with all of their gangs and share groups; in order. Whoever is parked holds none."""
     found: dict[RunKey, Run] = {}
     for node, devices in spots:

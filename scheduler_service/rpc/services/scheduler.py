@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
     UpdateRequested,
 )
 from scheduler_service.core.model import Job, JobState, Run, ShareMode
-from scheduler_service.policies.explain.launch import why_in_this_configuration
+from scheduler_service.policies.explain.launch import why_in_this_configuration, why_it_holds_devices_so
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
@@ -196,6 +196,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         explanation = await self._answers.explain(found.job)
         story = [event for event, _ in await self._front.read(self._front.reader.story, request.job_id)]
         explanation.configuration_reason = why_in_this_configuration(found.job, story)
+        explanation.sharing_reason = why_it_holds_devices_so(found.job, story)
         if (cost := preempted_out(story, found)) is not None:
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""

@@ -22,11 +22,12 @@ RULES: Mapping[Rule, str] = {
     "random": "pairs at random",
     "group": "lowest utilisation, judged by the group",
     "utilisation": "lowest utilisation, judged by the pair",
-    "learnt": "pairs that paid first (the policy)",
+    "learnt": "pairs that paid first",
+    "moved": "the same, of all jobs (pack_moves)",
 }
 MODELS = ("p100", "v100")
 """On a K80 one pair of kinds in thirty gains more than 5 %."""
-COLUMNS = ("work", "probes", "undone", "lost", "gain, % of the best on each GPU")
+COLUMNS = ("work", "probes", "undone", "lost", "moves", "gain, % of the best on each GPU")
 
 
 class Study(NamedTuple):
@@ -126,8 +127,8 @@ def _rows(results: Mapping[Setting, Results], of: slice) -> tuple[tuple[str, tup
             rows.append((f"{setting.title}: {RULES[rule]}", (*numbers, gained)))
         here, anywhere = ([[getattr(one, name) for one in some] for some in theirs] for name in Best._fields)
         far = estimated(estimate([_share(most, near) for most, near in zip(anywhere, here, strict=True)]), 100)
-        rows.append((f"{setting.title}: best pairs on each GPU", (_mean(here), "", "", "", "100")))
-        rows.append((f"{setting.title}: best pairs of all jobs", (_mean(anywhere), "", "", "", far)))
+        rows.append((f"{setting.title}: best pairs on each GPU", (_mean(here), "", "", "", "", "100")))
+        rows.append((f"{setting.title}: best pairs of all jobs", (_mean(anywhere), "", "", "", "", far)))
     return tuple(rows)
 
 

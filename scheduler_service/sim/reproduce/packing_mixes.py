@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 
 import networkx as nx
 
-from scheduler_service.policies.introspection.pairing import next_pair, pays
+from scheduler_service.policies.introspection.pairing import may_be_worth_a_move, next_pair, pays
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.sim.sharing.measured import Tables, assumed_use
 
-Rule = Literal["random", "group", "utilisation", "learnt"]
+Rule = Literal["random", "group", "utilisation", "learnt", "moved"]
 PROBE_MIN = 2
 """A probe lasts so long: nodes measure once a minute, and what counts was measured under the present share plan alone."""
 NOISE = 0.02
@@ -44,6 +44,7 @@ class Seen(NamedTuple):
     undone: float
     lost_min: float
     """Device-minutes of work that were lost while probes were worse than what was there before."""
+    moves: float = 0
 
 
 class Best(NamedTuple):
@@ -61,6 +62,7 @@ class _Job(NamedTuple):
     utilisation_ppm: int
     jobs: tuple[int, ...]
     kind: str
+    device: int = 0
 
 
 Mix = Sequence[Sequence[str]]
@@ -89,8 +91,9 @@ def mixes(of: Pairs, count: int, devices: int, jobs: int, seed: int) -> list[Mix
 
 def play(of: Pairs, some: Sequence[Mix], rule: Rule, seed: int) -> list[Seen]:
     """One mix after the other, with what was learnt from those before. The rules are: pairs at random; the lowest utilisation
-    first, judged by what the whole group does; the same, judged by what the pair does; and pairs that have paid before come
-    first. With each rule, pairs that have not paid are not tried again."""
+    first, judged by what the whole group does; the same, judged by what the pair does; pairs that have paid before come
+    first; and such pairs of all jobs of the mix, of which one moves to the other. With each rule, pairs that have not paid are
+    not tried again."""
     probing = Probing(of, rule, Random(f"{seed}:probes"))
     return [probing.mix(mix) for mix in some]
 
@@ -103,6 +106,8 @@ class Probing:
 
     def mix(self, mix: Mix) -> Seen:
         """Devices are probed one after the other, each until there is no pair left to try."""
+        if self._rule == "moved":
+            return self._all(mix)
         found = [self._device(kinds) for kinds in mix]
         return Seen(*(sum(each) / len(mix) for each in zip(*found, strict=True)))
 
@@ -126,6 +131,51 @@ class Probing:
                 undone += 1
                 lost += (before - during) * PROBE_MIN
         return Seen(_does(len(kinds), packed), probes, undone, lost)
+
+    def _all(self, mix: Mix) -> Seen:
+        """The devices together, as those of a server. What a move itself costs is left out, and so is how long a job stays
+        before it may move."""
+        rest = [
+            _Job(self._of.utilisation[kind], (100 * device + number,), kind, device)
+            for device, kinds in enumerate(mix)
+            for number, kind in enumerate(kinds)
+        ]
+        jobs, packed = list(map(len, mix)), [list[float]() for _ in mix]
+        met: set[tuple[int, ...]] = set()
+        probes = undone = moves = 0
+        lost = 0.0
+
+        def known(one: _Job, other: _Job) -> tuple[bool, int] | None:
+            seen = self._known(one, other)
+            worth = one.device == other.device or (one.jobs + other.jobs not in met and may_be_worth_a_move(one, other, seen))
+            return seen if worth else (False, 0)
+
+        while (pair := next_pair(rest, known, most=2)) is not None:
+            rows = [count - len(some) for count, some in zip(jobs, packed, strict=True)]
+            mover, host = sorted(pair, key=lambda job: (-rows[job.device], job.utilisation_ppm, job.jobs))
+            if mover.device != host.device:
+                met.add(pair[0].jobs + pair[1].jobs)
+                if rows[mover.device] == 1:
+                    continue  # nobody would have its device
+                moves += 1
+                jobs[mover.device] -= 1
+                jobs[host.device] += 1
+                rest.remove(mover)
+                mover = mover._replace(device=host.device)
+                rest.append(mover)
+            at, work = host.device, self._of.work[mover.kind, host.kind]
+            seen = Fraction(work * self._rng.gauss(1, NOISE))
+            probes += 1
+            self._learnt[_key(mover, host)] = pays(seen, self._gain), round(seen * _PPM)
+            before = _does(jobs[at], packed[at])
+            if pays(seen, self._gain):
+                packed[at].append(work)
+                rest = [job for job in rest if job not in (mover, host)]
+            else:
+                undone += 1
+                lost += (before - _does(jobs[at], [*packed[at], work])) * PROBE_MIN
+        work_now = sum(_does(count, some) for count, some in zip(jobs, packed, strict=True))
+        return Seen(*(each / len(mix) for each in (work_now, probes, undone, lost, moves)))
 
     def _order(self, kind: str) -> int:
         return self._rng.randrange(_PPM) if self._rule == "random" else self._of.utilisation[kind]

@@ -219,12 +219,14 @@ def test_an_explanation_of_a_job_that_runs(run: Run, client: Client, monkeypatch
     client.submit(["sleep"], devices=1)
     job = client.submit(["sleep"], devices=2, alternatives=[{"devices": 1}])
     running = client.get(job)
-    why = Explanation(job=running, configuration_reason="estimated: configuration 0 10 s, configuration 1 100 s")
+    compared = "estimated: configuration 0 10 s, configuration 1 100 s"
+    why = Explanation(job=running, configuration_reason=compared, sharing_reason="introspection (packing): packing is kept")
     monkeypatch.setattr(Client, "explain", lambda _self, _job: why)
     assert run("explain", str(job.id)).output.splitlines() == [
         "job 2 is RUNNING on n1 in configuration 1: 1 device and 1 CPUs",
         "nothing keeps it from running",
         "why configuration 1: estimated: configuration 0 10 s, configuration 1 100 s",
+        "decided last by introspection (packing): packing is kept",
     ]
     assert json.loads(run("explain", str(job.id), "-o", "json").output)["configuration_reason"] == why.configuration_reason
 
