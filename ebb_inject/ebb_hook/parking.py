@@ -162,10 +162,7 @@ class Parking:
                 return
             theirs = put_off(noted)
             try:
-                if request.command == PARK_TOGETHER and self._together is not None:
-                    self._together.may_stop()
-                moved = mover.out(request.most_bytes)
-                self._sleep(request, mover, moved)
+                self._park(request, mover)
             finally:
                 put_back(theirs)
         except Refused as why:
@@ -175,6 +172,21 @@ class Parking:
         else:
             if request.command == PARK_TOGETHER and self._together is not None:
                 self._together.resumed(request.at_step)
+
+    def _park(self, request: Request, mover: Mover) -> None:
+        """Returns when the process is to go on. Raises Refused if it does not park, and then nothing is moved any more."""
+        moved = mover.out(request.most_bytes)
+        if request.command == PARK_TOGETHER and self._together is not None:
+            try:
+                self._together.may_stop()
+            except Exception as why:
+                try:
+                    mover.back(moved)
+                except Exception as error:  # it cannot go on without its memory, so it is parked by itself
+                    _log.warning("the process stays parked, though other ranks do not park (%s): %s", why, error)
+                else:
+                    raise
+        self._sleep(request, mover, moved)
 
     def _refuse(self, request: Request, reason: str) -> None:
         if request.command == PARK_TOGETHER and self._together is not None:

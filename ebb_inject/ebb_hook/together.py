@@ -6,7 +6,8 @@ store of the job's process group:
 1. A rank says that it was asked, once the training has found that it can park. It holds nobody up.
 2. Once all ranks have said so, each fixes a *bound*: a step that it has not completed, and beyond which it does not go before
    it knows the bounds of all ranks.
-3. The greatest of the bounds is the *common* step. All ranks park after it.
+3. The greatest of the bounds is the *common* step. After it each rank moves its memory, and says so.
+4. Once all ranks have moved, they are parked. If one of them cannot move, all have their memory back and go on.
 
 A thread of each rank does this, since the training itself may be inside a collective that waits for another rank. What a rank
 says of a park only grows, and a rank that leaves an agreement never comes back to it. ADR 58 says why all of this is right.
@@ -35,7 +36,7 @@ _ASKED = 5.0
 _ABSENT = 2.0
 """Seconds until the threads of all ranks must have said that they are there."""
 _HOLD = 10.0
-"""Seconds for which the training waits at its bound, at most."""
+"""Seconds for which the training waits at its bound, and after its move, at most."""
 _TICK = 0.02
 """Seconds between two looks of the training, while it waits."""
 _IDLE = 1.0
@@ -57,8 +58,11 @@ class _Park:
         """What counts the steps of the bound."""
         self.bound: int | None = None
         self.common: int | None = None
+        self.moved = False
+        """This rank has moved its memory."""
+        self.all_moved = False
         self.has_said = False
-        """The other ranks can hear that this one knows the common step."""
+        """The other ranks can hear that this one knows that all have moved."""
         self.all_know = False
         self.over = ""
         """Why this rank has left the agreement."""
@@ -113,11 +117,15 @@ class Together:
             raise Refused(park.over)
 
     def may_stop(self) -> None:
-        """Returns when the process may be stopped: the other ranks can hear all that they wait for. In the first task all of
-        them must have heard it, because the store is stopped with it. Raises Refused if they have not."""
+        """The memory of this process is moved. Returns when the process may be stopped: all ranks have moved, and can hear of
+        this one that it knows that. In the first task all of them must have said so, because the store is stopped with it.
+
+        Raises Refused if a rank does not move, or nothing is heard of it in time: the memory is to be moved back."""
         with self._changed:
             if (park := self._now) is None or park.bound is None:
                 return
+            park.moved = True
+            self._control.wake()
             since = monotonic()
             while not park.over:
                 if park.has_said and (park.all_know or not self._is_first):
@@ -125,7 +133,8 @@ class Together:
                 if self._is_taken_back(park):
                     self._leave(park, _TAKEN_BACK)
                 elif monotonic() - since >= _HOLD:
-                    self._leave(park, f"other ranks have not said within {_HOLD:g} s that they know the step")
+                    missing = "that they know it" if park.all_moved else "that their memory is moved"
+                    self._leave(park, f"other ranks have not said within {_HOLD:g} s {missing}")
                 else:
                     self._changed.wait(_TICK)
             raise Refused(park.over)
@@ -209,7 +218,7 @@ class Together:
         park = self._now
         if park is None or park.over or (park.bound is None and self._counter is None):
             return Notice(past=self._past)
-        return Notice(park.number, park.bound, park.common is not None, self._past)
+        return Notice(park.number, park.bound, park.moved, park.all_moved, self._past)
 
     # ---- the thread --------------------------------------------------------------------------------------------------------
 
@@ -302,6 +311,7 @@ class Together:
             bounds = [notice.bound for notice in asked if notice.bound is not None]
             if len(bounds) == len(others):
                 park.common = max(park.bound, *bounds)
-        else:
-            park.all_know = len(asked) == len(others) and all(notice.knows for notice in asked)
+        elif len(asked) == len(others):
+            park.all_moved = park.all_moved or (park.moved and all(notice.moved for notice in asked))
+            park.all_know = all(notice.knows for notice in asked)
         self._changed.notify_all()
