@@ -178,7 +178,7 @@ class Parking:
         moved = mover.out(request.most_bytes)
         if request.command == PARK_TOGETHER and self._together is not None:
             try:
-                self._together.may_stop()
+                self._together.may_stop(request.at_step)
             except Exception as why:
                 try:
                     mover.back(moved)

@@ -46,6 +46,7 @@ _SHORTEST, _LONGEST, _GROWTH = 0.001, 0.02, 1.2
 _KEPT = 8
 """So many of the last parks are remembered as over."""
 _TAKEN_BACK = "its node does not want it any more"
+_ANOTHER = "its node asks for another park"
 
 
 class _Park:
@@ -116,14 +117,17 @@ class Together:
                     self._changed.wait(_TICK)
             raise Refused(park.over)
 
-    def may_stop(self) -> None:
+    def may_stop(self, number: int) -> None:
         """The memory of this process is moved. Returns when the process may be stopped: all ranks have moved, and can hear of
         this one that it knows that. In the first task all of them must have said so, because the store is stopped with it.
 
-        Raises Refused if a rank does not move, or nothing is heard of it in time: the memory is to be moved back."""
+        Raises Refused if a rank does not move, or nothing is heard of it in time, or this park is not the one that is asked for
+        by now: the memory is to be moved back."""
         with self._changed:
-            if (park := self._now) is None or park.bound is None:
-                return
+            if (park := self._now) is None or park.number != number:
+                raise Refused(_ANOTHER)
+            if park.bound is None and not park.over:
+                return  # the tasks are independent
             park.moved = True
             self._control.wake()
             since = monotonic()
@@ -186,7 +190,7 @@ class Together:
             if number in self._past:
                 raise Refused("this park is over: this rank has left it")
             if self._now is not None:
-                self._leave(self._now, "its node asks for another park")
+                self._leave(self._now, _ANOTHER)
             self._now = _Park(number)
             self._control.wake()
         return self._now
