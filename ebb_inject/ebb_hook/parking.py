@@ -76,18 +76,19 @@ class Parking:
         """Set by the program for a boundary at which its state is complete."""
         self._saved = False
 
-    def is_due(self, counter: Steps) -> bool:
-        """Whether there is a request that concerns the step that is complete.
+    def due(self, counter: Steps) -> tuple[int, int] | None:
+        """The command and the step (`at_step`) of the request, if there is one that concerns the step that is complete.
 
         A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
         own; handlers of signals that arrive meanwhile may."""
         noted: list[int] = []
+        due = None
         try:
             request = self._request()
-            due = request is not None and self._concerns(request, counter, counter.step, noted)
+            if request is not None and self._concerns(request, counter, counter.step, noted):
+                due = request.command, request.at_step
         except Exception as error:
             self._fails(error)
-            due = False
         _raise(noted)
         return due
 
