@@ -82,13 +82,13 @@ class Parking:
         A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
         own; handlers of signals that arrive meanwhile may."""
         noted: list[int] = []
-        due = None
+        request = due = None
         try:
             request = self._request()
             if request is not None and self._concerns(request, counter, counter.step, noted):
                 due = request.command, request.at_step
         except Exception as error:
-            self._fails(error)
+            self._fails(error, request)
         _raise(noted)
         return due
 
@@ -100,6 +100,7 @@ class Parking:
         that arrive while the process is parked are handled at the end, and their handlers may raise.
         """
         noted: list[int] = []
+        request = None
         try:
             if (request := self._request()) is None or request.number == self.seen:
                 return
@@ -110,7 +111,7 @@ class Parking:
                 with paused:
                     self._obey(request, noted)
         except Exception as error:
-            self._fails(error)
+            self._fails(error, request)
         finally:
             _raise(noted)
 
@@ -121,9 +122,10 @@ class Parking:
             self._together.lost()
         return request
 
-    def _fails(self, error: Exception) -> None:
+    def _fails(self, error: Exception, request: Request | None) -> None:
+        """`request`: what has failed, and is not tried again; None: it could not even be read."""
         _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
-        self.seen = self.word[0]
+        self.seen = self.word[0] if request is None else request.number
         if self._together is not None:
             self._together.lost("the hook has failed")
 
@@ -235,8 +237,11 @@ class Parking:
     def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
         """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
         try:
-            self._control.wait(_WAIT)
-            if (later := self._control.request()) is None or later.number == self.seen:
+            later = self._control.request()
+            if later is None or later.number == self.seen:  # first of all: what wakes may have been read by another thread
+                self._control.wait(_WAIT)
+                later = self._control.request()
+            if later is None or later.number == self.seen:
                 return False
             if later.command == SAVE:
                 self._save(later, mover, moved, known)

@@ -16,7 +16,7 @@ says of a park only grows, and a rank that leaves an agreement never comes back 
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -107,10 +107,10 @@ class Together:
                     return False
                 if park.counter is not counter:
                     self._leave(park, "the program has begun to count its steps by itself")
-                elif park.common is not None:
-                    return step >= park.common
                 elif self._is_taken_back(park):
                     self._leave(park, _TAKEN_BACK)
+                elif park.common is not None:
+                    return step >= park.common
                 elif monotonic() - since >= _HOLD:
                     self._leave(park, f"other ranks have not said within {_HOLD:g} s after which step they can park")
                 else:
@@ -176,8 +176,10 @@ class Together:
                 self._leave(self._now, why)
 
     def close(self) -> None:
-        """Ends the thread: the process ends."""
+        """Ends the thread: the process ends. The other ranks need not wait for it."""
         with self._changed:
+            if self._now is not None:
+                self._leave(self._now, "the process ends")
             self._closing = True
             self._changed.notify_all()
         self._control.wake()
@@ -241,6 +243,9 @@ class Together:
             with self._changed:
                 is_idle = self._now is None or bool(self._now.over)
             pause = _IDLE if is_idle else _SHORTEST if pause == _IDLE else min(pause * _GROWTH, _LONGEST)
+        if self._now is not None:
+            with suppress(Exception):
+                self._talk()  # of the park that it has left
 
     def _sleep(self, seconds: float) -> bool:
         """Whether the process goes on."""

@@ -108,3 +108,18 @@ def test_a_rank_whose_node_asks_for_another_park_may_not_be_stopped_for_the_firs
 def test_a_rank_may_not_be_stopped_for_a_park_of_which_it_knows_nothing(rank: Rank) -> None:
     with pytest.raises(Refused, match="its node asks for another park"):
         rank.together.may_stop(1)
+
+
+def test_a_rank_that_ends_leaves_the_park(rank: Rank, store: Store) -> None:
+    rank.has_agreed(1, store)
+    rank.together.close()
+    assert store.heard[0] == 0
+    assert store.heard[4] == [1]
+
+
+def test_a_park_that_is_taken_back_is_left_even_if_its_step_is_known(rank: Rank, store: Store) -> None:
+    request = rank.has_agreed(1, store)
+    with rank.together.parked():  # the thread does not look
+        control.send(rank.control.path, control.RESUME)
+        with pytest.raises(Refused, match="does not want it any more"):
+            rank.together.parks_after(request, rank.counter, rank.counter.step)
