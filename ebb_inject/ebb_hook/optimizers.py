@@ -77,8 +77,8 @@ class Hook:
         except Exception as error:
             self._disable(error)
             return
-        due = found.due(self.counter)  # outside, as handlers of signals may raise here
-        if due is None:
+        due = found.is_due(self.counter)  # outside, as handlers of signals may raise here
+        if not due:
             self._disarm()
             return
         if self._armed is None or self._armed_for != due:  # it may be armed for a request that does not hold any more

@@ -76,8 +76,9 @@ class Parking:
         """Set by the program for a boundary at which its state is complete."""
         self._saved = False
 
-    def due(self, counter: Steps) -> tuple[int, int] | None:
-        """The command and the step (`at_step`) of the request, if there is one that concerns the step that is complete.
+    def is_due(self, counter: Steps) -> tuple[int, int] | None:
+        """The command and the step (`at_step`) of the request, if there is one that concerns the step that is complete. The
+        hook may be of another version than this copy, which the SDK has brought: older ones say whether there is one.
 
         A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
         own; handlers of signals that arrive meanwhile may."""

@@ -247,14 +247,14 @@ class Asked:
 
     def __init__(self) -> None:
         self.word, self.seen = [0], 0
-        self.request: tuple[int, int] | None = None
+        self.request: tuple[int, int] | bool | None = None
         self.boundaries = 0
 
-    def asks(self, request: tuple[int, int] | None) -> None:
+    def asks(self, request: tuple[int, int] | bool | None) -> None:
         self.word[0] += 1
         self.request = request
 
-    def due(self, _counter: object) -> tuple[int, int] | None:
+    def is_due(self, _counter: object) -> tuple[int, int] | bool | None:
         return self.request
 
     def at_boundary(self, _counter: object) -> None:
@@ -299,3 +299,20 @@ def test_a_forward_pass_obeys_no_request_that_is_not_due_any_more(torch: Any, ho
     model(torch.ones(2))
     model(torch.ones(2))
     assert asked.boundaries == 1
+
+
+def test_a_control_file_that_an_older_sdk_has_opened(torch: Any, hook: Hook, asked: Asked) -> None:
+    """It says whether a request is due, and not which."""
+    one, model = optimizer(torch), torch.nn.Linear(2, 2)
+    asked.asks(False)
+    one.step()
+    model(torch.ones(2))
+    assert not asked.boundaries
+    for parks in (1, 2):
+        asked.asks(True)
+        one.step()
+        model(torch.ones(2))
+        assert asked.boundaries == parks
+    one.step()
+    one.step()  # without a forward pass
+    assert asked.boundaries == 3

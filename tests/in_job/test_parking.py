@@ -210,7 +210,7 @@ def test_a_request_that_arrives_while_another_one_fails_is_obeyed(tmp_path: Path
             patch.setattr(parked, "_concerns", fails)
             parked.at_boundary(counter)
             assert parked.seen == number
-            assert parked.due(counter) is None
+            assert parked.is_due(counter) is None
             assert parked.seen == number + 1
         assert parked.word[0] == number + 2
         parked.at_boundary(counter)
