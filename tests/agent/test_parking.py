@@ -596,6 +596,28 @@ async def test_the_time_that_a_run_was_parked_is_known(stage: Stage) -> None:
     assert 0.001 <= state.switching_seconds <= time.monotonic() - began - state.parked_seconds
 
 
+async def test_a_park_does_not_take_the_time_in_which_no_agent_was_there(stage: Stage) -> None:
+    """An agent was killed in the middle of a park, and one in the middle of a resume; each time the next one comes an hour
+    later."""
+    program = stage.run(ONE, pause=0.3)
+    stage.used[ONE] = {program.pid: 100}
+    for left_in, act, told in (
+        (ParkStage.PARKING, stage.park, "parked"),
+        (ParkStage.RESUMING, stage.resume, "resumed"),
+    ):
+        record = stage.spool.runs[ONE]
+        half = replace(record.park, stage=left_in, rung=Rung.COOPERATIVE, changed=time.monotonic() - 3600)
+        stage.spool.remember([replace(record, park=half)])
+        stage.again()
+        act(ONE)
+        await stage.told(told)
+        while stage.parking._at_work:
+            await asyncio.sleep(0)
+    state = stage.spool.runs[ONE].park
+    assert 0 < state.wait_seconds < 600
+    assert 0 < state.resume_seconds < 600
+
+
 async def test_anything_may_be_in_a_control_file(stage: Stage, tmp_path: Path) -> None:
     folder = tmp_path / "park"
     made = control.Control(str(folder))
