@@ -81,7 +81,7 @@ class SliceObservation:
     resume: float = 0.0
     """until a parked run executes again: means of the last few times."""
     outlasted: float = 0.0
-    """For how long a park was tried in vain, at most, since the last one that succeeded."""
+    """The most time within which a park did not end, since the last one that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def test_no_two_runs_execute_at_a_time_while_the_period_changes(ready: FakeSched
 
 
 def tried(state: ParkState, took: float, at: float) -> ParkState:
-    return accounting.executes(accounting.parking(state, Rung.COOPERATIVE, (), at), at, at + took)
+    return accounting.executes(accounting.parking(state, Rung.COOPERATIVE, (), at), at, at + took, outlasted=took)
 
 
 def cycled(state: ParkState, wait: float, moving: float, resume: float, at: float = 100.0) -> ParkState:
@@ -165,6 +165,11 @@ def test_the_longest_try_counts_until_a_park_succeeds() -> None:
     assert cycled(state, 6, 1, 1).outlasted_seconds == 0
 
 
+def test_a_park_that_was_refused_was_not_too_slow() -> None:
+    state = accounting.parking(tried(ParkState(), 5, 10), Rung.COOPERATIVE, (), 100)
+    assert accounting.executes(state, 100, 112).outlasted_seconds == 5
+
+
 def test_the_time_in_which_no_agent_was_there_is_no_part_of_a_park_or_a_resume() -> None:
     """The agent is away for a minute in the middle of each, and the next one asks again."""
     state = accounting.parking(cycled(cycled(ParkState(), 0.2, 1, 0.5), 0.2, 1, 0.5), Rung.COOPERATIVE, (), 1000)
@@ -175,8 +180,6 @@ def test_the_time_in_which_no_agent_was_there_is_no_part_of_a_park_or_a_resume()
     state = accounting.executes(state, 1160, 1160.5)
     assert state.resume_seconds == pytest.approx(0.5)
     assert state.switching_seconds - before.switching_seconds == pytest.approx(60.5), "it may have executed, or not"
-    state = accounting.parking(accounting.parking(state, Rung.COOPERATIVE, (), 2000), Rung.COOPERATIVE, (), 2060)
-    assert accounting.executes(state, 2060, 2065).outlasted_seconds == pytest.approx(5)
 
 
 def test_what_an_older_agent_has_counted_without_its_duration_is_in_no_mean() -> None:

@@ -60,10 +60,10 @@ def resuming(state: ParkState, now: float) -> ParkState:
     return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
 
 
-def executes(state: ParkState, began: float, now: float) -> ParkState:
-    """Again, or still: a park has failed."""
-    took = _since(state, began, now)
-    resumed, tried = state.stage is ParkStage.RESUMING, state.stage is ParkStage.PARKING
+def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
+    """Again, or still: a park has failed. `outlasted`: for so long that park was tried, if it was given up because its
+    time was over. More time does not help one that failed for another reason."""
+    took, resumed = _since(state, began, now), state.stage is ParkStage.RESUMING
     return replace(
         state,
         stage=ParkStage.EXECUTES,
@@ -72,7 +72,7 @@ def executes(state: ParkState, began: float, now: float) -> ParkState:
         switching_seconds=state.switching_seconds + (max(0.0, now - state.changed) if resumed else 0.0),
         resume_seconds=_mean(state.resume_seconds, took, state.resumes) if resumed else state.resume_seconds,
         resumes=state.resumes + resumed,
-        outlasted_seconds=max(state.outlasted_seconds, took) if tried else state.outlasted_seconds,
+        outlasted_seconds=max(state.outlasted_seconds, outlasted),
     )
 
 

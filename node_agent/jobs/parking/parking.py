@@ -198,7 +198,8 @@ class Parking:
             return
         self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
-            self._keep(record, accounting.executes(record.park, began, now))
+            limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
+            self._keep(record, accounting.executes(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
             return  # the other nodes ask for another park, and so does this one
         if self._is_to_park(key):
