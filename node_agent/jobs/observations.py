@@ -82,6 +82,8 @@ class SliceObservation:
     """until a parked run executes again: means of the last few times."""
     outlasted: float = 0.0
     """The most time within which a park did not end, since the last one that succeeded."""
+    tried: bool = False
+    """A park was tried, so that what is zero is known to be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,13 +145,16 @@ class Observer:
             job = jobs.get(key.job_id)
             if job is None or key not in runs or (pause_us := each.get(job.spec.vc)) is None:
                 continue
-            told_us, told = before.get(key, (now - pause_us, Switching()))
-            event = switching_in(one, self._link.node)
-            if now >= told_us + pause_us and is_other(told, event.switching):
+            event, told = switching_in(one, self._link.node), before.get(key)
+            if told is None:
+                is_news = is_known(one, event.switching)
+            else:
+                is_news = now >= told[0] + pause_us and is_other(told[1], event.switching)
+            if is_news:
                 self._switching[key] = now, event.switching
                 self._leading.service.handle(event).add_done_callback(partial(self._told_switching, key))
-            else:
-                self._switching[key] = told_us, told
+            elif told is not None:
+                self._switching[key] = told
 
     def _told_switching(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
@@ -181,8 +184,14 @@ class Observer:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
 
 
+def is_known(seen: agent_link_pb2.SliceObservation, switching: Switching) -> bool:
+    """Whether the agent has parked a run, or has tried to: what it says of switches is no measurement before. That they take
+    nothing is one, such as of a program that cannot be parked."""
+    return seen.tried or seen.switches > 0 or any(switching)
+
+
 def is_other(told: Switching, now: Switching) -> bool:
-    """Whether a part of what switches take has changed by more than a tenth, or is known since."""
+    """Whether a part of what switches take has changed by more than a tenth, or is no longer zero."""
     if not any(told):
         return any(now)
     return any(abs(new - old) > max(old // 10, LEAST_SWITCHING) for old, new in zip(told, now, strict=True))
