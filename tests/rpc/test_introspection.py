@@ -163,6 +163,32 @@ def test_what_switches_take_reaches_the_policy_and_the_agent_is_told_longer_turn
             assert said.startswith("a cycle of turns takes 10 s instead of 1 s: to park and resume takes 0.2 s of each")
 
 
+def test_what_an_agent_says_before_a_run_has_a_share_group_is_told_when_it_has_one(database_url: str, engine: Engine) -> None:
+    """Its turns in another group are not over for the agent yet. The engine drops what it hears then."""
+    with Server(database_url, policy="gandiva", policy_settings={"period": 1}) as server, Agent(server) as agent:
+        for device in agent.hello.devices:
+            device.memory_mib = 2000
+        agent.connect()
+        first = int(server.submit(devices=2).id)
+        agent.orders()
+        agent.started(1, first)
+        agent.acknowledged()
+        server.until(first, "RUNNING")
+        agent.send(observations=switches(first, park=0.1))
+        second = int(server.submit(devices=2).id)
+        agent.orders()
+        agent.started(2, second)
+        agent.acknowledged()
+        server.until(second, "RUNNING")
+
+        def period() -> Any:
+            agent.send(observations=switches(first, second, park=0.1))
+            with engine.connect() as conn:
+                return conn.execute(text("SELECT period_us FROM share_group")).scalars().all()
+
+        wait_for(lambda: period() == [10_000_000], LIMIT)
+
+
 @pytest.mark.parametrize(
     ("told", "now", "other"),
     [

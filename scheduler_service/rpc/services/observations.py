@@ -136,14 +136,15 @@ class Observer:
 
     def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine what the switches of runs take that take turns, if that has changed, and of each run once in
-        `measured_us` at most. What cannot be committed is told by a later observation."""
+        `measured_us` at most. The engine drops what is said of a run without a share group, so that is told once it has one.
+        What cannot be committed is told by a later observation."""
         each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
         for one in seen.slices:
             key = _key(one)
-            job = jobs.get(key.job_id)
-            if job is None or key not in runs or (pause_us := each.get(job.spec.vc)) is None:
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or not run.group or (pause_us := each.get(job.spec.vc)) is None:
                 continue
             event, told = switching_in(one, self._link.node), before.get(key)
             if told is None:
