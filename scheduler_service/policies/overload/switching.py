@@ -4,8 +4,8 @@ Two things make a cycle longer. The time that a device loses to switching is to 
 cycle. And a park has to end in time: agents give up when half of the next turn is over, so a turn is to be five times as long
 as the park before it. A park that outlasts half of a turn is tried again before one that is two and a half times as long.
 
-These are functions of plain values. With R rows of equal weight nobody waits for longer than P (1 - 1 / R) between two turns,
-where P is at most `longest_period`.
+These are functions of plain values. With R rows of equal weight nobody waits for longer than P (1 - 1 / R) between two turns
+as long as nobody moves, where P is at most `longest_period`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
