@@ -159,6 +159,21 @@ def test_a_probe_that_nobody_measures_is_undone() -> None:
     assert memo.value[0] == WORSE, "else the pair would be tried again at once, and would never do its work"
 
 
+def test_a_probe_of_jobs_that_take_long_turns_has_ten_of_their_cycles() -> None:
+    d, (a, b, c) = overloaded(3)
+    d.switches(a, b, c, park=3, resume=3)
+    for _ in range(2):
+        d.step(after=60)
+    assert d.period_of(a) == 600
+    d.profile({a: ALONE, b: ALONE, c: ALONE})
+    until_packed(d, a, b)
+    assert (d.rows_of(a), d.period_of(a)) == ([[a, b], [c]], 600)
+    d.step(after=5900)
+    assert d.rows_of(a) == [[a, b], [c]], "it is still to be measured"
+    told = [line.text for _ in range(3) for line in d.step(after=60).log if line.kind is EventKind.PROBED]
+    assert "not measured in time" in told[0]
+
+
 def test_a_probe_ends_when_one_of_its_jobs_does() -> None:
     d, (a, b) = overloaded()
     d.profile({a: ALONE, b: ALONE})

@@ -121,7 +121,8 @@ def begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
     if share is None:
         return None
     now = state.cluster.clock_us
-    deadline = now + round(settings.probe_periods * settings.period_us)
+    cycle_us = max(settings.period_us, share.period_us if len(share.rows) > 1 else 0)  # in which the pair executes once
+    deadline = now + round(settings.probe_periods * cycle_us)
     limits = tuple((key, run.device_memory_mib) for key, run in sorted(runs.items()))
     rates = tuple((job_id, round(rate * _PPM)) for job_id, rate in sorted((_rates(state, group, runs) or {}).items()))
     probe = Probe((pair.one.jobs, pair.other.jobs), rates, deadline, group.rows, limits, group.period_us, share.rows)

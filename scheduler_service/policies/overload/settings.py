@@ -30,7 +30,8 @@ class Settings(NamedTuple):
     packing_gain: float = 5
     """By how many percent packing has to be better than time slicing to be kept."""
     probe_periods: float = 10
-    """A probe that has not been measured after so many periods is undone."""
+    """A probe that has not been measured after so many periods is undone; after so many cycles, if the packed jobs take turns
+    with others."""
     remembered: float = 86_400
     """How long it is remembered whether packing pays for two kinds of jobs."""
     migration: int = 1
