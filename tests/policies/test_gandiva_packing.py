@@ -132,6 +132,15 @@ def test_what_does_not_fit_into_the_memory_of_a_device_is_not_packed() -> None:
     assert d.rows_of(a) == [[a], [b]]
 
 
+@pytest.mark.parametrize("memory", [20_000, 17_000], ids=["do not fit", "leave no room for a third that is parked"])
+def test_a_pair_without_room_does_not_keep_others_from_being_packed(memory: int) -> None:
+    d, (a, b, c) = overloaded(3)
+    for job, uses in ((a, memory), (b, memory), (c, 4000)):
+        d.profile({job: ALONE}, memory=uses)
+    until_packed(d, a, c)
+    assert d.rows_of(a) == [[a, c], [b]]
+
+
 @pytest.mark.parametrize("what", ["few", "unsettled", "other plan"])
 def test_a_probe_is_judged_only_by_mini_batches_that_belong_to_it(what: str) -> None:
     d, (a, b) = overloaded()
