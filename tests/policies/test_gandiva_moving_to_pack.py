@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import UpdateRequested
+from scheduler_service.core.messages import RunExited, UpdateRequested
 from scheduler_service.core.model import EventKind, JobEvent, JobState, RunKey
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.launch import why_it_holds_devices_so
 from scheduler_service.policies.introspection import moving_to_pack
 from tests.core.driver import spec
+from tests.core.test_migrate import of, target
 from tests.policies.introspected import Introspected
 from tests.policies.test_gandiva_rotating import arrives
 from tests.thorough import LONG, examples
@@ -211,6 +212,47 @@ def test_jobs_of_kinds_that_paid_are_brought_together_whatever_they_use() -> Non
     (move,) = d.moves()
     assert move.startswith(f"{e}: ")
     assert f"with job {a} " in move
+
+
+def fails(d: Site) -> int:
+    """The next move ends at its destination before the job begins there. Returns the job."""
+    while not d.state.operation_of:
+        assert d.now < Introspected().now + 7_200 * SECOND, "nobody moves"
+        d.step(after=60)
+    (moves,) = d.state.operation_of
+    d.step(of(d, target(d, moves), RunExited, exit_signal=9))
+    assert not d.state.operation_of
+    return moves
+
+
+def test_a_move_that_fails_is_not_made_again_at_once() -> None:
+    d = Site(80, 99, 99, 99, 80)
+    d.minutes(5)
+    d.leaves(1)
+    d.leaves(5)
+    a, e = (d.begin(what=replace(spec(1), name=name)) for name in "ae")
+    d.profile({a: ALONE, e: ALONE}, utilisation=80)
+    began = {fails(d): d.now}
+    assert began.keys() == {e}
+    while d.now < began[e] + 540 * SECOND:
+        d.step(after=60)
+        assert e not in d.state.operation_of
+    for _ in range(3):
+        d.step(after=60)
+    assert e in d.state.operation_of, "the pair has paid"
+
+
+def test_a_packed_job_that_does_not_arrive_is_not_moved_again_at_once() -> None:
+    d = Site(90, 10, 20, 90, 90)
+    d.minutes(20, {frozenset((1, 5)): 210})
+    d.leaves(1)
+    first, began = fails(d), d.now
+    assert first in (2, 3)
+    while d.now < began + 540 * SECOND:
+        d.step(after=60)
+        assert first not in d.state.operation_of
+        if d.state.operation_of:
+            fails(d)
 
 
 @pytest.mark.parametrize("what", ["no time to save", "trial", "another priority", "memory"])

@@ -20,7 +20,7 @@ from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import is_ours, runs_in
 from scheduler_service.policies.introspection.memos import Round, memo_of
-from scheduler_service.policies.introspection.moving import first_waiting, may_move, name_of, under_way
+from scheduler_service.policies.introspection.moving import first_waiting, may_move, moved_subject, name_of, under_way
 from scheduler_service.policies.introspection.packing import learnt, may_pack, utilisation_of
 from scheduler_service.policies.introspection.pairing import may_be_worth_a_move, next_pair
 from scheduler_service.policies.overload.rows import Unit, unit_of, units_of
@@ -201,7 +201,9 @@ def _moves(state: State, node: int, mover: _Candidate, host: _Candidate, setting
     met = Remember(NAME, met_subject(job.id), (*before, *host.jobs), job.id)
     why = _why(state, node, mover, host)
     for share in shares_with(state, job, spots, others, settings):
-        yield (Migrate(job.id, spots, why, run.guaranteed, share), met)
+        # Else a move that fails would be made again at once.
+        moved = Remember(NAME, moved_subject(job.id), (state.cluster.clock_us,), job.id)
+        yield (Migrate(job.id, spots, why, run.guaranteed, share), met, moved)
 
 
 def _why(state: State, node: int, mover: _Candidate, host: _Candidate) -> str:
