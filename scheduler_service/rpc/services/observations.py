@@ -20,6 +20,7 @@ from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.agents import (
     checkpoints_in,
     grace_in,
+    known_steps,
     measured_in,
     mini_batch_in,
     switching_in,
@@ -72,8 +73,9 @@ class Observer:
                 raise invalid("cycles.period", "duration.gt_lte", "must be above 0 and at most a day")
         at = Timestamp()
         at.GetCurrentTime()
+        steps = map(known_steps, seen.steps)
         self._link.observed = cluster_pb2.NodeObservations(
-            time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
+            time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
         )
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
