@@ -204,9 +204,10 @@ def parks_of(takes: Callable[[], float], rows: int, period_s: float = 60, cycles
         limit, takes_s = max(2.0, period / SECOND / rows / 2), takes()
         state = parking(state, Rung.COOPERATIVE, (), 0)
         if takes_s <= limit:
-            state = executes(resuming(parked(state, Parked(Rung.COOPERATIVE, 0, 0, (), 0), takes_s), 900), 900)
+            state = parked(state, Parked(Rung.COOPERATIVE, 0, 0, (), 0), 0, takes_s)
+            state = executes(resuming(state, 900), 900, 900)
         else:
-            state = executes(state, limit)
+            state = executes(state, 0, limit, outlasted=limit)
         seen.append((period / SECOND, takes_s <= limit))
         known = [seconds(wait=state.wait_seconds, outlasted=state.outlasted_seconds), *[seconds()] * (rows - 1)]
         period = period_for(in_turns(*known), period, settings)

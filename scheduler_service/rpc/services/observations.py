@@ -142,22 +142,26 @@ class Observer:
 
     def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine what the switches of runs take that take turns, if that has changed, and of each run once in
-        `measured_us` at most. What cannot be committed is told by a later observation."""
+        `measured_us` at most. The engine drops what is said of a run without a share group, so that is told once it has one.
+        What cannot be committed is told by a later observation."""
         each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
         for one in seen.slices:
             key = _key(one)
-            job = jobs.get(key.job_id)
-            if job is None or key not in runs or (pause_us := each.get(job.spec.vc)) is None:
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or not run.group or (pause_us := each.get(job.spec.vc)) is None:
                 continue
-            told_us, told = before.get(key, (now - pause_us, Switching()))
-            event = switching_in(one, self._link.node)
-            if now >= told_us + pause_us and is_other(told, event.switching):
+            event, told = switching_in(one, self._link.node), before.get(key)
+            if told is None:
+                is_news = is_known(one, event.switching)
+            else:
+                is_news = now >= told[0] + pause_us and is_other(told[1], event.switching)
+            if is_news:
                 self._switching[key] = now, event.switching
                 self._leading.service.handle(event).add_done_callback(partial(self._told_switching, key))
-            else:
-                self._switching[key] = told_us, told
+            elif told is not None:
+                self._switching[key] = told
 
     def _told_switching(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
@@ -210,8 +214,14 @@ class Observer:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
 
 
+def is_known(seen: agent_link_pb2.SliceObservation, switching: Switching) -> bool:
+    """Whether the agent has parked a run, or has tried to: what it says of switches is no measurement before. That they take
+    nothing is one, such as of a program that cannot be parked."""
+    return seen.tried or seen.switches > 0 or any(switching)
+
+
 def is_other(told: Switching, now: Switching) -> bool:
-    """Whether a part of what switches take has changed by more than a tenth, or is known since."""
+    """Whether a part of what switches take has changed by more than a tenth, or is no longer zero."""
     if not any(told):
         return any(now)
     return any(abs(new - old) > max(old // 10, LEAST_SWITCHING) for old, new in zip(told, now, strict=True))
