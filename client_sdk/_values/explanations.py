@@ -97,7 +97,7 @@ class Explanation:
     compared, for people. Empty where the policy compares nothing."""
     sharing_reason: str = ""
     """For a job that runs under a policy that introspects: which stage decided last how it holds its devices, and why, for
-    people. Empty: it has had its devices alone since it was placed."""
+    people, or which jobs came to take turns with it. Empty: it has had its devices alone since it was placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,9 @@ class SliceObservation:
     resume: float = 0.0
     """until a parked run executes again: means of the last few times."""
     outlasted: float = 0.0
-    """For how long a park was tried in vain, at most, since the last one that succeeded."""
+    """The most time within which a park did not end, since the last one that succeeded."""
+    tried: bool = False
+    """A park was tried, so that what is zero is known to be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class ParkState:
     """Of one resume, as the mean of the last few."""
     resumes: int = 0
     outlasted_seconds: float = 0.0
-    """For how long a park was tried in vain, at most, since the last one that succeeded."""
+    """The most time within which a park did not end, since the last one that succeeded."""
     stops: int = 0
     """How often it was stopped in the middle of a step, whose duration is no measurement."""
 

@@ -88,6 +88,8 @@ class Slices:
         self._groups: dict[int, _Group] = {}
         self._begun: set[RunKey] = set()
         """Runs that were let start, and have no process yet."""
+        self._tried: set[RunKey] = set()
+        """Runs of which a park was refused. Another agent tries again."""
 
     def may_start(self, key: RunKey) -> bool:
         """Whether a run that is to start has its devices now. If it has to wait, it is started in its turn."""
@@ -157,6 +159,7 @@ class Slices:
         if (found := self._of(key)) is None:
             return True
         _, state, _ = found
+        self._tried.add(key)
         is_news = key not in state.refused
         state.refused.add(key)
         state.unable.add(key)
@@ -175,6 +178,7 @@ class Slices:
     def over(self, record: RunRecord) -> None:
         """A member has ended: its row may have nobody left."""
         self._begun.discard(record.key)
+        self._tried.discard(record.key)
         if record.share is not None:
             self.look(record.share.group)
 
@@ -205,6 +209,7 @@ class Slices:
                 state.park_seconds,
                 state.resume_seconds,
                 state.outlasted_seconds,
+                tried=record.key in self._tried or state.switches > 0 or state.outlasted_seconds > 0,
             )
 
     # The turn.

@@ -124,4 +124,5 @@ def _slice(seen: SliceObservation) -> pb.SliceObservation:
         park=duration_out(seen.park),
         resume=duration_out(seen.resume),
         outlasted=duration_out(seen.outlasted),
+        tried=seen.tried,
     )

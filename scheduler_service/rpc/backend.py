@@ -18,6 +18,7 @@ from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.service import NotLeading, Service
+from scheduler_service.run.torn_gangs import TornGangs
 from scheduler_service.run.view import JobView, View
 from scheduler_service.secret_arguments import SecretArguments
 
@@ -50,6 +51,7 @@ class Leading:
     """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
     unsealed: set[str] = field(default_factory=set)
     """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
+    torn: TornGangs = field(default_factory=TornGangs)
     outrun: "asyncio.Future[tuple[int, str]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
 

@@ -31,7 +31,7 @@ from tests.agent.fake_checkpoint_driver import write_plan
 from tests.agent.parkable import Program
 from tests.agent.test_groups import group  # noqa: F401 (a fixture)
 
-ONE, TWO = RunKey(1, 1), RunKey(2, 1)
+ONE, TWO, THREE = RunKey(1, 1), RunKey(2, 1), RunKey(3, 1)
 GIB = 1 << 30
 
 
@@ -280,6 +280,8 @@ async def test_a_run_that_no_rung_parks_goes_on(stage: Stage, mood: str) -> None
     assert ("CUDA graphs" if mood == "refuses" else "end of a step") in reason
     program.goes_on()
     assert stage.stage(ONE) is ParkStage.EXECUTES
+    outlasted = stage.spool.runs[ONE].park.outlasted_seconds
+    assert outlasted == (0 if mood == "refuses" else 0.3), "the time limit was over only if the program does not answer"
     (path,) = control.live(str(program.folder / "park"))
     request = control.send(path, control.RESUME)
     assert request >= 3, "the park was taken back: the last request said that it is to run"
@@ -354,6 +356,38 @@ async def test_parked_memory_is_bounded(stage: Stage) -> None:
     ((_, _, reason, _),) = await stage.told("refused")
     assert "64 MiB of 64 MiB are taken" in reason, "the first keeps its memory for the next park"
     assert "parked_memory_mib" in reason
+
+
+async def test_a_refusal_at_the_end_of_a_step_and_too_little_memory_after_a_park_are_not_too_slow(stage: Stage) -> None:
+    """Both take a while, but with more time nothing would be otherwise."""
+    refuses = stage.run(ONE, mood="refuses", pause=0.2)
+    stage.used[ONE] = {refuses.pid: 100}
+    stage.park(ONE)
+    ((_, _, reason, _),) = await stage.told("refused")
+    assert "CUDA graphs" in reason
+    assert stage.spool.runs[ONE].park.outlasted_seconds == 0
+    stage.total = 100 << 20
+    stage.again()
+    programs = {key: stage.run(key) for key in (TWO, THREE)}
+    stage.park(TWO, THREE)
+    (refused,) = (event for event in await stage.told_any(2) if event[0] == "refused")
+    assert "64 MiB of 100 MiB are taken" in refused[2]
+    programs[refused[1]].goes_on()
+    assert stage.spool.runs[refused[1]].park.outlasted_seconds == 0
+
+
+async def test_a_program_that_was_asked_in_vain_was_too_slow_whatever_the_driver_says(
+    stage: Stage, fake_driver: Callable[..., None]
+) -> None:
+    """Half of the limit is for asking the program, and half for the driver, which refuses."""
+    program = stage.run(ONE, mood="deaf")
+    fake_driver(program.pid)
+    stage.used[ONE] = {program.pid: 100, 1: 100}
+    stage.park(ONE, limit=0.4)
+    ((_, _, reason, _),) = await stage.told("refused")
+    assert "end of a step" in reason
+    assert "one process at a time" in reason
+    assert stage.spool.runs[ONE].park.outlasted_seconds == 0.4
 
 
 async def test_a_parked_run_may_use_more_host_memory_than_it_asked_for(stage: Stage) -> None:
@@ -488,6 +522,7 @@ async def test_a_park_that_is_not_wanted_any_more_is_given_up(stage: Stage) -> N
     assert stage.parking.executes(ONE)
     await stage.told("resumed")
     assert stage.stage(ONE) is ParkStage.EXECUTES
+    assert 0 < stage.spool.runs[ONE].park.outlasted_seconds < 10, "so long it was tried, and not for its limit"
     program.goes_on()
 
 
@@ -623,6 +658,28 @@ async def test_the_time_that_a_run_was_parked_is_known(stage: Stage) -> None:
     state = stage.spool.runs[ONE].park
     assert resuming - parked <= state.parked_seconds <= time.monotonic() - began
     assert 0.001 <= state.switching_seconds <= time.monotonic() - began - state.parked_seconds
+
+
+async def test_a_park_does_not_take_the_time_in_which_no_agent_was_there(stage: Stage) -> None:
+    """An agent was killed in the middle of a park, and one in the middle of a resume; each time the next one comes an hour
+    later."""
+    program = stage.run(ONE, pause=0.3)
+    stage.used[ONE] = {program.pid: 100}
+    for left_in, act, told in (
+        (ParkStage.PARKING, stage.park, "parked"),
+        (ParkStage.RESUMING, stage.resume, "resumed"),
+    ):
+        record = stage.spool.runs[ONE]
+        half = replace(record.park, stage=left_in, rung=Rung.COOPERATIVE, changed=time.monotonic() - 3600)
+        stage.spool.remember([replace(record, park=half)])
+        stage.again()
+        act(ONE)
+        await stage.told(told)
+        while stage.parking._at_work:
+            await asyncio.sleep(0)
+    state = stage.spool.runs[ONE].park
+    assert 0 < state.wait_seconds < 600
+    assert 0 < state.resume_seconds < 600
 
 
 async def test_anything_may_be_in_a_control_file(stage: Stage, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -329,6 +330,8 @@ def test_a_run_that_cannot_be_parked_keeps_its_gpu(
     assert "CUDA graphs" in refused.reason
     count = len(scheduler.observations)
     scheduler.wait(lambda: len(scheduler.observations) >= count + 4)
+    seen = scheduler.slices()[1]
+    assert (seen.tried, seen.switches, seen.outlasted.ToTimedelta()) == (True, 0, timedelta())
     goes_on(state, 1)
     assert not scheduler.of(2), "there is no room on the device for another program"
     assert len([report for report in scheduler.of(1) if report.WhichOneof("event") == "park_refused"]) == 1

@@ -16,12 +16,13 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import JobState, RunKey, RunPhase
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.overload.slicing import would_do
 from tests.core.driver import Driver, spec
 from tests.core.test_migrate import warm
+from tests.policies.sharing_runs import gang_of
 
 NODE = Vector(64_000, 65_536, 2)
 
@@ -158,3 +159,26 @@ def test_the_node_hears_of_the_plan_when_the_run_begins() -> None:
     assert isinstance(order.desired, Running)
     assert order.desired.share is not None
     assert order.desired.share.group == d.run(c).group
+
+
+def test_a_gang_that_arrives_at_others_has_until_its_turn_to_start() -> None:
+    d = Told()
+    gang = d.submit(gang_of(2, 1))
+    d.step(*(d.ready(gang, task) for task in (0, 1)))
+    assert d.job(gang).start_by_us == d.now + 60 * SECOND, "it takes no turns"
+    d.step(*(d.started(gang, task) for task in (0, 1)))
+    d.join("n2", NODE)
+    c = d.submit(spec(2))
+    d.start(c)
+    comes = [RunKey(gang, 2, task) for task in (0, 1)]
+    rows = (Row((d.run(c).key,)), Row(tuple(comes)))
+    share = Share(rows, tuple((key, 4096) for key in (d.run(c).key, *comes)), 600 * SECOND)
+    assert d.does(Migrate(gang, (Spot(2, (0,)), Spot(2, (1,))), "a test", share=share)) is None
+    warm(d, gang)
+    for task in (0, 1):
+        d.step(d.exited(gang, task, yielded=True))
+    assert d.job(gang).start_by_us == d.now + 660 * SECOND
+    d.step(after=659)
+    assert d.job(gang).state is JobState.STARTING
+    d.step(*(d.started(gang, task) for task in (0, 1)))
+    assert (d.job(gang).state, d.job(gang).start_by_us) == (JobState.RUNNING, None)

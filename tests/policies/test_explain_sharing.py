@@ -4,7 +4,8 @@ import pytest
 
 from scheduler_service.core.model import EventKind, Job, JobEvent, JobSpec, JobState, Reason
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.explain.launch import why_it_holds_devices_so
+from scheduler_service.policies.explain.launch import joined_by, why_it_holds_devices_so
+from tests.policies.introspected import Introspected
 
 JOB = Job(1, JobSpec(("true",), Vector(0, 0, 1)), "ann", "", 0, JobState.RUNNING)
 TURNS = (EventKind.PLACED, "time-sliced: overload, no server has 1 idle; takes turns with job 2 on device 0 of n1 (2 rows)")
@@ -33,6 +34,21 @@ def test_the_last_decision_is_told_with_its_stage(told: list[tuple[EventKind, st
 def test_the_start_at_the_destination_of_a_move_is_no_other_decision() -> None:
     placed = JobEvent(1, 9, EventKind.PLACED, reason=Reason.MIGRATED, text="it saved its work, and begins there")
     assert why_it_holds_devices_so(JOB, [JobEvent(1, 1, *MOVES[:1], text=MOVES[1]), placed]).endswith(MOVES[1])
+
+
+def test_those_who_came_later_are_told_until_they_leave() -> None:
+    d = Introspected("n1", packing=0, migration=0)
+    a, b, other = d.begin(2), d.begin(2), d.begin(2)
+    stays = next(job for job in (a, b) if d.run(job).devices != d.run(other).devices)
+    joined = a if stays == b else b
+    assert joined_by(d.state, d.job(joined)) == f"overload: job {other} came to take turns with it"
+    assert joined_by(d.state, d.job(stays)) == "", "it has its devices alone"
+    wide = d.begin(4)
+    assert joined_by(d.state, d.job(joined)) == f"overload: jobs {other}, {wide} came to take turns with it"
+    assert joined_by(d.state, d.job(stays)) == f"overload: job {wide} came to take turns with it"
+    for job in (wide, other):
+        d.leaves(job)
+    assert joined_by(d.state, d.job(joined)) == ""
 
 
 def test_nothing_is_told_of_a_job_that_does_not_run() -> None:

@@ -132,6 +132,15 @@ def test_what_does_not_fit_into_the_memory_of_a_device_is_not_packed() -> None:
     assert d.rows_of(a) == [[a], [b]]
 
 
+@pytest.mark.parametrize("memory", [20_000, 17_000], ids=["do not fit", "leave no room for a third that is parked"])
+def test_a_pair_without_room_does_not_keep_others_from_being_packed(memory: int) -> None:
+    d, (a, b, c) = overloaded(3)
+    for job, uses in ((a, memory), (b, memory), (c, 4000)):
+        d.profile({job: ALONE}, memory=uses)
+    until_packed(d, a, c)
+    assert d.rows_of(a) == [[a, c], [b]]
+
+
 @pytest.mark.parametrize("what", ["few", "unsettled", "other plan"])
 def test_a_probe_is_judged_only_by_mini_batches_that_belong_to_it(what: str) -> None:
     d, (a, b) = overloaded()
@@ -157,6 +166,21 @@ def test_a_probe_that_nobody_measures_is_undone() -> None:
     memo = memo_of(d.state, pair_subject("", kind_of(d.job(a)), kind_of(d.job(b))))
     assert memo is not None
     assert memo.value[0] == WORSE, "else the pair would be tried again at once, and would never do its work"
+
+
+def test_a_probe_of_jobs_that_take_long_turns_has_ten_of_their_cycles() -> None:
+    d, (a, b, c) = overloaded(3)
+    d.switches(a, b, c, park=3, resume=3)
+    for _ in range(2):
+        d.step(after=60)
+    assert d.period_of(a) == 600
+    d.profile({a: ALONE, b: ALONE, c: ALONE})
+    until_packed(d, a, b)
+    assert (d.rows_of(a), d.period_of(a)) == ([[a, b], [c]], 600)
+    d.step(after=5900)
+    assert d.rows_of(a) == [[a, b], [c]], "it is still to be measured"
+    told = [line.text for _ in range(3) for line in d.step(after=60).log if line.kind is EventKind.PROBED]
+    assert "not measured in time" in told[0]
 
 
 def test_a_probe_ends_when_one_of_its_jobs_does() -> None:

@@ -1,11 +1,13 @@
 """Jobs of a server change places, so that all get the same part of its devices."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.introspection.memos import memo_of
 from scheduler_service.policies.introspection.rotating import rotation_subject
 from tests.core.test_migrate import of, target, warm
@@ -65,6 +67,33 @@ def test_each_job_has_a_device_alone_for_as_long_as_the_others() -> None:
         assert users(d) == [1, 1, 2, 2]
     assert sum(alone.values()) == 240
     assert all(abs(alone[job] - 40) <= 10 for job in jobs), alone
+
+
+def test_places_change_more_slowly_than_turns_so_that_nobody_waits_for_longer_than_a_cycle() -> None:
+    d, jobs = six(rotate=60, moves_per_hour=1000)
+    moved, waited, longest = list[int](), Counter[int](), Counter[int]()
+    for _ in range(240):
+        d.switches(*(job for job in jobs if d.run(job).group), park=4, resume=4, after=60)
+        for job in sorted(d.state.operation_of):
+            moved.append(d.now // SECOND)
+            arrives(d, job)
+        for job in jobs:
+            waited[job] = 0 if has_executed(d, job, 60) else waited[job] + 60
+            longest[job] = max(longest[job], waited[job])
+    assert {d.period_of(job) for job in jobs if d.run(job).group} == {600}
+    assert len(moved) > 10
+    assert all(later - earlier >= 600 for earlier, later in pairwise(moved[1:])), "once that the turns are so long"
+    assert max(longest.values()) <= 600, longest
+
+
+def has_executed(d: Introspected, job: int, seconds: int) -> bool:
+    """Whether a turn of the job was in the last seconds, if nodes had the present rows all the time."""
+    group, now = d.group_of(job), d.now // SECOND
+    if group is None:
+        return True
+    place = next(number for number, row in enumerate(group.rows) if d.run(job).key in row.runs)
+    cycle = group.period_us // SECOND
+    return any(at % cycle * len(group.rows) // cycle == place for at in range(now - seconds, now))
 
 
 def test_a_job_that_takes_turns_has_an_idle_device_of_its_server() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Retime, Running, Submitted, SwitchingMeasured
-from scheduler_service.core.model import EventKind, RunKey
+from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
@@ -166,6 +166,33 @@ def test_a_gang_on_two_servers_and_its_neighbours_have_one_period() -> None:
     (group,) = d.state.share_groups.rows.values()
     assert group.period_us == 105 * SECOND
     assert told == dict.fromkeys(group.members(), 105)
+
+
+@pytest.mark.parametrize("known", ["before", "after"])
+def test_a_gang_that_begins_in_its_turn_is_not_late_within_a_cycle(known: str) -> None:
+    d = Introspected("n1", "n2", packing=0, migration=0)
+    jobs = [d.begin(4) for _ in range(4)]
+    if known == "before":
+        d.switches(*jobs, park=5, resume=5)
+        a_round(d)
+    gang = d.submit(gang_of(2, 4))
+    d.step(*(d.ready(gang, task) for task in (0, 1)))
+    if known == "after":
+        assert d.period_of(gang) == 60
+        d.switches(*jobs, park=5, resume=5)
+        assert any("600 s instead of 60 s" in line for line in a_round(d))
+    assert d.period_of(gang) == 600
+    begins = d.job(gang).start_by_us
+    assert begins is not None
+    left = (begins - d.now) // SECOND
+    assert left >= 600
+    d.step(after=left - 1)
+    assert d.job(gang).state is JobState.STARTING
+    assert [d.node(name).strikes for name in ("n1", "n2")] == [0, 0]
+    d.step(d.started(gang, 0))
+    d.step(after=1)
+    assert d.job(gang).reason is Reason.GANG_NOT_READY, "one that did not begin in its turn"
+    assert [d.node(name).strikes for name in ("n1", "n2")] == [0, 1]
 
 
 def test_while_packing_is_measured_the_turns_stay_as_they_are() -> None:

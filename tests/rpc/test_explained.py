@@ -1,7 +1,7 @@
 """What `Explain` tells of the past."""
 
 import pytest
-from ebb.v1 import job_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.model import EventKind, Job, JobEvent, JobSpec, JobState
@@ -51,3 +51,24 @@ def test_why_a_configuration_was_chosen_is_told_while_the_job_runs_and_after_it_
         assert [why(server, job_id) for job_id in (simple, waits)] == ["", ""], "they have no other configuration"
     with Server(database_url) as server:
         assert why(server, job.id) == compared
+
+
+def test_a_job_that_others_joined_says_who_takes_turns_with_it(database_url: str) -> None:
+    devices = [cluster_pb2.Device(index=index, uuid=f"n1-{index}", memory_mib=2_000) for index in range(2)]
+    with Server(database_url, policy="gandiva") as server, Agent(server) as agent:
+        agent.hello.devices.clear()
+        agent.hello.devices.extend(devices)
+        agent.connect()
+        first = server.submit(devices=2).id
+        agent.started(1, first)
+        server.until(first, "RUNNING")
+
+        def why() -> str:
+            asked = scheduler_pb2.ExplainRequest(job_id=first)
+            said: str = server.scheduler.Explain(asked, timeout=LIMIT).explanation.sharing_reason
+            return said
+
+        assert why() == ""
+        joins = server.submit(devices=2).id
+        server.until(joins, "STARTING")
+        assert why() == f"overload: job {joins} came to take turns with it"

@@ -58,6 +58,10 @@ COUNTED = {"job_id", "run", "task", "pid", "sequence", "acknowledged"}
 """Numbers that only grow: any is possible, and one that is not known means nothing."""
 
 
+OPEN = {"ebb.v1.RunSteps.state"}
+"""Words of which an agent may know more than the scheduler, which takes those as unspecified."""
+
+
 def unbounded(message: Descriptor, seen: set[str]) -> Iterator[str]:
     """The fields of which an agent could send as much as it likes."""
     if message.full_name in seen or not message.full_name.startswith("ebb."):
@@ -81,7 +85,7 @@ def unbounded(message: Descriptor, seen: set[str]) -> Iterator[str]:
             case FieldDescriptor.TYPE_BOOL:
                 pass
             case FieldDescriptor.TYPE_ENUM:
-                if not rules.enum.defined_only:
+                if not rules.enum.defined_only and field.full_name not in OPEN:
                     yield field.full_name
             case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BYTES:
                 if not (rules.string.max_len or rules.bytes.max_len):

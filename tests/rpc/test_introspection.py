@@ -15,7 +15,7 @@ from scheduler_service.core.model import Run, RunKey, RunPhase
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Vector
 from scheduler_service.rpc.convert.agents import mini_batch_in, switching_in
-from scheduler_service.rpc.services.observations import decides, is_other
+from scheduler_service.rpc.services.observations import decides, is_known, is_other
 from tests.rpc.server import LIMIT, Agent, Server
 from tests.store.waiting import wait_for
 
@@ -163,6 +163,32 @@ def test_what_switches_take_reaches_the_policy_and_the_agent_is_told_longer_turn
             assert said.startswith("a cycle of turns takes 10 s instead of 1 s: to park and resume takes 0.2 s of each")
 
 
+def test_what_an_agent_says_before_a_run_has_a_share_group_is_told_when_it_has_one(database_url: str, engine: Engine) -> None:
+    """Its turns in another group are not over for the agent yet. The engine drops what it hears then."""
+    with Server(database_url, policy="gandiva", policy_settings={"period": 1}) as server, Agent(server) as agent:
+        for device in agent.hello.devices:
+            device.memory_mib = 2000
+        agent.connect()
+        first = int(server.submit(devices=2).id)
+        agent.orders()
+        agent.started(1, first)
+        agent.acknowledged()
+        server.until(first, "RUNNING")
+        agent.send(observations=switches(first, park=0.1))
+        second = int(server.submit(devices=2).id)
+        agent.orders()
+        agent.started(2, second)
+        agent.acknowledged()
+        server.until(second, "RUNNING")
+
+        def period() -> Any:
+            agent.send(observations=switches(first, second, park=0.1))
+            with engine.connect() as conn:
+                return conn.execute(text("SELECT period_us FROM share_group")).scalars().all()
+
+        wait_for(lambda: period() == [10_000_000], LIMIT)
+
+
 @pytest.mark.parametrize(
     ("told", "now", "other"),
     [
@@ -177,6 +203,42 @@ def test_what_switches_take_reaches_the_policy_and_the_agent_is_told_longer_turn
 )
 def test_what_differs_enough_to_be_told(told: tuple[int, ...], now: tuple[int, ...], other: bool) -> None:
     assert is_other(Switching(*told), Switching(*now)) is other
+
+
+@pytest.mark.parametrize(
+    ("seen_so_far", "known"),
+    [
+        ({}, False),
+        ({"tried": True}, True),
+        ({"switches": 1}, True),
+        ({"outlasted": lasts(2)}, True),
+        ({"rung": "driver"}, False),
+    ],
+)
+def test_that_switches_take_nothing_is_known_once_a_park_was_tried(seen_so_far: dict[str, Any], known: bool) -> None:
+    """An agent that is older than that tells how often it has parked the run."""
+    one = link_pb.SliceObservation(job_id=7, run=1, **seen_so_far)
+    assert is_known(one, switching_in(one, "n1").switching) is known
+
+
+def test_turns_get_shorter_although_a_member_cannot_be_parked(database_url: str, engine: Engine) -> None:
+    """Nothing that is measured of it ever changes."""
+    with Server(database_url, policy="gandiva", policy_settings={"period": 1}) as server, Agent(server) as agent:
+        for device in agent.hello.devices:
+            device.memory_mib = 2000
+        agent.connect()
+        first, second = taking_turns(server, agent)
+
+        def period_with(park: float, tried: bool) -> Any:
+            seen = switches(first, park=park, switches=1)
+            seen.slices.add(job_id=second, run=1, tried=tried)
+            agent.send(observations=seen)
+            with engine.connect() as conn:
+                (found,) = conn.execute(text("SELECT period_us FROM share_group")).scalars()
+            return found
+
+        wait_for(lambda: period_with(0.2, tried=False) == 10_000_000, LIMIT)
+        wait_for(lambda: period_with(0.005, tried=True) == 1_000_000, LIMIT)
 
 
 def test_what_an_agent_says_of_switches() -> None:

@@ -1,4 +1,8 @@
-"""What is kept of a run's parks, as it changes. Pure."""
+"""What is kept of a run's parks, as it changes. Pure.
+
+`began`: when this agent began to park the run or to resume it. If another agent had begun before, nobody knows how long the
+run has waited for an agent in between, and that is no part of what a park or a resume takes.
+"""
 
 from dataclasses import replace
 
@@ -19,8 +23,8 @@ def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> 
     return replace(state, stage=ParkStage.PARKING, rung=rung, driver_pids=pids, changed=changed)
 
 
-def parked(state: ParkState, done: Parked, now: float) -> ParkState:
-    waited = max(0.0, now - state.changed - done.moving) if state.stage is ParkStage.PARKING else 0.0
+def parked(state: ParkState, done: Parked, began: float, now: float) -> ParkState:
+    waited = max(0.0, _since(state, began, now) - done.moving) if state.stage is ParkStage.PARKING else 0.0
     return replace(
         state,
         stage=ParkStage.PARKED,
@@ -40,8 +44,13 @@ def parked(state: ParkState, done: Parked, now: float) -> ParkState:
 
 
 def _mean(before: float, last: float, times: int, weight: float = _SMOOTHING) -> float:
-    """`times`: that are in the mean before."""
-    return last if times < 2 else before + weight * (last - before)
+    """`times`: that are in the mean before. Nothing is, whatever `times`, if an older agent has counted them only."""
+    return last if times < 2 or not before else before + weight * (last - before)
+
+
+def _since(state: ParkState, began: float, now: float) -> float:
+    """Seconds that this agent has been at what it does to the run."""
+    return max(0.0, now - max(state.changed, began))
 
 
 def resuming(state: ParkState, now: float) -> ParkState:
@@ -51,19 +60,19 @@ def resuming(state: ParkState, now: float) -> ParkState:
     return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
 
 
-def executes(state: ParkState, now: float) -> ParkState:
-    """Again, or still: a park has failed."""
-    took = max(0.0, now - state.changed) if state.stage is not ParkStage.EXECUTES else 0.0
-    resumed, tried = state.stage is ParkStage.RESUMING, state.stage is ParkStage.PARKING
+def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
+    """Again, or still: a park has failed. `outlasted`: for so long that park was tried, if it was given up because its
+    time was over. More time does not help one that failed for another reason."""
+    took, resumed = _since(state, began, now), state.stage is ParkStage.RESUMING
     return replace(
         state,
         stage=ParkStage.EXECUTES,
         driver_pids=(),
         changed=now,
-        switching_seconds=state.switching_seconds + (took if resumed else 0.0),
+        switching_seconds=state.switching_seconds + (max(0.0, now - state.changed) if resumed else 0.0),
         resume_seconds=_mean(state.resume_seconds, took, state.resumes) if resumed else state.resume_seconds,
         resumes=state.resumes + resumed,
-        outlasted_seconds=max(state.outlasted_seconds, took) if tried else state.outlasted_seconds,
+        outlasted_seconds=max(state.outlasted_seconds, outlasted),
     )
 
 

@@ -76,6 +76,8 @@ class Failed(NamedTuple):
     reason: str
     lost: bool = False
     """Nobody can say that its processes will ever go on."""
+    late: bool = False
+    """It had not ended when its time was over, or when it was not wanted any more. With more time it may be parked."""
 
 
 class _Runs(NamedTuple):
@@ -103,14 +105,14 @@ class Ladder:
         deadline = began + limit
         freezing.go_on(run.processes)  # an agent may have died when it had stopped them
         used = run.on_devices(before.changed)  # an older look shows nothing of a process that the driver had suspended then
-        reasons = []
+        reasons, late = [], False
         if before.rung is not Rung.DRIVER or not before.driver_pids:
             later = used == {} or (self._driver is not None and run.alone)
             patience = began + limit / 2 if later else deadline
             done = await self._by_themselves(run, patience, deadline, most_bytes, abandoned, noted)
             if isinstance(done, Parked) or done.lost or abandoned():
                 return done
-            reasons.append(done.reason)
+            reasons, late = [done.reason], done.late
         if not before.driver_pids:
             used = await _looked(run, before.changed, deadline)
         if used == {} and not before.driver_pids:
@@ -123,8 +125,8 @@ class Ladder:
             done = await self._by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
             if isinstance(done, Parked):
                 return done
-            return done._replace(reason="; ".join([*reasons, done.reason]))
-        return Failed("; ".join(reasons))
+            return done._replace(reason="; ".join([*reasons, done.reason]), late=late or time.monotonic() >= deadline)
+        return Failed("; ".join(reasons), late=late or time.monotonic() >= deadline)
 
     async def resume(self, run: Target, before: ParkState) -> Resumed | Failed:
         """Has a run go on that is parked, or half parked."""
@@ -201,9 +203,10 @@ class Ladder:
         if not why:
             why = await freezing.stop(run.processes, max(deadline, answered + 1.0))
         if why:
+            late = replies.is_late or replies.is_abandoned or time.monotonic() >= deadline
             freezing.go_on(run.processes)
             stuck = await requests.resumed(run.folder, time.monotonic() + RESUME_LIMIT)
-            return Failed(f"{why}; and it does not resume: {stuck}", lost=True) if stuck else Failed(why)
+            return Failed(f"{why}; and it does not resume: {stuck}", lost=True) if stuck else Failed(why, late=late)
         answers = replies.answers.values()
         phases: dict[str, float] = {}
         for answer in answers:

@@ -162,7 +162,7 @@ class Parking:
             await (self._park(key, wanted) if wanted.parked else self._resume(key))
 
     async def _park(self, key: RunKey, wanted: Wanted) -> None:
-        record = self._spool.runs[key]
+        began, record = time.monotonic(), self._spool.runs[key]
         total = self._node.total_bytes
         room = host_memory.room(self._spool.live(), key, total)
         if room:
@@ -190,7 +190,7 @@ class Parking:
         if record.phase is RunPhase.ENDED:
             return
         if not isinstance(result, Failed):
-            self._keep(record, accounting.parked(record.park, result, now))
+            self._keep(record, accounting.parked(record.park, result, began, now))
             self._holding.allow(record, self._spool.runs[key].park.most_bytes)
             log.debug("run %s: parked (%s), %d MiB moved", key, result.rung, result.bytes >> 20)
             if self._is_to_park(key):  # otherwise it resumes at once, and nobody may use its devices
@@ -198,7 +198,8 @@ class Parking:
             return
         self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
-            self._keep(record, accounting.executes(record.park, now))
+            limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
+            self._keep(record, accounting.executes(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
             return  # another park is wanted by now, which is tried next
         if self._is_to_park(key):
@@ -211,8 +212,8 @@ class Parking:
             self._told.resumed(key, ())
 
     async def _resume(self, key: RunKey) -> None:
-        record = self._spool.runs[key]
-        state = accounting.resuming(record.park, time.monotonic())
+        began, record = time.monotonic(), self._spool.runs[key]
+        state = accounting.resuming(record.park, began)
         self._keep(record, state)
         result = await self._ladder.resume(self._target(record), state)
         record = self._spool.runs[key]
@@ -222,7 +223,7 @@ class Parking:
             log.error("run %s: does not resume: %s; killing it", key, result.reason)
             self._told.refused(key, result.reason, lost=True)
             return
-        self._keep(record, accounting.executes(record.park, time.monotonic()))
+        self._keep(record, accounting.executes(record.park, began, time.monotonic()))
         log.debug("run %s: resumed", key)
         self._told.resumed(key, result.phases)
 

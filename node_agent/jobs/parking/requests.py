@@ -40,6 +40,7 @@ class Replies(NamedTuple):
     """Why not all of them have done what was asked; empty if they have."""
     is_late: bool = False
     """The deadline was over."""
+    is_abandoned: bool = False
 
 
 def answer_of(path: str) -> Answer | None:
@@ -103,7 +104,7 @@ async def ask(
         if not waiting:
             return Replies({path: answers[path] for path in live}, "")
         if abandoned():
-            return Replies(answers, "it is not wanted any more")
+            return Replies(answers, "it is not wanted any more", is_abandoned=True)
         if time.monotonic() >= deadline:
             why = f"{len(waiting)} of {len(live)} processes have not come to the end of a step in time"
             return Replies(answers, why, is_late=True)

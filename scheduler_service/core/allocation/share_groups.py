@@ -6,6 +6,7 @@ no device is taken before its holder has left it, and an undo, which goes backwa
 
 from collections.abc import Iterable
 
+from scheduler_service.core.allocation.gang_starts import rearranged
 from scheduler_service.core.allocation.sharing_checks import (
     check_group,
     check_host,
@@ -160,6 +161,8 @@ def set_rows(
             tell = not known if run.key in before else run.group != group.id
             _put_member(state, run, group.id, parked_mib(rows, run, memory, state.settings), tell)
     _put_group(state, group.id, new if stays else None)
+    if stays and not known:
+        rearranged(state, new)
     for key in sorted({*before, *keys}):
         if key in state.runs.rows and (key not in keys or not stays):
             _put_member(state, state.runs.rows[key], 0, 0, tell=True)

@@ -194,7 +194,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         raise refusal(job, "put back into its queue", "its time limit is over")
     if leaves(state, job):
         return Accepted(job.id)  # to queue again, unless it failed
-    log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
+    log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text=event.why)
     stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED, suspend_requested=False)
     return Accepted(job.id)
 

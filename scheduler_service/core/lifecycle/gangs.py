@@ -1,8 +1,10 @@
 """Gangs start in two phases: every task is prepared, and when all are ready they are told where they meet, and begin.
 
-Within a limit, that is: else all of them are released, and tried elsewhere.
+Within a limit, that is: else all of them are released, and tried elsewhere. A gang that takes turns begins in its turn, so it
+has a cycle more.
 """
 
+from scheduler_service.core.allocation.gang_starts import starts_in_turn
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.lifecycle.node_health import strike
 from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
@@ -21,7 +23,8 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
     if state.ready[job.id] == len(job.launch_spec.tasks()):
         first = state.runs.rows[min(state.active[job.id])]
-        state.put(state.jobs, job.id, changed(job, rendezvous=first.ready_at))
+        begins = changed(job, rendezvous=first.ready_at)
+        state.put(state.jobs, job.id, starts_in_turn(state, now, begins, run.group))
         log_event(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
 
 

@@ -59,6 +59,8 @@ class RequeueRequested:
     job_id: int
     run: int = 0
     """The launch that is to leave; 0: the present one."""
+    why: str = ""
+    """For the story of the job, if Ebb itself asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

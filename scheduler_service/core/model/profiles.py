@@ -57,7 +57,8 @@ class Switching(NamedTuple):
     resume_us: Micros = 0
     """until it executes again: means of the last few times."""
     outlasted_us: Micros = 0
-    """A park takes longer: for so long one was tried in vain, since the last one that succeeded. 0: none was."""
+    """A park takes longer: it did not end within so much time, since the last one that succeeded. 0: all did, or were
+    refused."""
 
     @property
     def whole_park_us(self) -> Micros:

@@ -43,6 +43,11 @@ class ShareGroup:
     open: bool = False
     """It stays a group when nothing is shared, so that other runs may join."""
 
+    @property
+    def cycle_us(self) -> Micros:
+        """In which everyone has a turn; 0: nobody takes turns."""
+        return self.period_us if sum(row.weight > 0 for row in self.rows) > 1 else 0
+
     def members(self) -> tuple[RunKey, ...]:
         """The runs of all rows, in order."""
         if len(self.rows) == 1:

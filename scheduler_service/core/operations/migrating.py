@@ -14,6 +14,7 @@ The source keeps its checkpoint. So a job that does not begin at its destination
 checkpoint wherever it is placed next. Whatever else stops the job (a cancel, a preemption) ends the operation.
 """
 
+from scheduler_service.core.allocation.gang_starts import starts_in_turn
 from scheduler_service.core.allocation.operations import advance, begin, cut_short, end, not_migrated, note_phase, operation_of
 from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.allocation.transitions import stop_job
@@ -164,7 +165,7 @@ def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
         rendezvous=runs[0].ready_at if of_gang else "",
         task_nodes=tuple(run.node for run in runs) if of_gang else (),
     )
-    state.put(state.jobs, job.id, following)
+    state.put(state.jobs, job.id, starts_in_turn(state, now, following, runs[0].group))
     for run in runs:
         phase = RunPhase.READY if of_gang else RunPhase.STARTING
         begun = changed(run, phase=phase, awaits=False, placed_us=now, generation=run.generation + 1)

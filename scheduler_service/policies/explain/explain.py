@@ -28,6 +28,7 @@ from scheduler_service.policies.explain.explanation import (
     waiting_for_victims,
 )
 from scheduler_service.policies.explain.forecast import estimate, may_fit
+from scheduler_service.policies.explain.launch import joined_by
 from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
@@ -43,7 +44,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     if job.state is JobState.SUSPENDED:
         return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))
     if job.state is not JobState.QUEUED:
-        return Explanation()
+        return Explanation(joined=joined_by(state, job))
     blockers = list(_own_reasons(state, job))
     if blockers:
         return Explanation(tuple(blockers), estimate=_after(job, blockers))

@@ -51,6 +51,8 @@ class Explanation(NamedTuple):
     decision: Decision | None = None
     victims: tuple[Victim, ...] = ()
     estimate: Estimate | None = None
+    joined: str = ""
+    """Of a job that runs: who takes turns with it now."""
 
 
 def kept_waiting(job: Job) -> Blocker:

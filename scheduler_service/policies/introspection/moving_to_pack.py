@@ -20,8 +20,8 @@ from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import is_ours, runs_in
 from scheduler_service.policies.introspection.memos import Round, memo_of
-from scheduler_service.policies.introspection.moving import first_waiting, may_move, name_of, under_way
-from scheduler_service.policies.introspection.packing import learnt, utilisation_of
+from scheduler_service.policies.introspection.moving import first_waiting, may_move, moved_subject, name_of, under_way
+from scheduler_service.policies.introspection.packing import learnt, may_pack, utilisation_of
 from scheduler_service.policies.introspection.pairing import may_be_worth_a_move, next_pair
 from scheduler_service.policies.overload.rows import Unit, unit_of, units_of
 from scheduler_service.policies.overload.settings import Settings
@@ -30,6 +30,8 @@ from scheduler_service.policies.stages import Where
 
 _PPM = 1_000_000
 _ALONE = Fraction(1)
+_TRIED = 8
+"""Pairs of a server that are tried at a look, if the first cannot come together."""
 
 
 class _Candidate(NamedTuple):
@@ -127,13 +129,13 @@ def _server(state: State, vc: str, units: Sequence[_Candidate], settings: Settin
 
 
 def _wanted(state: State, vc: str, node: int, settings: Settings) -> Iterator[Plan]:
-    """Moves by which the next pairs of the server come together, as long as the one before cannot be made. Share groups in
-    which a pair comes first that needs no move are left to that pair."""
+    """Moves by which the next pairs of the server come together, as long as the one before cannot be made. A few are tried.
+    Share groups in which a pair comes first that needs no move are left to that pair."""
     left, refused = _candidates(state, vc, node), set[tuple[int, ...]]()
     server = _server(state, vc, left, settings)
 
     def known(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
-        seen = learnt(state, vc, one.jobs, other.jobs)
+        seen = may_pack(state, vc, one.unit, other.unit)
         if one.unit.devices == other.unit.devices:
             return seen
         possible = (
@@ -145,7 +147,7 @@ def _wanted(state: State, vc: str, node: int, settings: Settings) -> Iterator[Pl
         )
         return seen if possible else (False, 0)
 
-    while server.able and (pair := next_pair(left, known, settings.packed_most)) is not None:
+    while server.able and len(refused) < _TRIED and (pair := next_pair(left, known, settings.packed_most)) is not None:
         one, other = pair
         if one.unit.devices == other.unit.devices:
             left = [each for each in left if each.group != one.group]
@@ -199,7 +201,9 @@ def _moves(state: State, node: int, mover: _Candidate, host: _Candidate, setting
     met = Remember(NAME, met_subject(job.id), (*before, *host.jobs), job.id)
     why = _why(state, node, mover, host)
     for share in shares_with(state, job, spots, others, settings):
-        yield (Migrate(job.id, spots, why, run.guaranteed, share), met)
+        # Else a move that fails would be made again at once.
+        moved = Remember(NAME, moved_subject(job.id), (state.cluster.clock_us,), job.id)
+        yield (Migrate(job.id, spots, why, run.guaranteed, share), met, moved)
 
 
 def _why(state: State, node: int, mover: _Candidate, host: _Candidate) -> str:

@@ -8,7 +8,7 @@ pair of kinds.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.measuring import is_certain, plan_of
-from scheduler_service.core.sharing.equations import time_share
+from scheduler_service.core.sharing.equations import Device, limit_mib, time_share
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import arranged, devices_of, in_rows, is_ours, runs_in
 from scheduler_service.policies.introspection.memos import (
@@ -36,6 +36,8 @@ from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, probe_subject, would_do
 
 _PPM = 1_000_000
+_TRIED = 4
+"""Pairs of a group that are tried at a look, if there is no room for the first."""
 BETTER, WORSE = 1, 0
 """How the value of a memo about a pair of kinds begins."""
 
@@ -60,25 +62,31 @@ class _Candidate(NamedTuple):
 # ---- candidates --------------------------------------------------------------------------------------------------------
 
 
-def pairs(state: State, vc: str, groups: Iterable[int], settings: Settings) -> list[Pair]:
-    """The best pair of each of these groups, the lowest utilisation first."""
+def pairs(
+    state: State, vc: str, groups: Iterable[int], settings: Settings, refused: Container[tuple[int, ...]] = ()
+) -> list[Pair]:
+    """The best pair of each of these groups, the lowest utilisation first. `refused`: the jobs of pairs that are left out."""
     found = []
     for number in groups:
         group = state.share_groups.rows[number]
         if len(group.rows) > 1 and all(row.weight for row in group.rows) and is_ours(state, group, vc):
-            found += _best_pair(state, group, settings)
+            found += _best_pair(state, group, settings, refused)
     return sorted(found)
 
 
-def _best_pair(state: State, group: ShareGroup, settings: Settings) -> list[Pair]:
+def _best_pair(state: State, group: ShareGroup, settings: Settings, refused: Container[tuple[int, ...]]) -> list[Pair]:
     """One, or none."""
+
+    def known(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
+        return (False, 0) if (*one.jobs, *other.jobs) in refused else may_pack(state, group.vc, one.unit, other.unit)
+
     alike: dict[object, list[_Candidate]] = defaultdict(list)
     for unit in units_of(group.rows, runs_in(state, group)):
         if (utilisation := utilisation_of(state, unit)) is not None:
             alike[unit.devices].append(_Candidate(utilisation, unit.jobs, unit))
     best: list[Pair] = []
     for units in alike.values():
-        pair = next_pair(units, lambda one, other: learnt(state, group.vc, one.jobs, other.jobs), settings.packed_most)
+        pair = next_pair(units, known, settings.packed_most)
         if pair is not None:
             one, other = pair
             best.append(Pair((one.utilisation_ppm, other.utilisation_ppm), group.id, one.unit, other.unit))
@@ -96,6 +104,27 @@ def utilisation_of(state: State, unit: Unit) -> int | None:
     return total
 
 
+def may_pack(state: State, vc: str, one: Unit, other: Unit) -> tuple[bool, int] | None:
+    """As `learnt`. Packing does not pay for units that need more memory together than their devices have."""
+    needs, others = _needs(state, one), _needs(state, other)
+    if one.devices == other.devices:
+        need = max(needs[device] + others[device] for device in one.devices)
+    else:
+        need = max(needs.values()) + max(others.values())  # on the devices of either
+    least = min(limit_mib(state.devices.rows[device].memory_mib, state.settings) for device in (*one.devices, *other.devices))
+    return (False, 0) if need > least else learnt(state, vc, one.jobs, other.jobs)
+
+
+def _needs(state: State, unit: Unit) -> dict[Device, int]:
+    """What the unit needs of each of its devices, in MiB, by the profiles of its jobs."""
+    needs = dict.fromkeys(unit.devices, 0)
+    for key in unit.runs:
+        run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
+        for index in run.devices:
+            needs[run.node, index] += needed_mib(job, job.launch_spec.demand.devices)
+    return needs
+
+
 def learnt(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
     memos = [memo_of(state, subject) for subject in _pair_subjects(state, vc, one, other)]
     known = [(memo.value[0] == BETTER, int(memo.value[1])) for memo in memos if memo is not None]
@@ -110,7 +139,19 @@ def _pair_subjects(state: State, vc: str, one: Sequence[int], other: Sequence[in
 # ---- the probe ---------------------------------------------------------------------------------------------------------
 
 
-def begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
+def begin(state: State, best: Pair, settings: Settings) -> Plan | None:
+    """Packs the pair, or the next one of its group for which there is room, of the first few. None: there is no such pair."""
+    refused, next_best = set[tuple[int, ...]](), [best]
+    while next_best and len(refused) < _TRIED:
+        (pair,) = next_best
+        if (plan := _begin(state, pair, settings)) is not None:
+            return plan
+        refused.add((*pair.one.jobs, *pair.other.jobs))
+        next_best = pairs(state, state.share_groups.rows[pair.group].vc, [pair.group], settings, refused)
+    return None
+
+
+def _begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
     """None: the memory of the devices, or of the node, does not suffice."""
     group = state.share_groups.rows[pair.group]
     runs, vc = runs_in(state, group), group.vc
@@ -121,7 +162,8 @@ def begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
     if share is None:
         return None
     now = state.cluster.clock_us
-    deadline = now + round(settings.probe_periods * settings.period_us)
+    cycle_us = max(settings.period_us, share.period_us if len(share.rows) > 1 else 0)  # in which the pair executes once
+    deadline = now + round(settings.probe_periods * cycle_us)
     limits = tuple((key, run.device_memory_mib) for key, run in sorted(runs.items()))
     rates = tuple((job_id, round(rate * _PPM)) for job_id, rate in sorted((_rates(state, group, runs) or {}).items()))
     probe = Probe((pair.one.jobs, pair.other.jobs), rates, deadline, group.rows, limits, group.period_us, share.rows)

@@ -68,7 +68,7 @@ def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Prop
             continue
         rotation = _Rotation(clock, clock, {}) if memo is None else _read(memo.value)
         rotation = _counted(state, node, rotation, [turn for turns in equals for turn in turns.values()])
-        if clock - rotation.moved_us >= settings.rotate * SECOND and not under_way(state, node):
+        if clock - rotation.moved_us >= _stay_us(state, equals, settings) and not under_way(state, node):
             for plan in _changes(state, vc, equals, rotation.got, settings):
                 whole = (*plan, _noted(subject, rotation._replace(moved_us=clock)))
                 if would_do(state, whole):
@@ -114,6 +114,13 @@ def _onto_idle(
     return None
 
 
+def _stay_us(state: State, equals: Sequence[Mapping[int, _Turn]], settings: Settings) -> Micros:
+    """How long all jobs of the server stay before one changes its place: `rotate`, and the longest cycle of their turns. Else a
+    job could move before each of its turns."""
+    groups = {turn.run.group for turns in equals for turn in turns.values() if turn.run.group}
+    return max([round(settings.rotate * SECOND), *(state.share_groups.rows[number].cycle_us for number in groups)])
+
+
 def _differ(turns: Mapping[int, _Turn]) -> bool:
     return len({turn.share for turn in turns.values()}) > 1
 
@@ -133,7 +140,7 @@ def _changes(
     state: State, vc: str, equals: Sequence[Mapping[int, _Turn]], got: Mapping[int, int], settings: Settings
 ) -> Iterator[Plan]:
     """Moves that would help, the most needed first."""
-    stays = settings._replace(move_pause=settings.rotate)
+    stays = settings._replace(move_pause=_stay_us(state, equals, settings) / SECOND)
     for turns in equals:
         by_need = sorted(turns.values(), key=lambda turn: (got[turn.run.job_id], turn.run.key))
         for needs in by_need:

@@ -3,15 +3,22 @@ there, a packed job has them to itself. The packed jobs that do the least togeth
 
 from collections.abc import Generator, Iterator
 
-from scheduler_service.core.messages import Plan
+from scheduler_service.core.messages import Plan, Remember
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import is_ours, runs_in
 from scheduler_service.policies.introspection.memos import Round
-from scheduler_service.policies.introspection.moving import first_waiting, may_move, name_of, onto_idle, under_way
+from scheduler_service.policies.introspection.moving import (
+    first_waiting,
+    may_move,
+    moved_subject,
+    name_of,
+    onto_idle,
+    under_way,
+)
 from scheduler_service.policies.introspection.packing import learnt
 from scheduler_service.policies.overload.rows import units_of
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import would_do
+from scheduler_service.policies.overload.slicing import NAME, would_do
 from scheduler_service.policies.stages import Where
 
 
@@ -47,4 +54,4 @@ def _leaving(state: State, where: Where, node: int, settings: Settings) -> Itera
         if len(runs) == 1 and runs[0].demand.devices <= idle and may_move(state, where.vc, job, settings):
             why = f"it is packed with others, and devices of {name_of(state, node)} are idle that nobody waits for"
             if (plan := onto_idle(state, where, job, runs, node, why)) is not None:
-                yield plan
+                yield (*plan, Remember(NAME, moved_subject(job_id), (state.cluster.clock_us,), job_id))

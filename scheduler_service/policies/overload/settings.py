@@ -13,7 +13,7 @@ class Settings(NamedTuple):
     switching_cost: float = 2
     """Percent of a cycle of turns that parks and resumes may take. If they take more, the cycle gets longer than `period`."""
     longest_period: float = 600
-    """The longest cycle of turns: as long as a job stays between two moves, and nobody waits for longer for a turn."""
+    """The longest cycle of turns. As long as nobody moves, nobody waits for longer for a turn."""
     oversubscription: float = 4
     """Devices that the runs of a server may ask for together, relative to those that it has."""
     rows: int = 8
@@ -30,7 +30,8 @@ class Settings(NamedTuple):
     packing_gain: float = 5
     """By how many percent packing has to be better than time slicing to be kept."""
     probe_periods: float = 10
-    """A probe that has not been measured after so many periods is undone."""
+    """A probe that has not been measured after so many periods is undone; after so many cycles, if the packed jobs take turns
+    with others."""
     remembered: float = 86_400
     """How long it is remembered whether packing pays for two kinds of jobs."""
     migration: int = 1
@@ -45,7 +46,7 @@ class Settings(NamedTuple):
     """Percent: a job whose mini-batches take so much longer than at best is moved to a server without neighbours."""
     rotate: float = 300
     """How long the jobs of a server stay at least before one of them changes its place, so that all get the same part of the
-    devices in the long run."""
+    devices in the long run. They stay for the longest cycle of turns there in any case."""
     growth: int = 1
     """Whether elastic jobs grow into idle devices of their server."""
     grow_after: float = 300

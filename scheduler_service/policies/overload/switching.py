@@ -4,8 +4,8 @@ Two things make a cycle longer. The time that a device loses to switching is to 
 cycle. And a park has to end in time: agents give up when half of the next turn is over, so a turn is to be five times as long
 as the park before it. A park that outlasts half of a turn is tried again before one that is two and a half times as long.
 
-These are functions of plain values. With R rows of equal weight nobody waits for longer than P (1 - 1 / R) between two turns,
-where P is at most `longest_period`.
+These are functions of plain values. With R rows of equal weight nobody waits for longer than P (1 - 1 / R) between two turns
+as long as nobody moves, where P is at most `longest_period`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -89,8 +89,13 @@ def period_for(cost: Cost, present_us: Micros, settings: Settings) -> Micros:
 def why_retimed(cost: Cost, before_us: Micros, now_us: Micros, settings: Settings) -> str:
     """For the story."""
     said = f"a cycle of turns takes {_s(now_us)} instead of {_s(before_us)}"
-    if now_us > before_us and cost.parks_us > _by_cost(cost, settings):
-        return f"{said}: a park of job {cost.slowest} takes {_s(cost.slowest_us)} or more, and has to end within half of a turn"
+    if now_us == longest_us(settings) < before_us:
+        return f"{said}: by the settings, no cycle is longer"
+    if cost.parks_us > _by_cost(cost, settings):
+        slowest = f"a park of job {cost.slowest} takes {_s(cost.slowest_us)}"
+        if now_us > before_us:
+            return f"{said}: {slowest} or more, and has to end within half of a turn"
+        return f"{said}: {slowest}, no other takes longer, and all end in time in shorter turns"
     of_both = f"{_percent(cost.lost_us, now_us)} of the cycle; before, {_percent(cost.lost_us, before_us)}"
     return f"{said}: to park and resume takes {_s(cost.lost_us)} of each, which is {of_both}"
 

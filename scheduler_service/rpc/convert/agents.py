@@ -117,6 +117,16 @@ def switching_in(seen: pb.SliceObservation, node: str) -> SwitchingMeasured:
     return SwitchingMeasured(node, RunKey(seen.job_id, seen.run, seen.task), Switching(*takes))
 
 
+def known_steps(steps: job_pb2.RunSteps) -> job_pb2.RunSteps:
+    """A state that only newer agents know is unspecified."""
+    if steps.state in job_pb2.StepState.values():
+        return steps
+    known = job_pb2.RunSteps()
+    known.CopyFrom(steps)
+    known.state = job_pb2.STEP_STATE_UNSPECIFIED
+    return known
+
+
 def mini_batch_in(one: job_pb2.MiniBatch, seen: pb.Observations, run: Run, node: str) -> MiniBatchMeasured:
     """`seen`: all that was observed with it. What a device does counts for a run only if nobody else executes there."""
     time_us = duration_in(one.time)

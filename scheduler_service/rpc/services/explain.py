@@ -132,6 +132,7 @@ def _explanation_out(explained: Explained, nodes: Nodes) -> pb.Explanation:
         ],
         ahead=found.ahead,
         ahead_job_ids=found.ahead_jobs,
+        sharing_reason=found.joined,
         victims=[_victim_out(shown, nodes) for shown in explained.victims],
     )
     if found.decision is not None:

@@ -10,16 +10,17 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.handlers.grace import is_more
-from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply
+from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply, RequeueRequested
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.measuring import FEWEST
 from scheduler_service.core.operations.samples import is_news
 from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.agents import (
     checkpoints_in,
     grace_in,
+    known_steps,
     measured_in,
     mini_batch_in,
     switching_in,
@@ -27,6 +28,7 @@ from scheduler_service.rpc.convert.agents import (
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
+from scheduler_service.run.torn_gangs import TORN_US
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +73,13 @@ class Observer:
                 raise invalid("cycles.period", "duration.gt_lte", "must be above 0 and at most a day")
         at = Timestamp()
         at.GetCurrentTime()
+        steps = map(known_steps, seen.steps)
         self._link.observed = cluster_pb2.NodeObservations(
-            time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps, mini_batches=seen.mini_batches
+            time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
         )
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
+        self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
+        self._look_for_torn_gangs()
         self._tell_measured(seen)
         self._tell_graces(seen)
         if self._leading.service.introspecting:
@@ -86,6 +91,7 @@ class Observer:
     def nothing(self) -> None:
         """The agent observes nothing any more."""
         self._link.observed = None
+        self._link.executed = {}
         self._link.checkpoints = {}
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
@@ -136,27 +142,54 @@ class Observer:
 
     def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine what the switches of runs take that take turns, if that has changed, and of each run once in
-        `measured_us` at most. What cannot be committed is told by a later observation."""
+        `measured_us` at most. The engine drops what is said of a run without a share group, so that is told once it has one.
+        What cannot be committed is told by a later observation."""
         each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
         for one in seen.slices:
             key = _key(one)
-            job = jobs.get(key.job_id)
-            if job is None or key not in runs or (pause_us := each.get(job.spec.vc)) is None:
+            job, run = jobs.get(key.job_id), runs.get(key)
+            if job is None or run is None or not run.group or (pause_us := each.get(job.spec.vc)) is None:
                 continue
-            told_us, told = before.get(key, (now - pause_us, Switching()))
-            event = switching_in(one, self._link.node)
-            if now >= told_us + pause_us and is_other(told, event.switching):
+            event, told = switching_in(one, self._link.node), before.get(key)
+            if told is None:
+                is_news = is_known(one, event.switching)
+            else:
+                is_news = now >= told[0] + pause_us and is_other(told[1], event.switching)
+            if is_news:
                 self._switching[key] = now, event.switching
                 self._leading.service.handle(event).add_done_callback(partial(self._told_switching, key))
-            else:
-                self._switching[key] = told_us, told
+            elif told is not None:
+                self._switching[key] = told
 
     def _told_switching(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             self._switching.pop(key, None)
             log.warning("what the switches of run %s take could not be kept: %s; trying again", key, error)
+
+    def _look_for_torn_gangs(self) -> None:
+        """Has a gang start again from its checkpoint if a task does not execute while another one does: it would stay so."""
+        view, torn = self._leading.view, self._leading.torn
+        for job_id, run in {(key.job_id, key.run) for key in self._link.executed}:
+            tasks = view.runs.get(job_id, ())
+            if len(tasks) < 2 or tasks[0].run != run:
+                continue
+            links = {task.node: self._leading.dispatch.connected(view.nodes[task.node].name) for task in tasks}
+            executed = {
+                task.task: link.executed[task.key]
+                for task in tasks
+                if (link := links[task.node]) is not None and task.key in link.executed
+            }
+            if len(executed) < len(tasks):
+                continue
+            if not torn.knows((job_id, run)):
+                torn.keep(lambda launch: (found := view.jobs.get(launch[0])) is not None and found.run == launch[1])
+            if (waits := torn.look((job_id, run), executed)) is not None:
+                at = view.nodes[next(task.node for task in tasks if task.task == waits)].name
+                why = f"task {waits} on {at} did not execute for {TORN_US // SECOND} s while other tasks of its gang did"
+                log.warning("job %d: %s; it starts again", job_id, why)
+                self._leading.service.handle(RequeueRequested(job_id, run, why)).add_done_callback(_requeued)
 
     def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
@@ -181,8 +214,14 @@ class Observer:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
 
 
+def is_known(seen: agent_link_pb2.SliceObservation, switching: Switching) -> bool:
+    """Whether the agent has parked a run, or has tried to: what it says of switches is no measurement before. That they take
+    nothing is one, such as of a program that cannot be parked."""
+    return seen.tried or seen.switches > 0 or any(switching)
+
+
 def is_other(told: Switching, now: Switching) -> bool:
-    """Whether a part of what switches take has changed by more than a tenth, or is known since."""
+    """Whether a part of what switches take has changed by more than a tenth, or is no longer zero."""
     if not any(told):
         return any(now)
     return any(abs(new - old) > max(old // 10, LEAST_SWITCHING) for old, new in zip(told, now, strict=True))
@@ -197,6 +236,13 @@ def decides(run: Run, event: MiniBatchMeasured, seen: agent_link_pb2.Observation
 def _heard(outcome: "asyncio.Future[Reply]") -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
         log.warning("what was measured of a run could not be kept: %s; the next measurement takes its place", error)
+
+
+def _requeued(outcome: "asyncio.Future[Reply]") -> None:
+    if not outcome.cancelled() and (error := outcome.exception()) is not None:
+        log.warning(
+            "a gang that does not execute together could not be put back into its queue: %s; it is looked at again", error
+        )
 
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:

@@ -196,7 +196,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         explanation = await self._answers.explain(found.job)
         story = [event for event, _ in await self._front.read(self._front.reader.story, request.job_id)]
         explanation.configuration_reason = why_in_this_configuration(found.job, story)
-        explanation.sharing_reason = why_it_holds_devices_so(found.job, story)
+        # Of those who came later, only the share group tells.
+        explanation.sharing_reason = why_it_holds_devices_so(found.job, story) or explanation.sharing_reason
         if (cost := preempted_out(story, found)) is not None:
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""

@@ -303,7 +303,7 @@ class Observations(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ..., measurements: _Optional[_Iterable[_Union[RunMeasurement, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[SliceObservation, _Mapping]]] = ..., graces: _Optional[_Iterable[_Union[RunGrace, _Mapping]]] = ..., checkpoints: _Optional[_Iterable[_Union[RunCheckpoints, _Mapping]]] = ...) -> None: ...
 
 class SliceObservation(_message.Message):
-    __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes", "wait", "park", "resume", "outlasted")
+    __slots__ = ("job_id", "run", "task", "executing", "executed", "since", "switches", "switching", "rung", "residue_bytes", "wait", "park", "resume", "outlasted", "tried")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +318,7 @@ class SliceObservation(_message.Message):
     PARK_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     OUTLASTED_FIELD_NUMBER: _ClassVar[int]
+    TRIED_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     task: int
@@ -332,7 +333,8 @@ class SliceObservation(_message.Message):
     park: _duration_pb2.Duration
     resume: _duration_pb2.Duration
     outlasted: _duration_pb2.Duration
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., executing: bool = ..., executed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., since: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., switches: _Optional[int] = ..., switching: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., residue_bytes: _Optional[int] = ..., wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., park: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., resume: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., outlasted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    tried: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., executing: bool = ..., executed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., since: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., switches: _Optional[int] = ..., switching: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., residue_bytes: _Optional[int] = ..., wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., park: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., resume: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., outlasted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., tried: bool = ...) -> None: ...
 
 class RunMeasurement(_message.Message):
     __slots__ = ("job_id", "run", "task", "steps", "total", "first_step", "last_step", "spread", "memory_mib")
