@@ -45,6 +45,8 @@ class Hook:
         self._parking: parking.Parking | None = None
         self._armed: Any = None
         """The hook for the next forward pass, if a request waits for one."""
+        self._armed_for: tuple[int, int] | None = None
+        """The command and the step of that request."""
 
     def stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Is called after each step of each optimizer. Raises nothing of its own."""
@@ -70,16 +72,20 @@ class Hook:
                 self._own.advance()
             found = self._parking
             if found is None or found.word[0] == found.seen:
+                self._disarm()
                 return
         except Exception as error:
             self._disable(error)
             return
-        if not found.is_due(self.counter):  # outside, as handlers of signals may raise here
+        due = found.is_due(self.counter)  # outside, as handlers of signals may raise here
+        if not due:
+            self._disarm()
             return
-        if self._armed is None:
+        if self._armed is None or self._armed_for != due:  # it may be armed for a request that does not hold any more
+            self._disarm()
             try:
                 register = self._torch.nn.modules.module.register_module_forward_pre_hook
-                self._armed = register(self._before_forward)
+                self._armed, self._armed_for = register(self._before_forward), due
             except Exception as error:
                 self._disable(error)
             return
@@ -101,7 +107,7 @@ class Hook:
     def _disarm(self) -> None:
         if self._armed is not None:
             self._armed.remove()
-            self._armed = None
+            self._armed = self._armed_for = None
 
     def _yield_to_program(self) -> None:
         """Counts no more if the program counts its own steps."""

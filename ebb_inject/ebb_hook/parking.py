@@ -76,18 +76,20 @@ class Parking:
         """Set by the program for a boundary at which its state is complete."""
         self._saved = False
 
-    def is_due(self, counter: Steps) -> bool:
-        """Whether there is a request that concerns the step that is complete.
+    def is_due(self, counter: Steps) -> tuple[int, int] | None:
+        """The command and the step (`at_step`) of the request, if there is one that concerns the step that is complete. The
+        hook may be of another version than this copy, which the SDK has brought: older ones say whether there is one.
 
         A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
         own; handlers of signals that arrive meanwhile may."""
         noted: list[int] = []
+        request = due = None
         try:
             request = self._request()
-            due = request is not None and self._concerns(request, counter, counter.step, noted)
+            if request is not None and self._concerns(request, counter, counter.step, noted):
+                due = request.command, request.at_step
         except Exception as error:
-            self._fails(error)
-            due = False
+            self._fails(error, request)
         _raise(noted)
         return due
 
@@ -99,6 +101,7 @@ class Parking:
         that arrive while the process is parked are handled at the end, and their handlers may raise.
         """
         noted: list[int] = []
+        request = None
         try:
             if (request := self._request()) is None or request.number == self.seen:
                 return
@@ -109,7 +112,7 @@ class Parking:
                 with paused:
                     self._obey(request, noted)
         except Exception as error:
-            self._fails(error)
+            self._fails(error, request)
         finally:
             _raise(noted)
 
@@ -120,9 +123,10 @@ class Parking:
             self._together.lost()
         return request
 
-    def _fails(self, error: Exception) -> None:
+    def _fails(self, error: Exception, request: Request | None) -> None:
+        """`request`: what has failed, and is not tried again; None: it could not even be read."""
         _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
-        self.seen = self.word[0]
+        self.seen = self.word[0] if request is None else request.number
         if self._together is not None:
             self._together.lost("the hook has failed")
 
@@ -162,10 +166,7 @@ class Parking:
                 return
             theirs = put_off(noted)
             try:
-                if request.command == PARK_TOGETHER and self._together is not None:
-                    self._together.may_stop()
-                moved = mover.out(request.most_bytes)
-                self._sleep(request, mover, moved)
+                self._park(request, mover)
             finally:
                 put_back(theirs)
         except Refused as why:
@@ -175,6 +176,21 @@ class Parking:
         else:
             if request.command == PARK_TOGETHER and self._together is not None:
                 self._together.resumed(request.at_step)
+
+    def _park(self, request: Request, mover: Mover) -> None:
+        """Returns when the process is to go on. Raises Refused if it does not park, and then nothing is moved any more."""
+        moved = mover.out(request.most_bytes)
+        if request.command == PARK_TOGETHER and self._together is not None:
+            try:
+                self._together.may_stop(request.at_step)
+            except Exception as why:
+                try:
+                    mover.back(moved)
+                except Exception as error:  # it cannot go on without its memory, so it is parked by itself
+                    _log.warning("the process stays parked, though other ranks do not park (%s): %s", why, error)
+                else:
+                    raise
+        self._sleep(request, mover, moved)
 
     def _refuse(self, request: Request, reason: str) -> None:
         if request.command == PARK_TOGETHER and self._together is not None:
@@ -222,8 +238,11 @@ class Parking:
     def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
         """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
         try:
-            self._control.wait(_WAIT)
-            if (later := self._control.request()) is None or later.number == self.seen:
+            later = self._control.request()
+            if later is None or later.number == self.seen:  # first of all: what wakes may have been read by another thread
+                self._control.wait(_WAIT)
+                later = self._control.request()
+            if later is None or later.number == self.seen:
                 return False
             if later.command == SAVE:
                 self._save(later, mover, moved, known)

@@ -21,8 +21,10 @@ class Notice(NamedTuple):
     """The park that it was asked for; 0: none."""
     bound: int | None = None
     """The last step that it completes without knowing the common one; None: not fixed yet."""
+    moved: bool = False
+    """It has completed the common step, and its memory is moved."""
     knows: bool = False
-    """It knows the common step."""
+    """It knows that all ranks have moved."""
     past: tuple[int, ...] = ()
     """The parks that it has left."""
 
@@ -104,5 +106,5 @@ def _key(rank: int) -> str:
 
 
 def _notice(found: bytes) -> Notice:
-    number, bound, knows, past = json.loads(found)
-    return Notice(number, bound, knows, tuple(past))
+    number, bound, moved, knows, past = json.loads(found)
+    return Notice(number, bound, moved, knows, tuple(past))

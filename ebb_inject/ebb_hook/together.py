@@ -6,7 +6,8 @@ store of the job's process group:
 1. A rank says that it was asked, once the training has found that it can park. It holds nobody up.
 2. Once all ranks have said so, each fixes a *bound*: a step that it has not completed, and beyond which it does not go before
    it knows the bounds of all ranks.
-3. The greatest of the bounds is the *common* step. All ranks park after it.
+3. The greatest of the bounds is the *common* step. After it each rank moves its memory, and says so.
+4. Once all ranks have moved, they are parked. If one of them cannot move, all have their memory back and go on.
 
 A thread of each rank does this, since the training itself may be inside a collective that waits for another rank. What a rank
 says of a park only grows, and a rank that leaves an agreement never comes back to it. ADR 58 says why all of this is right.
@@ -15,7 +16,7 @@ says of a park only grows, and a rank that leaves an agreement never comes back 
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ _ASKED = 5.0
 _ABSENT = 2.0
 """Seconds until the threads of all ranks must have said that they are there."""
 _HOLD = 10.0
-"""Seconds for which the training waits at its bound, at most."""
+"""Seconds for which the training waits at its bound, and after its move, at most."""
 _TICK = 0.02
 """Seconds between two looks of the training, while it waits."""
 _IDLE = 1.0
@@ -45,6 +46,7 @@ _SHORTEST, _LONGEST, _GROWTH = 0.001, 0.02, 1.2
 _KEPT = 8
 """So many of the last parks are remembered as over."""
 _TAKEN_BACK = "its node does not want it any more"
+_ANOTHER = "its node asks for another park"
 
 
 class _Park:
@@ -57,8 +59,11 @@ class _Park:
         """What counts the steps of the bound."""
         self.bound: int | None = None
         self.common: int | None = None
+        self.moved = False
+        """This rank has moved its memory."""
+        self.all_moved = False
         self.has_said = False
-        """The other ranks can hear that this one knows the common step."""
+        """The other ranks can hear that this one knows that all have moved."""
         self.all_know = False
         self.over = ""
         """Why this rank has left the agreement."""
@@ -102,22 +107,29 @@ class Together:
                     return False
                 if park.counter is not counter:
                     self._leave(park, "the program has begun to count its steps by itself")
-                elif park.common is not None:
-                    return step >= park.common
                 elif self._is_taken_back(park):
                     self._leave(park, _TAKEN_BACK)
+                elif park.common is not None:
+                    return step >= park.common
                 elif monotonic() - since >= _HOLD:
                     self._leave(park, f"other ranks have not said within {_HOLD:g} s after which step they can park")
                 else:
                     self._changed.wait(_TICK)
             raise Refused(park.over)
 
-    def may_stop(self) -> None:
-        """Returns when the process may be stopped: the other ranks can hear all that they wait for. In the first task all of
-        them must have heard it, because the store is stopped with it. Raises Refused if they have not."""
+    def may_stop(self, number: int) -> None:
+        """The memory of this process is moved. Returns when the process may be stopped: all ranks have moved, and can hear of
+        this one that it knows that. In the first task all of them must have said so, because the store is stopped with it.
+
+        Raises Refused if a rank does not move, or nothing is heard of it in time, or this park is not the one that is asked for
+        by now: the memory is to be moved back."""
         with self._changed:
-            if (park := self._now) is None or park.bound is None:
-                return
+            if (park := self._now) is None or park.number != number:
+                raise Refused(_ANOTHER)
+            if park.bound is None and not park.over:
+                return  # the tasks are independent
+            park.moved = True
+            self._control.wake()
             since = monotonic()
             while not park.over:
                 if park.has_said and (park.all_know or not self._is_first):
@@ -125,7 +137,8 @@ class Together:
                 if self._is_taken_back(park):
                     self._leave(park, _TAKEN_BACK)
                 elif monotonic() - since >= _HOLD:
-                    self._leave(park, f"other ranks have not said within {_HOLD:g} s that they know the step")
+                    missing = "that they know it" if park.all_moved else "that their memory is moved"
+                    self._leave(park, f"other ranks have not said within {_HOLD:g} s {missing}")
                 else:
                     self._changed.wait(_TICK)
             raise Refused(park.over)
@@ -163,8 +176,10 @@ class Together:
                 self._leave(self._now, why)
 
     def close(self) -> None:
-        """Ends the thread: the process ends."""
+        """Ends the thread: the process ends. The other ranks need not wait for it."""
         with self._changed:
+            if self._now is not None:
+                self._leave(self._now, "the process ends")
             self._closing = True
             self._changed.notify_all()
         self._control.wake()
@@ -177,7 +192,7 @@ class Together:
             if number in self._past:
                 raise Refused("this park is over: this rank has left it")
             if self._now is not None:
-                self._leave(self._now, "its node asks for another park")
+                self._leave(self._now, _ANOTHER)
             self._now = _Park(number)
             self._control.wake()
         return self._now
@@ -209,7 +224,7 @@ class Together:
         park = self._now
         if park is None or park.over or (park.bound is None and self._counter is None):
             return Notice(past=self._past)
-        return Notice(park.number, park.bound, park.common is not None, self._past)
+        return Notice(park.number, park.bound, park.moved, park.all_moved, self._past)
 
     # ---- the thread --------------------------------------------------------------------------------------------------------
 
@@ -228,6 +243,9 @@ class Together:
             with self._changed:
                 is_idle = self._now is None or bool(self._now.over)
             pause = _IDLE if is_idle else _SHORTEST if pause == _IDLE else min(pause * _GROWTH, _LONGEST)
+        if self._now is not None:
+            with suppress(Exception):
+                self._talk()  # of the park that it has left
 
     def _sleep(self, seconds: float) -> bool:
         """Whether the process goes on."""
@@ -302,6 +320,7 @@ class Together:
             bounds = [notice.bound for notice in asked if notice.bound is not None]
             if len(bounds) == len(others):
                 park.common = max(park.bound, *bounds)
-        else:
-            park.all_know = len(asked) == len(others) and all(notice.knows for notice in asked)
+        elif len(asked) == len(others):
+            park.all_moved = park.all_moved or (park.moved and all(notice.moved for notice in asked))
+            park.all_know = all(notice.knows for notice in asked)
         self._changed.notify_all()

@@ -264,7 +264,8 @@ class Slices:
                 self._parking.want(key, parked=False)  # it has its grace period to use
             elif of[key].pid and key not in state.unable:
                 state.switching.add(key)
-                number = park_number(plan.group, plan.generation, *turn.name)
+                # Without the generation, of which nodes hear one after the other: the park is the same one.
+                number = park_number(plan.group, *turn.name)
                 self._parking.want(key, parked=True, limit=limit, number=number)
         for key in sorted(go):
             record = of[key]

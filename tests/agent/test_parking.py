@@ -440,6 +440,35 @@ async def test_the_ranks_of_a_gang_on_several_nodes_are_told_which_park_it_is(st
         program.goes_on()
 
 
+async def test_a_park_that_gets_another_number_is_not_taken_back(stage: Stage) -> None:
+    """The ranks of another node may be parked by then, and nobody asks them for a park that they are in already."""
+    here, there = RunKey(1, 1, 0), RunKey(1, 1, 1)
+    programs = stage.run(here, gang=2, nodes=2), stage.run(there, gang=2, nodes=2, pause=1.5)
+    for key, program in zip((here, there), programs, strict=True):
+        stage.used[key] = {program.pid: 100}
+        stage.parking.want(key, parked=True, limit=60.0, number=7)
+    ((_, first, _),) = await stage.told("parked")
+    assert first == here
+    assert stage.stage(there) is ParkStage.PARKING
+    for key in (here, there):
+        stage.parking.want(key, parked=True, limit=60.0, number=8)
+    ((_, second, _),) = await stage.told("parked")
+    assert second == there
+    for program in programs:
+        assert (program.folder / "numbers.txt").read_text().split() == ["7"]
+
+
+async def test_a_park_with_another_number_is_tried_after_the_first_has_failed(stage: Stage) -> None:
+    program = stage.run(ONE, gang=2, nodes=2, pause=1.0)
+    stage.used[ONE] = {program.pid: 100}
+    stage.parking.want(ONE, parked=True, limit=0.2, number=7)
+    while stage.stage(ONE) is not ParkStage.PARKING:
+        await asyncio.sleep(0)
+    stage.parking.want(ONE, parked=True, limit=60.0, number=8)
+    await stage.told("parked")
+    assert (program.folder / "numbers.txt").read_text().split()[-1] == "8"
+
+
 async def test_a_hook_that_knows_no_agreement_refuses(stage: Stage) -> None:
     program = stage.run(ONE, gang=2, nodes=2, mood="old")
     stage.used[ONE] = {program.pid: 100}

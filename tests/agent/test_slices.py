@@ -373,19 +373,20 @@ def test_the_agents_of_two_nodes_give_the_ranks_of_a_gang_the_same_numbers(
     agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
 ) -> None:
     """Two gangs of two tasks take turns, and by these numbers their ranks know each park. An agent that is killed and
-    started again gives the same ones."""
+    started again gives the same ones, and so does one that has heard of a later plan than the others."""
     other, elsewhere = FakeScheduler(), tmp_path / "elsewhere"
     rows = [pb.ShareRow(runs=[pb.ShareMember(job_id=job, run=1, task=task) for task in (0, 1)], weight=1) for job in (1, 2)]
-    plan = pb.SharePlan(group=1, generation=1, rows=rows)
-    plan.period.FromMilliseconds(2000)
+    plan, later = (pb.SharePlan(group=1, generation=generation, rows=rows) for generation in (1, 2))
+    for each in (plan, later):
+        each.period.FromMilliseconds(2000)
     second = AgentProcess(elsewhere, other.address, node="n2", start=preloaded.start)
     try:
         agent()
         scheduler.connected(), other.connected()
         for job in (1, 2):
-            for rank, fake in enumerate((scheduler, other)):
+            for rank, (fake, known) in enumerate(((scheduler, plan), (other, later))):
                 place = gang(rank, go=("127.0.0.1", 1), size=2)
-                fake.start(job, *COMMAND, share=plan, devices=(0,), gang=place)
+                fake.start(job, *COMMAND, share=known, devices=(0,), gang=place)
         for fake in (scheduler, other):
             fake.wait(partial(switched, fake, 8), 60)
         second.kill()

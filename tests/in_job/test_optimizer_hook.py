@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ebb_inject
-from ebb_inject.ebb_hook import autoload, optimizers, step_file
+from ebb_inject.ebb_hook import autoload, control, optimizers, step_file
 from ebb_inject.ebb_hook.optimizers import Hook
 from tests.in_job.programs import LIMIT
 from tests.torch_needed import require_torch
@@ -237,3 +237,82 @@ def test_an_old_python_reads_every_file() -> None:
         annotated = any(isinstance(node, ast.FunctionDef) and node.returns is not None for node in ast.walk(tree))
         first = [node for node in tree.body if isinstance(node, ast.ImportFrom)][:1]
         assert not annotated or file.name == "autoload.py" or first[0].module == "__future__", file
+
+
+# ---- where it parks ----------------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    """In the place of `Parking`: the request that is due, and how often the program came to where it is obeyed."""
+
+    def __init__(self) -> None:
+        self.word, self.seen = [0], 0
+        self.request: tuple[int, int] | bool | None = None
+        self.boundaries = 0
+
+    def asks(self, request: tuple[int, int] | bool | None) -> None:
+        self.word[0] += 1
+        self.request = request
+
+    def is_due(self, _counter: object) -> tuple[int, int] | bool | None:
+        return self.request
+
+    def at_boundary(self, _counter: object) -> None:
+        self.boundaries += 1
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    made = Asked()
+    monkeypatch.setattr(optimizers.parking, "found", lambda: made)
+    return made
+
+
+def test_a_program_without_forward_passes_comes_to_each_request_by_a_step_of_its_own(
+    torch: Any, hook: Hook, asked: Asked
+) -> None:
+    """Whether it has forward passes is not known until a step later, of each request anew: the ranks of a gang must agree."""
+    one = optimizer(torch)
+    asked.asks((control.RESUME, 0))
+    one.step()
+    asked.asks((control.PARK_TOGETHER, 7))
+    one.step()
+    assert not asked.boundaries
+    asked.asks((control.PARK_TOGETHER, 7))  # the same again
+    one.step()
+    assert asked.boundaries == 1
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_forward_pass_obeys_no_request_that_is_not_due_any_more(torch: Any, hook: Hook, asked: Asked, is_over: bool) -> None:
+    one, model = optimizer(torch), torch.nn.Linear(2, 2)
+    asked.asks((control.PARK, 1))
+    one.step()
+    asked.asks(None)
+    if is_over:
+        asked.seen = asked.word[0]
+    one.step()
+    model(torch.ones(2))
+    assert not asked.boundaries
+    asked.asks((control.PARK, 9))
+    one.step()
+    model(torch.ones(2))
+    model(torch.ones(2))
+    assert asked.boundaries == 1
+
+
+def test_a_control_file_that_an_older_sdk_has_opened(torch: Any, hook: Hook, asked: Asked) -> None:
+    """It says whether a request is due, and not which."""
+    one, model = optimizer(torch), torch.nn.Linear(2, 2)
+    asked.asks(False)
+    one.step()
+    model(torch.ones(2))
+    assert not asked.boundaries
+    for parks in (1, 2):
+        asked.asks(True)
+        one.step()
+        model(torch.ones(2))
+        assert asked.boundaries == parks
+    one.step()
+    one.step()  # without a forward pass
+    assert asked.boundaries == 3

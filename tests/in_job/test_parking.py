@@ -5,10 +5,14 @@ import random
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ebb_inject.ebb_hook import control
+from ebb_inject.ebb_hook.parking import Parking
+from ebb_inject.ebb_hook.steps import Steps
 from tests.in_job.programs import started, until
 from tests.in_job.scripts import LOOP, TRAINING
 from tests.torch_needed import require_torch
@@ -174,3 +178,45 @@ def test_a_program_without_modules_parks_after_the_next_step(tmp_path: Path) -> 
             step = program.published().counted + later
             assert program.parked(at_step=step)["step"] == step + 1
             program.resumed()
+
+
+def test_a_request_that_has_woken_another_thread_is_obeyed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the process itself, without PyTorch: nothing is in the FIFO any more when the process begins to wait."""
+    parked = Parking(str(tmp_path))
+    mover: Any = SimpleNamespace(back=lambda _moved: {})
+    moved: Any = SimpleNamespace(size=5)
+    try:
+        number = control.send(parked._control.path, control.RESUME)
+        parked._control.drain()
+        monkeypatch.setattr(parked._control, "wait", lambda _seconds: pytest.fail("it waits first"))
+        assert parked._has_resumed(mover, moved, {})
+        assert parked.seen == number
+    finally:
+        parked.remove()
+        parked.close()
+
+
+def test_a_request_that_arrives_while_another_one_fails_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parked = Parking(str(tmp_path))
+    counter = Steps(None)
+
+    def fails(*_: object) -> bool:
+        control.send(parked._control.path, control.RESUME)
+        raise RuntimeError("a defect")
+
+    try:
+        number = control.send(parked._control.path, control.PARK)
+        with monkeypatch.context() as patch:
+            patch.setattr(parked, "_concerns", fails)
+            parked.at_boundary(counter)
+            assert parked.seen == number
+            assert parked.is_due(counter) is None
+            assert parked.seen == number + 1
+        assert parked.word[0] == number + 2
+        parked.at_boundary(counter)
+        found = control.answer(parked._control.path)
+        assert found is not None
+        assert (found["request"], found["state"]) == (number + 2, control.RUNNING)
+    finally:
+        parked.remove()
+        parked.close()

@@ -168,17 +168,52 @@ def test_agents_that_give_up_in_the_middle(tmp_path: Path, seed: int, parks: int
     assert sum(ends.values()) > parks // 3, ends
 
 
-def test_a_rank_that_refuses_at_the_common_step_costs_the_others_nothing_but_time(tmp_path: Path) -> None:
+def test_no_rank_is_parked_if_one_refuses_at_the_common_step(tmp_path: Path) -> None:
+    """As one does whose node has no host memory left. The others have their memory back, and all go on at once."""
     with ranks(tmp_path, (1, 1), "-1") as gang:
         for park in range(1, 5):
             able, unable = gang if park % 2 else gang[::-1]
+            began = time.monotonic()
             able.asked(park)
             unable.asked(park, most_bytes=1)
             assert "would be moved" in unable.told(control.REFUSED)["reason"]
-            able.told(control.PARKED, control.REFUSED)
-            able.asked_back()
-            able.told(control.RUNNING)
+            assert "does not park" in able.told(control.REFUSED)["reason"]
+            assert time.monotonic() - began < 4.0, "nobody waits for a limit"
             go_on(gang)
+
+
+@pytest.mark.parametrize(("of", "parks"), [((1, 2), 10), pytest.param((2, 2), 200, marks=LONG)])
+def test_all_ranks_park_or_none_does_whoever_refuses(tmp_path: Path, of: tuple[int, ...], parks: int) -> None:
+    random = Random(parks)
+    with ranks(tmp_path, of, "-1") as gang:
+        for park in range(1, parks + 1):
+            unable = random.sample(gang, random.choice((0, 1, 1, 2, len(gang))))
+            for rank in random.sample(gang, len(gang)):
+                rank.asked(park, most_bytes=rank in unable)
+                time.sleep(random.choice((0.0, 0.001, 0.02)))  # no result depends on it
+            if unable:
+                for rank in gang:
+                    rank.told(control.REFUSED)
+            else:
+                all_parked(*([rank] for rank in gang))
+                resumed(gang)
+            go_on(gang)
+
+
+def test_no_rank_is_parked_before_all_have_moved_their_memory(tmp_path: Path) -> None:
+    """One that is stopped sooner may still have to send what another one waits for on its device."""
+    with ranks(tmp_path, (1, 1), "-1", "slow") as gang:
+        asked(gang, 1)
+        until(gang[0].answered, "it answers")
+        assert gang[1].output.splitlines() == ["moves", "moved"]
+        all_parked(*([rank] for rank in gang))
+        resumed(gang)
+        asked(gang, 2)
+        until(lambda: gang[1].output.splitlines()[2:] == ["moves"], "it moves")
+        gang[0].asked_back()
+        gang[0].told(control.RUNNING)
+        assert "does not park" in gang[1].told(control.REFUSED)["reason"]
+        go_on(gang)
 
 
 def test_another_park_ends_the_one_before(tmp_path: Path) -> None:

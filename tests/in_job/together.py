@@ -56,6 +56,18 @@ def train(step, goal):
                 goal = int(ends)
 
 
+if "slow" in sys.argv and rank == 1:  # to move its memory
+    from ebb_hook.moving import Mover
+
+    def slowly(*arguments, out=Mover.out):
+        print("moves", flush=True)
+        time.sleep(1.0)
+        moved = out(*arguments)
+        print("moved", flush=True)
+        return moved
+
+    Mover.out = slowly
+
 if "thread" in sys.argv and rank == 1:
     training = threading.Thread(target=train, args=(0, goal))
     training.start()

@@ -173,7 +173,7 @@ class Parking:
                 record.park,
                 limit=wanted.limit,
                 most_bytes=room,
-                abandoned=lambda: not self._is_to_park(key, wanted.number),
+                abandoned=lambda: not self._is_to_park(key),  # one with another number is next: others may be parked by now
                 noted=partial(self._note_rung, key),
             )
             if not isinstance(result, Failed):
@@ -201,7 +201,7 @@ class Parking:
             limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
             self._keep(record, accounting.executes(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
-            return  # the other nodes ask for another park, and so does this one
+            return  # another park is wanted by now, which is tried next
         if self._is_to_park(key):
             self._wanted[key] = Wanted(False)
             log.warning("run %s: cannot be parked: %s%s", key, result.reason, "; killing it" if result.lost else "")
