@@ -24,7 +24,7 @@ def full_jitter(failures: int) -> float:
 class Connections:
     """The connections of something that goes on over as many as it takes.
 
-    The first may take `timeout` seconds. One that worked and broke is made again for ever, or until `deadline`.
+    The first may take `timeout` seconds. One that worked and broke is made again forever, or until `deadline`.
     """
 
     def __init__(self, timeout: float, deadline: float | None) -> None:

@@ -40,7 +40,7 @@ class Notifier:
         self._send("STOPPING=1")
 
     async def watchdog(self) -> None:
-        """Says, from the event loop, that the event loop turns; for ever, or not at all where nobody watches."""
+        """Says, from the event loop, that the event loop turns; forever, or not at all where nobody watches."""
         while self._pause:
             self._send("WATCHDOG=1")
             await asyncio.sleep(self._pause)

@@ -171,7 +171,7 @@ class Settings(DeviceSettings):
     forget_cluster: bool = False
     stop_jobs_on_exit: bool = False
     keep_runs: Annotated[float, Field(ge=1, le=36500)] | None = None
-    """Days; None: for ever."""
+    """Days; None: forever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     step_window: Annotated[float, Field(ge=1, le=3600)] = 60.0
     """Seconds over which the step rate and the mini-batch time of a run are averaged, at least."""
@@ -183,7 +183,7 @@ class Settings(DeviceSettings):
     checkpoint_store: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     """A URL of fsspec, where checkpoints of runs that have left are uploaded; None: nowhere."""
     keep_stored: Annotated[float, Field(ge=1, le=36500)] | None = None
-    """Days from the end of a job until its checkpoints are removed from there; None: for ever."""
+    """Days from the end of a job until its checkpoints are removed from there; None: forever."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
     """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"

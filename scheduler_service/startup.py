@@ -93,12 +93,12 @@ def left_over(state: State) -> Iterator[str]:
     kind = "of virtual clusters" if pools is None else "without a virtual cluster"
     jobs = [job for job in state.jobs.rows.values() if not state.serves(job)]
     if waiting := [job.id for job in jobs if job.state is JobState.QUEUED]:
-        yield f"{len(waiting)} jobs {kind} wait for ever, the first is {min(waiting)}: cancel them"
+        yield f"{len(waiting)} jobs {kind} wait forever, the first is {min(waiting)}: cancel them"
     if others := [job.id for job in jobs if job.state is not JobState.QUEUED]:
         guaranteed = "nobody is guaranteed anything" if pools is None else "they leave when somebody wants cells of its own"
         yield (
             f"{len(others)} jobs {kind} run, or are suspended, the first is {min(others)}: {guaranteed}, and once one has left "
-            "it waits for ever. Let them end, or cancel them and submit them anew"
+            "it waits forever. Let them end, or cancel them and submit them anew"
         )
     if pools is None:
         return

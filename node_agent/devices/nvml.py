@@ -1,6 +1,6 @@
 """NVML, the driver's own library, through pynvml: each thing that is asked of it, in plain words and numbers.
 
-Nothing but this and `nvml_health` imports pynvml, and child processes alone import them: any call may hang for ever in a sick
+Nothing but this and `nvml_health` imports pynvml, and child processes alone import them: any call may hang forever in a sick
 driver.
 Everything raises `Failed` where the driver refuses, which is common: old drivers lack functions, and most cards lack features.
 """

@@ -47,7 +47,7 @@ def health(device: Handle) -> Health:
 
 
 def events(gpus: Sequence[Handle]) -> Iterator[tuple[int | None, int | None]]:
-    """(place in `gpus`, XID) of each thing that goes wrong from now on, as it does; for ever, so in a thread of its own.
+    """(place in `gpus`, XID) of each thing that goes wrong from now on, as it does; forever, so in a thread of its own.
 
     Without a place it is not known where. Without an XID something else changed: `health` has more. Ends at once where no
     GPU tells of events.

@@ -55,7 +55,7 @@ class Watch:
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
     def run(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
-        """Tells about once a second what it sees, for ever."""
+        """Tells about once a second what it sees, forever."""
         with suppress(nvml.Failed):  # a driver without events: it is asked instead
             threading.Thread(target=self._listen, args=(nvml_health.events(self._gpus),), daemon=True).start()
         look_at = sample_at = time.monotonic()

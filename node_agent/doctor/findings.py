@@ -26,7 +26,7 @@ def ok(text: str) -> Finding:
 
 
 def warning(text: str, do: str) -> Finding:
-    """Work goes on, but not as well as it might, or not for ever."""
+    """Work goes on, but not as well as it might, or not forever."""
     return Finding("warning", text, do)
 
 

@@ -143,7 +143,7 @@ class Observing:
         self._used: dict[RunKey, dict[int, int]] = {}
         self._looked_at = self._look_began = 0.0
         self._asking = False
-        """Whose some processes are; perhaps for ever."""
+        """Whose some processes are; perhaps forever."""
 
     async def run(self) -> None:
         async for observed in self._provider.observe():

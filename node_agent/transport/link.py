@@ -183,7 +183,7 @@ class Session:
     def worked(self) -> bool:
         """It had something acknowledged, or lived for a while after the welcome.
 
-        One that is welcomed and then refused does not count, or it would be made again without a pause, for ever.
+        One that is welcomed and then refused does not count, or it would be made again without a pause, forever.
         """
         lived = self._welcomed is not None and time.monotonic() - self._welcomed >= self.pace.proven
         return self.acknowledged or lived

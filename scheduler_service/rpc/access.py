@@ -162,7 +162,7 @@ class Access:
         return Caller(token.subject, frozenset({token.role}), token)
 
     async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
-        """A job keeps its user for ever, so that it cannot become another's between this look and the call."""
+        """A job keeps its user forever, so that it cannot become another's between this look and the call."""
         try:
             owner = (await self._front.find(job_id)).job.user
         except NotFound:  # which is the handler's to tell

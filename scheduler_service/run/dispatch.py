@@ -215,7 +215,7 @@ class Dispatch:
                 self._untold.setdefault(name, set()).update(starts)
 
     async def watch_silence(self, view: View, silent_after: float, fell_silent: FellSilent) -> None:
-        """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.
+        """Tells of each node that was up and not heard of for `silent_after` seconds; forever.
 
         The time counts anew from when this scheduler began to lead, and while this process stands still it counts for nobody.
         """

@@ -34,7 +34,7 @@ def between(low: float, high: float) -> AfterValidator:
 
 
 Rate = Annotated[float, between(1e-6, 1e9)]
-"""How many an hour, how many times as much: what is nearly nothing takes for ever, what is nearly endless is divided by."""
+"""How many an hour, how many times as much: what is nearly nothing takes forever, what is nearly endless is divided by."""
 
 
 def in_time(jobs: Iterable[SimJob], each_us: Micros) -> Iterator[SimJob]:

@@ -72,7 +72,7 @@ Cluster = Annotated[tuple[Nodes, ...], Field(min_length=1), AfterValidator(_not_
 class Policy(Model):
     """Who decides, with the settings that the scheduler has by the same names. Durations are in seconds.
 
-    The defaults are those of a mechanism that is left out, so that a case means the same for ever; `ebb-sim run` has the
+    The defaults are those of a mechanism that is left out, so that a case means the same forever; `ebb-sim run` has the
     service's (`presets`).
     """
 

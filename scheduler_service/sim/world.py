@@ -127,7 +127,7 @@ class World:
             soonest = look if soonest is None else min(soonest, look)
         if (tenants := self.site.tenants) is not None:
             if arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
-                return None  # the same cells would be offered and requested for ever
+                return None  # the same cells would be offered and requested forever
             look = tenants.next_us(self._looked)
             soonest = look if soonest is None else min(soonest, look)
         every = self.site.decide_every_us

@@ -62,19 +62,19 @@ def test_jobs_that_queue_and_can_never_start_are_counted_and_those_that_run_and_
     tenants.vc("A", (FOURS, "node", 1))
     running, waits, _ = (tenants.ask("A", 4) for _ in range(3))
     wait, run = anew(tenants, Settings())
-    assert wait == f"2 jobs of virtual clusters wait for ever, the first is {waits}: cancel them"
+    assert wait == f"2 jobs of virtual clusters wait forever, the first is {waits}: cancel them"
     assert run == (
         f"1 jobs of virtual clusters run, or are suspended, the first is {running}: nobody is guaranteed anything, and once "
-        "one has left it waits for ever. Let them end, or cancel them and submit them anew"
+        "one has left it waits forever. Let them end, or cancel them and submit them anew"
     )
     d = Driver()
     d.join()
     jobs = [d.submit(devices=8), d.submit(devices=8)]
     wait, run = anew(d, Settings(pools=()))
-    assert wait == f"1 jobs without a virtual cluster wait for ever, the first is {jobs[1]}: cancel them"
+    assert wait == f"1 jobs without a virtual cluster wait forever, the first is {jobs[1]}: cancel them"
     assert run == (
         f"1 jobs without a virtual cluster run, or are suspended, the first is {jobs[0]}: they leave when somebody wants cells "
-        "of its own, and once one has left it waits for ever. Let them end, or cancel them and submit them anew"
+        "of its own, and once one has left it waits forever. Let them end, or cancel them and submit them anew"
     )
 
 

@@ -318,7 +318,7 @@ class Tables:
 
     def serves(self, job: Job) -> bool:
         """Whether it is one of those that are scheduled: a virtual cluster's where the site has such, else one without. Others
-        are from before that was set otherwise: they run on, and wait for ever."""
+        are from before that was set otherwise: they run on, and wait forever."""
         return bool(job.spec.vc) is (self.pools is not None)
 
     def holds_faulty(self, run: Run) -> bool:

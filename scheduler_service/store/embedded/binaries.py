@@ -44,7 +44,7 @@ class Identity(NamedTuple):
         """What runs the program as this user.
 
         The user is changed by a small program of its own and not by subprocess, which would have to fork for it (else it
-        spawns): in a process with gRPC's threads a fork can hang for ever, and everything with it.
+        spawns): in a process with gRPC's threads a fork can hang forever, and everything with it.
         """
         command = [str(program), *map(str, arguments)]
         if not self.other:
