@@ -70,8 +70,9 @@ def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
 def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, ...]:
     """Lets the policy act, and once more if what it did made room at once."""
     refused: list[str] = []
-    since = -1
-    while since < 0 or _gave_way(state, since):
+    since, migrations = len(state.journal.entries), bool(state.operations.rows)
+    _serve(state, now, policy(state, rng), refused)
+    while migrations and _gave_way(state, since):
         since = len(state.journal.entries)
         _serve(state, now, policy(state, rng), refused)
     state.settle()
