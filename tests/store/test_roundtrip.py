@@ -126,6 +126,15 @@ def test_deleted_rows_are_gone_and_may_make_room_for_others(db: Db, epoch: int) 
     assert db.load() == make.loaded(number, [make.CLUSTER, make.NODE, moved, job, run])
 
 
+def test_rows_of_every_kind_that_is_not_kept_can_be_deleted(db: Db, epoch: int) -> None:
+    kept = [make.CLUSTER, make.NODE, make.job(1), make.run(1)]
+    rows = [make.VC, make.BINDING, make.DEVICE, make.earmark(1, 1), make.memo("a"), make.history("a")]
+    rows += [make.share_group(1), make.operation(1, 1), IdleCells(1, "a", "b", (), None), Surplus(1, 5)]
+    db.commit(epoch, make.new(*kept, *rows), [])
+    number = db.commit(epoch, [make.deleted(row) for row in rows], [])
+    assert db.load() == make.loaded(number, kept)
+
+
 def test_a_virtual_cluster_goes_with_its_cells_and_another_takes_its_name(db: Db, epoch: int) -> None:
     other, cell = replace(make.VC, id=2, pins=()), replace(make.BINDING, vc=2, pin="")
     db.commit(epoch, make.new(make.VC, make.BINDING), [])

@@ -73,7 +73,7 @@ def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     for table, _key, old, new in changes:
         writes = WRITES[table]
         if new is None:
-            deletes.setdefault(table, []).append({name: getattr(old, name) for name in writes.key})
+            deletes.setdefault(table, []).append(writes.gone(old))
         elif old is None:
             inserts.setdefault(table, []).append(writes.new(new))
         elif writes.takes_place(old, new):
