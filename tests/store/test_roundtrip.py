@@ -55,7 +55,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
     run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
-    kept = {name: getattr(old[3], name) for name in ("devices", "demand", "placed_us")}
+    kept = {name: getattr(old[3], name) for name in ("devices", "demand")}
     if run.parking is not None and run.parking.devices:  # it is parked now
         kept |= {"devices": (), "demand": kept["demand"]._replace(devices=0)}
     run = Run(**{**{name: getattr(run, name) for name in Run.__dataclass_fields__}, **kept})

@@ -90,7 +90,7 @@ _POSTING_CONSTANT = "kind vc pool level cells begin_us end_us devices posted_us 
 _EXCHANGE_CONSTANT = (
     "offer request giver taker pool level cells begin_us end_us devices price agreed_us in_return_for request_id accepted_by"
 )
-_RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices placed_us"
+_RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices"
 
 WRITES = {
     writes.table: writes
