@@ -92,6 +92,8 @@ class Job:
     `executing_since` if that is set (see `executed`). Not set for an array."""
     executing_since: datetime | None = None
     held: bool = False
+    set_aside: str = ""
+    """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
     suspend_requested: bool = False
     retries: int = 0
     """Failed runs that were followed by another."""

@@ -202,6 +202,8 @@ class JobEventKind(Word):
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
     RETIMED = 59
     """Its turns on shared devices have another length; `text` says which, and why."""
+    SET_ASIDE = 60
+    """The database refused what the scheduler would do for it: it is held until somebody releases it; `text` says why."""
 
 
 class Guarantee(Word):

@@ -1,7 +1,7 @@
 """What every state would be in the database: each change that a test adopts is judged by the rules of the tables.
 
-`watch_states` has it so for all tests of the process, whoever takes the steps: a driver, a state machine, a simulation, a service.
-So no test of the engine can leave it out.
+`watch_states` has it so for all tests of the process, by whatever the steps are taken: a driver, a state machine, a simulation,
+a service. So no test of the engine can leave it out.
 """
 
 from collections.abc import Callable, Sequence

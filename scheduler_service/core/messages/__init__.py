@@ -58,6 +58,7 @@ from scheduler_service.core.messages.events import (
     PostRequested,
     ReleaseRequested,
     Report,
+    ReportRefused,
     Request,
     RequeueRequested,
     ResizeRequested,
@@ -96,6 +97,7 @@ from scheduler_service.core.messages.orders import (
     Stopped,
     Warming,
 )
+from scheduler_service.core.messages.refused_commits import EVENTS_ONLY, WHOLE, Due, Part, SetAside, beneficiaries
 from scheduler_service.core.messages.replies import (
     Accepted,
     Acknowledged,
@@ -110,6 +112,8 @@ from scheduler_service.core.messages.replies import (
 )
 
 __all__ = [
+    "EVENTS_ONLY",
+    "WHOLE",
     "AcceptRequested",
     "Accepted",
     "Acknowledged",
@@ -125,6 +129,7 @@ __all__ = [
     "Desired",
     "DrainRequested",
     "DropEarmark",
+    "Due",
     "EndProbe",
     "Event",
     "ExchangeRequest",
@@ -153,6 +158,7 @@ __all__ = [
     "Order",
     "Park",
     "Parked",
+    "Part",
     "Place",
     "Plan",
     "PlanReady",
@@ -166,6 +172,7 @@ __all__ = [
     "Remember",
     "Reply",
     "Report",
+    "ReportRefused",
     "Request",
     "RequeueRequested",
     "Resize",
@@ -182,6 +189,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "Running",
+    "SetAside",
     "Share",
     "SharePlan",
     "SkipSamples",
@@ -204,4 +212,5 @@ __all__ = [
     "Warming",
     "Withdraw",
     "WithdrawRequested",
+    "beneficiaries",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
-from scheduler_service.core.messages.actions import Delegate
+from scheduler_service.core.messages.actions import Delegate, Plan
 from scheduler_service.core.messages.orders import Order
 from scheduler_service.core.model import JobEvent
 from scheduler_service.core.model.rows import dataclass
@@ -80,6 +80,8 @@ class Step:
     """Plans that were undone, and why: a fault of a policy, worth a warning."""
     delegated: tuple[Delegate, ...] = ()
     """What is to be done once this step is durable, or is left if it never is."""
+    enacted: tuple[Plan, ...] = ()
+    """The plans that were carried out."""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

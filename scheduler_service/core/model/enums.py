@@ -173,6 +173,7 @@ class EventKind(IntEnum):
     MIGRATION_FAILED = 57
     RESIZED = 58
     RETIMED = 59
+    SET_ASIDE = 60
 
 
 class OperationKind(IntEnum):

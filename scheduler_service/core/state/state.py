@@ -181,6 +181,7 @@ class State(Tables):
             "charged": dict(self.charged),
             "due_memos": set(self.due_memos),
             "too_large": set(self.too_large),
+            "set_aside": set(self.set_aside),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.exchange_index.snapshot(),

@@ -134,6 +134,8 @@ class Tables:
         millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
+        self.set_aside: set[int] = set()
+        """Jobs for which nothing is done, since it could not be made durable."""
         self.too_large: set[int] = set()
         """Jobs that no node can take. They stand in no queue."""
         self.vc_ids: dict[str, int] = {}
