@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
     RequeueRequested,
     ResizeRequested,
     ResumeRequested,
+    SetAside,
     Submitted,
     SuspendRequested,
     UndrainRequested,
@@ -70,6 +71,14 @@ class Asking(Base):
     def __init__(self) -> None:
         super().__init__()
         self.requests: dict[str, tuple[int, JobSpec]] = {}
+
+    @precondition(lambda self: self.driver.state.jobs.rows)
+    @rule(data=st.data())
+    def set_aside(self, data: st.DataObject) -> None:
+        """As the service does with a job for which something was refused."""
+        job_id = data.draw(st.sampled_from(sorted(self.driver.state.jobs.rows)))
+        self.take(SetAside(job_id, "it was refused"))
+        assert self.driver.job(job_id).held
 
     # ---- submit --------------------------------------------------------------------------------------------------------
 
