@@ -477,7 +477,9 @@ def postings(draw: st.DrawFn, posting_id: int) -> Posting:
     )
 
 
-rows_of = st.lists(st.builds(Row, st.lists(keys, min_size=1, max_size=2).map(tuple), positive), min_size=1, max_size=3)
+rows_of = st.lists(
+    st.builds(Row, st.lists(keys, min_size=1, max_size=2).map(tuple), st.just(0) | positive), min_size=1, max_size=3
+).filter(lambda rows: any(row.weight for row in rows))
 holdings = st.lists(st.tuples(big, st.lists(natural, min_size=1, max_size=3).map(tuple)), min_size=1, max_size=2)
 
 

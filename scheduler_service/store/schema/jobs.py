@@ -135,7 +135,7 @@ share_group = table(
     "share_group",
     big("id"),
     json("devices", "What the group holds: array of [node, array of device indices]"),
-    json("plan", "Its rows: which runs execute at the same time: array of [array of [job, run, task], weight]"),
+    json("plan", "Its rows: which runs execute at the same time: array of [array of [job, run, task], weight; 0: no turn]"),
     big("period_us", "Microseconds that a cycle through all rows takes"),
     string("vc", "The virtual cluster of all members; empty where the site has none"),
     flag("guaranteed", "All members are guaranteed; false: none is"),
@@ -145,7 +145,8 @@ share_group = table(
     rule("share_group_numbers_positive", "id > 0 AND period_us > 0 AND generation > 0"),
     rule("share_group_devices_given", "jsonb_typeof(devices) = 'array' AND jsonb_array_length(devices) > 0"),
     rule("share_group_rows_given", "jsonb_typeof(plan) = 'array' AND jsonb_array_length(plan) > 0"),
-    rule("share_group_weights_positive", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 1)')"),
+    rule("share_group_weights_not_negative", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 0)')"),
+    rule("share_group_turns_given", "jsonb_path_exists(plan, '$[*][1] ? (@ > 0)')"),
     comment="Devices that several runs hold together; a run that holds its devices alone is in no group",
 )
 
