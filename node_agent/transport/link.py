@@ -204,7 +204,9 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
     """One connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
-        connect = channel.stream_stream(convert.METHOD, response_deserializer=convert.decode)
+        connect: grpc.aio.StreamStreamMultiCallable[bytes, Downward] = channel.stream_stream(
+            convert.METHOD, response_deserializer=convert.decode
+        )
         call: Call = connect(metadata=metadata)
         logs = LogCalls(channel, node.log, metadata)
         welcomed = False
