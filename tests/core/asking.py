@@ -110,6 +110,8 @@ class Asking(Base):
         state = self.driver.state
         known = self.requests.get(request_id)
         live = known is not None and known[0] in state.jobs.rows
+        if known is not None and not live:
+            return  # the database knows the request, and the service answers by that
         next_job = state.cluster.next_job
         ends = self._ends(spec.dependencies)
         reply = self.take(Submitted("ann", request_id, spec, ends=ends)).replies[0]

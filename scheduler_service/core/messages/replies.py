@@ -6,7 +6,7 @@ from typing import Protocol
 
 from scheduler_service.core.messages.actions import Delegate, Plan
 from scheduler_service.core.messages.orders import Order
-from scheduler_service.core.model import JobEvent
+from scheduler_service.core.model import JobEvent, RunKey
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.state.journal import Change, Entry, net
 
@@ -30,6 +30,8 @@ class VcChanged:
     """Reply to requests about a virtual cluster."""
 
     vc: int
+    demoted: tuple[RunKey, ...] = ()
+    """The runs that lost their guarantee by it, in order."""
 
 
 @dataclass(frozen=True, slots=True)
