@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from scheduler_service.core.model import JobEvent
+from scheduler_service.core.model import JobEvent, Run
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.state import State
 from scheduler_service.store.errors import StoreError
@@ -43,14 +44,19 @@ class Stored:
     """A twin that is told what one state adopts."""
 
     def __init__(self, state: State) -> None:
-        """Holds the rows that the state has, as they were before the changes that are not adopted yet."""
+        """Holds the rows that the state has, as they were before the changes that are not adopted yet. Of a state that was
+        restored it lacks those that the state has forgotten, to which others may refer."""
         self.memory = Memory()
         self.memory.epoch = _EPOCH
         rows = {(table.name, key): row for table in state.tables() if table.durable for key, row in table.rows.items()}
         for change in net(state.journal.entries):
             rows[change.table, change.key] = change.old
         there = [Change(name, key, None, row) for (name, key), row in rows.items() if row is not None]
-        self.write(sorted(there, key=lambda change: _ORDER[change.table]), ())
+        self.memory.checks_references = len(there) <= 1
+        placed = [change if change.table != "run" else change._replace(new=_as_placed(change.new)) for change in there]
+        self.write(sorted(placed, key=lambda change: _ORDER[change.table]), ())
+        moved = zip(placed, there, strict=True)
+        self.write([is_._replace(old=was.new) for was, is_ in moved if was.new is not is_.new], ())
 
     def write(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> None:
         try:
@@ -70,6 +76,13 @@ class Stored:
             return None
         read = _READ.get(change.table) or (lambda values: rows.to_run((*values, row.vc)))
         return table.row(record, read)
+
+
+def _as_placed(run: Run) -> Run:
+    """As it was before it was parked: the columns say where it was placed."""
+    if run.parking is None or not run.parking.devices:
+        return run
+    return changed(run, devices=run.placed_on, demand=run.asked, parking=run.parking._replace(devices=()))
 
 
 def watch_states() -> None:
