@@ -186,6 +186,7 @@ def _report(report: Report) -> pb.Report:
                     out_of_device_memory=event.out_of_device_memory,
                     began_from=event.began_from,
                     saved=event.saved,
+                    save=save_out(event.save),
                 )
             )
     return message
