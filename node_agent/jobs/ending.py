@@ -75,9 +75,9 @@ class Ending:
                 event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
-            said = read_names(self._paths.checkpoint_names(record.key))
-            event = replace(event, began_from=said.began_from, saved=said.saved)
-            event = replace(event, save=save_result(event, record, self._known(record, said, means)))
+            names = read_names(self._paths.checkpoint_names(record.key))
+            save = save_result(event, record, self._known(record, names, means))
+            event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.

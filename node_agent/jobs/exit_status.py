@@ -11,6 +11,7 @@ from node_agent.jobs.launcher.spawn import EXIT_FILE
 from node_agent.jobs.model import RunRecord
 from node_agent.jobs.run_events import Exited
 
+
 def exit_file(folder: str) -> Exited | None:
     """What a launcher has left in the folder of a run."""
     try:

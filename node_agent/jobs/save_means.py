@@ -41,8 +41,8 @@ class SaveMeansWatch:
         self._first: dict[RunKey, float] = {}
 
     def look(self, runs: Iterable[RunRecord]) -> Mapping[RunKey, SaveMeans]:
-        """What saves each of these runs, which are all that live. A run that has not registered costs a look at all processes of
-        the node, seldom if it is old."""
+        """What saves each of these runs, which are all that live. For one that has not registered it looks at all processes of
+        the node: seldom if the run is old."""
         now = time.monotonic()
         runs = [run for run in runs if run.pid]
         self._first = {run.key: self._first.get(run.key, now) for run in runs}

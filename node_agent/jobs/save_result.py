@@ -8,8 +8,11 @@ from node_agent.jobs.model import RunRecord
 from node_agent.jobs.run_events import Exited
 from node_agent.jobs.save_values import NOTHING_SAID, RunSaves, SaveMeans, SaveOutcome, SaveResult
 
-
 _DOING = {EVALUATING: ", in which it evaluated,", SAVING: ", while it saved,"}
+_UNTOLD = {
+    SaveMeans.HANDLER: "its program handles SIGTERM itself, and does not tell",
+    SaveMeans.ASKED: "its program was asked to save, and does not tell",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Known:
 
 
 def save_result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None:
-    """The result for a run that ended so. None: there was nothing to save, because it had not begun or its work was done."""
+    """The result for a run that ended so. None: it had not begun, its work was done, or it failed and has never told of a save."""
     found, steps = _result(event, record, known), known.steps
     if found is None or found.outcome is not SaveOutcome.NOT_SAVED or steps is None:
         return found
@@ -48,20 +51,24 @@ def _result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None
     if event.yielded:
         return _saved(record, known)
     registered = known.means is SaveMeans.REGISTERED or bool(said.saved)
+    if not (stopped or registered):
+        return None  # nobody knows whether it saves at all
     if event.unknown and not event.signal:
         return SaveResult(SaveOutcome.UNKNOWN, said.step, "nothing on its node knows how it ended")
     if event.code == event.signal == 0:
-        return SaveResult(SaveOutcome.UNKNOWN, said.step, "it exited with code 0 after the stop signal, and did not say that it saved")
+        return SaveResult(
+            SaveOutcome.UNKNOWN, said.step, "it exited with code 0 after the stop signal, and did not say that it saved"
+        )
     if registered:
         return SaveResult(SaveOutcome.NOT_SAVED, said.step, f"{_end(event, record, known)} before it had saved")
-    if not stopped:
-        return SaveResult(SaveOutcome.UNKNOWN, said.step, f"{_end(event, record, known)}, and never told of a checkpoint")
     if event.signal == signal.SIGKILL and not (record.signalled or record.checkpoint_asked):
         return SaveResult(SaveOutcome.NOT_SAVED, said.step, f"{_end(event, record, known)} without having been asked to save")
     if known.means in (SaveMeans.NONE, SaveMeans.FILES):
         before = "; what it has saved by itself before is in its checkpoint folder" if known.means is SaveMeans.FILES else ""
-        return SaveResult(SaveOutcome.NOT_SAVED, said.step, f"it handles no stop signal, and has not registered with Ebb{before}")
-    return SaveResult(SaveOutcome.UNKNOWN, said.step, f"{_end(event, record, known)}, and does not tell whether it saved")
+        return SaveResult(
+            SaveOutcome.NOT_SAVED, said.step, f"it handles no stop signal, and has not registered with Ebb{before}"
+        )
+    return SaveResult(SaveOutcome.UNKNOWN, said.step, _UNTOLD.get(known.means, "its agent has not seen what was to save it"))
 
 
 def _saved(record: RunRecord, known: Known) -> SaveResult:

@@ -1,4 +1,4 @@
-"""What is known of how a run saves, as plain values: by what it would save, what it has said, and whether it had saved at its end."""
+"""How a run saves, as plain values: what would save it, what it has said, and whether it had saved when it ended."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,7 +23,7 @@ class SaveResult:
     step: int = -1
     """Of the last checkpoint, which holds all that was done if the outcome is SAVED; -1: unknown, or there is none."""
     detail: str = ""
-    """Why it did not save, or why that cannot be known, for people; of one that saved: what has saved it, unless it did so itself."""
+    """For people: why it did not save, or why that cannot be known; of one that saved: what has saved it, unless it did so."""
 
 
 class SaveMeans(IntEnum):
@@ -31,8 +31,8 @@ class SaveMeans(IntEnum):
 
     UNKNOWN = 0
     NONE = 1
-    """Nothing: no process has registered or handles SIGTERM, the job has no checkpoint signal or command, CRIU does not dump it,
-    and nothing is in its checkpoint folder."""
+    """No process has registered or handles SIGTERM, the job has no checkpoint signal or command, CRIU does not dump it, and
+    nothing is in its checkpoint folder."""
     FILES = 2
     """Nothing, but it has saved into its checkpoint folder before."""
     HANDLER = 3

@@ -42,7 +42,6 @@ from scheduler_service.core.model.nodes import (
 )
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.runs import Run, RunKey
-from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.story import (
     CandidateScore,
     Decision,

@@ -265,8 +265,7 @@ class Job:
     skip_steps: int = 0
     """How many steps, from its first one on, its next launches count without taking them. 0: none."""
     last_save: LaunchSave | None = None
-    """Whether its last launch of which a task has ended had saved what it had done; None: there was nothing to save, or no agent
-    has said."""
+    """Whether its last launch of which a task has ended had saved its work; None: nothing was to be saved, or no agent said."""
 
     @property
     def next_run(self) -> int:

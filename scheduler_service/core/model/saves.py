@@ -45,8 +45,7 @@ class LaunchSave(NamedTuple):
 
 
 def with_task(before: LaunchSave | None, run: int, save: SaveResult | None) -> LaunchSave | None:
-    """The result of a launch after one more of its tasks has ended. `save` is that of the task; None: it is unknown, or there was
-    nothing to save."""
+    """The result of a launch after one more of its tasks has ended. `save` is that of the task; None: it is not known."""
     if before is None or before.run != run:
         return None if save is None else LaunchSave(run, save)
     return LaunchSave(run, max(before.worst, save or UNKNOWN, key=lambda one: (_WORST_LAST.index(one.outcome), -one.step)))

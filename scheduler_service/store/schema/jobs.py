@@ -110,7 +110,11 @@ run = table(
     flag("awaits", "It waits for the end of the run before it, which is at another node; null: it does not", null=True),
     string("began_from", "The checkpoint that its program loaded, as it said; null: none", null=True),
     string("checkpoint", "The last checkpoint that its program saved, as it said; null: none", null=True),
-    json("save", "Whether what it had done was saved: [outcome, step or -1, detail]; null: not said, or nothing to save", null=True),
+    json(
+        "save",
+        "Whether what it had done was saved: [outcome, step or -1, detail]; null: not said, or nothing to save",
+        null=True,
+    ),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
