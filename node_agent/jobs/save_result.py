@@ -31,7 +31,7 @@ class Known:
 
 
 def save_result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None:
-    """The result for a run that ended so. None: it had not begun, its work was done, or it failed and has never told of a save."""
+    """The result for a run that ended so. None: it had not begun, its work was done, or it failed and never told of a save."""
     found, steps = _result(event, record, known), known.steps
     if found is None or found.outcome is not SaveOutcome.NOT_SAVED or steps is None:
         return found
