@@ -1,4 +1,4 @@
-"""A save between two stops that fails: the training goes on, tries again, and tells. At a stop it tells that it did not save."""
+"""A save between two stops that fails: the training goes on, tries again, and tells. A stop tells that it did not save."""
 
 import json
 import logging
@@ -96,7 +96,8 @@ def test_a_checkpointer_goes_on_and_tries_again(tmp_path: Path, asked: str, capl
 def test_a_checkpointer_that_wants_to_fail_does(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="too large"),
-        new_checkpointer(tmp_path, every_steps=1, on_save_error="raise") as checkpoint,full_disk(1000)
+        new_checkpointer(tmp_path, every_steps=1, on_save_error="raise") as checkpoint,
+        full_disk(1000),
     ):
         checkpoint.at_boundary(lambda: bytes(2000))
 
