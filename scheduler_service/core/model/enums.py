@@ -174,6 +174,8 @@ class EventKind(IntEnum):
     RESIZED = 58
     RETIMED = 59
     SET_ASIDE = 60
+    SAVE_FAILED = 62
+    GRACE_TOO_SHORT = 63
 
 
 class OperationKind(IntEnum):

@@ -1,4 +1,4 @@
-"""Stories tell when a job is set aside."""
+"""Runs say whether what they had done was saved, and stories tell of saves that fail."""
 
 from pathlib import Path
 
