@@ -192,10 +192,11 @@ class Executor:
                 self._then.append(partial(self.starting.launch, key))
             case Go() | Park():
                 self._spool.remember([record])
-                if record.park != NEVER_PARKED or record.to_park or record.share is not None:
+                shared = None if before is None else before.share
+                if record.park != NEVER_PARKED or record.to_park or record.share is not None or shared is not None:
                     self._then.append(partial(self.suspending.settle, key))
-                if before is not None and before.share is not None and before.share != record.share:
-                    self._then.append(partial(self.suspending.left, before.share.group))
+                if shared is not None and shared != record.share:
+                    self._then.append(partial(self.suspending.left, shared.group))
             case Stop():
                 self._spool.remember([record])
                 self._then.append(partial(self._press, key))
@@ -311,7 +312,8 @@ class Executor:
                 if self.suspending.awakes(record):
                     return  # it is pressed again once it has resumed
             self.stopping.press(record, record.stop_deadline)
-        elif self.starting.drop(key) or key in self.starting.retries.timers:
+        else:  # whatever held it back, only its launcher knows whether there is a process, and its answer ends the run if not
+            self.starting.drop(key)
             self.starting.launch(key)
 
     def limits(self) -> Limits:

@@ -70,16 +70,18 @@ STOP_REASON_PARKED: StopReason
 STOP_REASON_MIGRATED: StopReason
 
 class ConnectRequest(_message.Message):
-    __slots__ = ("hello", "reports", "heartbeat", "observations")
+    __slots__ = ("hello", "reports", "heartbeat", "observations", "more")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     reports: Reports
     heartbeat: Heartbeat
     observations: Observations
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., observations: _Optional[_Union[Observations, _Mapping]] = ...) -> None: ...
+    more: bool
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., observations: _Optional[_Union[Observations, _Mapping]] = ..., more: bool = ...) -> None: ...
 
 class ConnectResponse(_message.Message):
     __slots__ = ("welcome", "desired_runs", "acknowledgement", "log_request", "configuration")
