@@ -28,7 +28,6 @@ SETTINGS = FitGppSettings(cap=1)
 SITES: dict[str, Stages] = {
     f"{name}{'-backfilled' * filled}": stages(name, SETTINGS, filled)
     for name in registry.for_sites()
-    if name != "gandiva"
     for filled in ((False, True) if name in ("fifo", "fitgpp", "fair") else (False,))
 }
 
@@ -136,7 +135,7 @@ def test_what_would_start_without_the_head_on_nodes_that_it_cannot_use_starts_wi
 
 # ---- one by one ----------------------------------------------------------------------------------------------------------
 
-TWO = ("fifo", "fifo-backfilled", "fitgpp", "fitgpp-backfilled", "thrifty", "lrtp", "las", "fair", "allox")
+TWO = ("fifo", "fifo-backfilled", "fitgpp", "fitgpp-backfilled", "thrifty", "lrtp", "las", "fair", "allox", "gandiva")
 
 
 def cluster(site: str, *nodes: Vector) -> Driver:

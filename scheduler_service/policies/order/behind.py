@@ -26,7 +26,8 @@ _MOST_KINDS = 256
 """If jobs ask for more different things than these, those alone are looked at that the first jobs of the queue ask for."""
 
 MakeRoom = Callable[[State, Job, Precedence], Generator[Plan, str | None, Wait | None]]
-"""Has others leave for a job that has no room beside what is kept. Returns why it waits; None: something is kept for it now."""
+"""Does something else for a job that has no room beside what is kept, such as to have others leave. Returns why it waits; None:
+it has started, or something is kept for it."""
 _Turn = tuple[QueueKey, Lane, Needs, int]
 """The next job of a kind, and behind how many others of its kind it is."""
 
@@ -69,7 +70,7 @@ def serve_behind(state: State, lanes: Sequence[Lane], before: Precedence, make_r
                     yield from _wait(state, job, before, reason)
                     if hopeless:
                         continue
-                passed += 1
+                passed += reason is not None or job.id in state.earmarks_of  # else it has started
         queue = state.kinds_waiting(lane).get(kind)
         if queue is not None and (following := queue.behind(passed)) is not None:
             heappush(turns, (following, lane, kind, passed))

@@ -6,7 +6,7 @@ enough of everything else: so a job without devices may start beside one that wa
 what as many tasks need as it could hold. Nobody need know how long jobs run for that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from scheduler_service.core.messages import Place
 from scheduler_service.core.model import Job
@@ -22,7 +22,9 @@ _MOST_PARTS = 32
 class Precedence:
     """What is to be left on nodes for the jobs that wait, as far as they were looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, find: Callable[[State, Job], Place | None] = place) -> None:
+        """`find`: where a job has room, by the policy."""
+        self._find = find
         self.kept: list[Kept] = []
         """Without a common node of any two."""
         self.jobs: set[int] = set()
@@ -63,7 +65,7 @@ class Precedence:
     def place(self, state: State, job: Job) -> Place | None:
         """Where the job has room beside what is kept; None: nowhere."""
         with state.free_resources.keeping(self.kept):
-            return place(state, job)
+            return self._find(state, job)
 
     def leaves_enough(self, state: State, job: Job, action: Place) -> bool:
         """Whether the job leaves there what is kept. One that joins others on a device, or takes others' place, does not."""
