@@ -1,4 +1,4 @@
-"""Jobs may wait for nodes that are closed."""
+"""Runs say whether what they had done was saved, and stories tell of saves that fail."""
 
 from pathlib import Path
 
