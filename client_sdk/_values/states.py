@@ -137,6 +137,8 @@ class JobReason(Word):
     """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
     OUT_OF_DEVICE_MEMORY = 58
     """FAILED: it used more memory of a device, which others used at the same time, than it may."""
+    NODES_CLOSED = 64
+    """QUEUED: no node that is open could take it, even if it were empty; `reason_detail` says for which nodes it waits."""
 
 
 class JobEventKind(Word):
