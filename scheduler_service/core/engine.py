@@ -10,9 +10,10 @@ from typing import NamedTuple
 from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
+from scheduler_service.core.lifecycle.closed_nodes import review_closed_nodes
 from scheduler_service.core.lifecycle.desired import desired, not_needed
 from scheduler_service.core.messages import WHOLE, Event, Order, Part, Plan, Reply, Rng, Step
-from scheduler_service.core.model import Run
+from scheduler_service.core.model import Reason, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
@@ -23,6 +24,7 @@ Proposals = Generator[Plan, str | None, None]
 """A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
 
 Policy = Callable[[State, Rng], Proposals]
+_NODES_CLOSED = Reason.NODES_CLOSED
 
 
 def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: Policy, part: Part = WHOLE) -> Step:
@@ -47,8 +49,11 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         resume_waiting(state, now, part.resumes)
     refused: list[str] = []
     enacted: list[Plan] = []
-    if (state.unsettled or state.longer) and part.plans != 0:
-        _settle(state, now, rng, policy, _Served(refused, enacted, part.plans))
+    if part.plans != 0:
+        if state.nodes_changed and state.beside[_NODES_CLOSED]:
+            review_closed_nodes(state)
+        if state.unsettled or state.longer:
+            _settle(state, now, rng, policy, _Served(refused, enacted, part.plans))
     orders = _orders(state) if state.news else ()
     return Step(
         state.journal.entries,

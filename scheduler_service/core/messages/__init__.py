@@ -83,6 +83,8 @@ from scheduler_service.core.messages.measurements import (
     GraceWanted,
     MiniBatchMeasured,
     RunMeasured,
+    SaveFailed,
+    StepTooLong,
     SwitchingMeasured,
 )
 from scheduler_service.core.messages.orders import (
@@ -189,12 +191,14 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "Running",
+    "SaveFailed",
     "SetAside",
     "Share",
     "SharePlan",
     "SkipSamples",
     "Spot",
     "Step",
+    "StepTooLong",
     "Stopped",
     "Submitted",
     "SuspendRequested",

@@ -4,6 +4,8 @@ from scheduler_service.core.messages.measurements import (
     GraceWanted,
     MiniBatchMeasured,
     RunMeasured,
+    SaveFailed,
+    StepTooLong,
     SwitchingMeasured,
 )
 from scheduler_service.core.messages.refused_commits import SetAside
@@ -420,4 +422,6 @@ Event = (
     | MiniBatchMeasured
     | SwitchingMeasured
     | GraceWanted
+    | SaveFailed
+    | StepTooLong
 )

@@ -1,4 +1,4 @@
-"""Stories tell when a job is set aside."""
+"""Jobs may wait for nodes that are closed."""
 
 from pathlib import Path
 
