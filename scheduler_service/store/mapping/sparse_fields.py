@@ -26,6 +26,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
 from scheduler_service.core.model.profiles import Profile
+from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
@@ -85,6 +86,11 @@ def shared_pairs(found: list[Any]) -> tuple[tuple[str, str], ...]:
     return _shared(_pairs(found)) if found else ()
 
 
+def _launch_save(found: list[Any]) -> LaunchSave:
+    run, (outcome, *rest) = found
+    return LaunchSave(run, SaveResult(SaveOutcome(outcome), *rest))
+
+
 @lru_cache(4096)
 def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that have the same, which are many."""
@@ -126,6 +132,7 @@ _JOB = _seldom(
         "sampling": _sampling,
         **dict.fromkeys(("share_now", "share_next", "submitted_share"), ShareMode),
         "profile": lambda found: Profile(*found),
+        "last_save": _launch_save,
     },
 )
 
