@@ -59,12 +59,12 @@ def open_engine(url: str, writer: bool = False, connections: int = 5, lease: boo
     )
 
 
-_scan = JSONDecoder().scan_once
+_decode = JSONDecoder().raw_decode
 
 
 def _parse_json(text: bytes | str) -> Any:
     """What PostgreSQL has written, which puts no space around it: `json.loads` takes several times as long to look for that."""
-    return _scan(text if isinstance(text, str) else text.decode(), 0)[0]
+    return _decode(text if isinstance(text, str) else text.decode())[0]
 
 
 @contextmanager

@@ -131,7 +131,9 @@ def to_job(v: Sequence[Any]) -> Job:
     )
 
 
-_JOB_CLASSES, _JOB_STATES, _REASONS = ({int(each): each for each in kind} for kind in (JobClass, JobState, Reason))
+_JOB_CLASSES = {int(each): each for each in JobClass}
+_JOB_STATES = {int(each): each for each in JobState}
+_REASONS = {int(each): each for each in Reason}
 _JOB_COLUMNS = tuple(field.name for field in fields(Job))[7:17]
 """Fields in the order of their columns."""
 _vector = lru_cache(4096)(Vector)
