@@ -14,6 +14,7 @@ from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, OperationKind, OperationPhase, OperationPhaseTime, Run, RunPage, RunPhase
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
+    DEFAULT,
     Array,
     Configuration,
     Dependency,
@@ -64,6 +65,7 @@ from client_sdk._values.virtual_clusters import (
 )
 
 __all__ = [
+    "DEFAULT",
     "ENDED",
     "LIVE",
     "Array",
