@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import takewhile
 
 from scheduler_service.core.allocation.operations import operation_of
+from scheduler_service.core.allocation.overdue_stops import describe as describe_stop
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, OperationKind, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
@@ -43,6 +44,9 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         return explain_parked(state, job, operation)
     if job.state is JobState.SUSPENDED:
         return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))
+    if job.state is JobState.STOPPING:
+        stopped = [run for run in state.runs_of(job.id) if run.stop_us is not None]
+        return Explanation(tuple(Blocker(job.reason, describe_stop(state, run, now)) for run in stopped[:AHEAD_SHOWN]))
     if job.state is not JobState.QUEUED:
         return Explanation(joined=joined_by(state, job))
     blockers = list(_own_reasons(state, job))
