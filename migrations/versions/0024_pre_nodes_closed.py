@@ -1,4 +1,4 @@
-"""Time counts by turns, and stops that are overdue are repeated."""
+"""Jobs may wait for nodes that are closed."""
 
 from pathlib import Path
 
