@@ -204,6 +204,10 @@ class JobEventKind(Word):
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
     RETIMED = 59
     """Its turns on shared devices have another length; `text` says which, and why."""
+    SAVE_FAILED = 62
+    """A save of its run failed, and the run goes on; `text` says why."""
+    GRACE_TOO_SHORT = 63
+    """By what was measured, a stop takes longer than its grace period; `text` says what takes so long."""
 
 
 class Guarantee(Word):
