@@ -217,7 +217,7 @@ class RefusedCommits:
 
     def _jobs_of(self, kind: Deadline, key: Any) -> Collection[int]:
         state = self._state
-        if kind in DUE or kind is Deadline.GUARD:
+        if kind in DUE or kind in (Deadline.GUARD, Deadline.STOP_OVERDUE):
             return (key[0],)
         match kind:
             case Deadline.EARMARK if row := state.earmarks.rows.get(key[0]):

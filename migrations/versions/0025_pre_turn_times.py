@@ -1,4 +1,4 @@
-"""Stories tell when a job is set aside."""
+"""Time counts by turns, and stops that are overdue are repeated."""
 
 from pathlib import Path
 
