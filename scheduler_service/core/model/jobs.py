@@ -194,8 +194,6 @@ class Job:
     priority: int = 0
     time_limit_us: Micros = 0
     held: bool = False
-    set_aside: str = ""
-    """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
     suspend_requested: bool = False
     retries: int = 0
     """Failed runs that were followed by another."""
@@ -268,6 +266,8 @@ class Job:
     """How many steps, from its first one on, its next launches count without taking them. 0: none."""
     last_save: LaunchSave | None = None
     """Whether its last launch of which a task has ended had saved its work; None: nothing was to be saved, or no agent said."""
+    set_aside: str = ""
+    """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
 
     @property
     def next_run(self) -> int:
