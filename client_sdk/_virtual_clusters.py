@@ -28,13 +28,15 @@ class VirtualClusterCalls(Asking):
         pins: Sequence[PinnedCell] = (),
         weight: int = 1,
         policy: VirtualClusterPolicy | None = None,
+        validate_only: bool = False,
     ) -> VirtualCluster:
-        """Promises cells to a tenant. The same again is the same answer.
+        """Promises cells to a tenant. The same again is the same answer. The answer names the runs that lose their guarantee by
+        it (`demoted`); with `validate_only` nothing is changed.
 
         Raises FailedPrecondition where all virtual clusters together could then not have what they own: its `metadata` names
         pool, level and how many are missing. AlreadyExists for another of that name, NotFound for a pool or level.
         """
-        return self._ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+        return self._ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy, validate_only))
 
     def update_virtual_cluster(
         self,
@@ -44,12 +46,14 @@ class VirtualClusterCalls(Asking):
         pins: Sequence[PinnedCell] | None = None,
         weight: int | None = None,
         policy: VirtualClusterPolicy | None = None,
+        validate_only: bool = False,
     ) -> VirtualCluster:
         """Changes what is given; `quotas` and `pins` take the place of all that there were. Raises as the create does.
 
-        What no longer fits runs on as opportunistic; nothing else moves.
+        What no longer fits runs on as opportunistic; nothing else moves. The answer names such runs (`demoted`); with
+        `validate_only` nothing is changed.
         """
-        return self._ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+        return self._ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy, validate_only))
 
     def delete_virtual_cluster(self, name: str) -> None:
         """Only one without live jobs. Raises FailedPrecondition, NotFound."""
@@ -78,9 +82,10 @@ class AsyncVirtualClusterCalls(AskingAsync):
         pins: Sequence[PinnedCell] = (),
         weight: int = 1,
         policy: VirtualClusterPolicy | None = None,
+        validate_only: bool = False,
     ) -> VirtualCluster:
         """As `Client.create_virtual_cluster`."""
-        return await self._ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+        return await self._ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy, validate_only))
 
     async def update_virtual_cluster(
         self,
@@ -90,9 +95,10 @@ class AsyncVirtualClusterCalls(AskingAsync):
         pins: Sequence[PinnedCell] | None = None,
         weight: int | None = None,
         policy: VirtualClusterPolicy | None = None,
+        validate_only: bool = False,
     ) -> VirtualCluster:
         """As `Client.update_virtual_cluster`."""
-        return await self._ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+        return await self._ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy, validate_only))
 
     async def delete_virtual_cluster(self, name: str) -> None:
         """As `Client.delete_virtual_cluster`."""

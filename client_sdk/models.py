@@ -54,6 +54,7 @@ from client_sdk._values.states import (
     PostingKind,
     PostingState,
     ShareMode,
+    TurnState,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
@@ -62,6 +63,7 @@ from client_sdk._values.virtual_clusters import (
     CellQuota,
     CellRequest,
     CellUse,
+    DemotedRun,
     DeviceCell,
     ExchangedCells,
     Misfit,
@@ -94,6 +96,7 @@ __all__ = [
     "Configuration",
     "ConfigurationEstimate",
     "Decision",
+    "DemotedRun",
     "Dependency",
     "DependencyKind",
     "Device",
@@ -159,6 +162,7 @@ __all__ = [
     "Surplus",
     "Task",
     "TaskGroup",
+    "TurnState",
     "Victim",
     "VirtualCluster",
     "VirtualClusterPolicy",

@@ -53,11 +53,12 @@ def _create(request: SetVirtualCluster) -> pb.CreateVirtualClusterRequest:
         pins=map(convert.pin_message, request.pins or ()),
         weight=1 if request.weight is None else request.weight,
         policy=None if request.policy is None else convert.policy_message(request.policy),
+        validate_only=request.validate_only,
     )
 
 
 def _update(request: SetVirtualCluster) -> pb.UpdateVirtualClusterRequest:
-    message = pb.UpdateVirtualClusterRequest(name=request.name, weight=request.weight)
+    message = pb.UpdateVirtualClusterRequest(name=request.name, weight=request.weight, validate_only=request.validate_only)
     if request.quotas is not None:
         message.quotas.CopyFrom(pb.CellQuotas(quotas=map(convert.quota_message, request.quotas)))
     if request.pins is not None:

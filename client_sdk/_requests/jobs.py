@@ -208,6 +208,7 @@ class SetVirtualCluster(Request[VirtualCluster]):
     pins: Sequence[PinnedCell] | None
     weight: int | None
     policy: VirtualClusterPolicy | None
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,15 @@ class PinUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DemotedRun:
+    """A run that is guaranteed no longer. It runs on as opportunistic, or leaves if its job asks for that."""
+
+    job_id: int
+    run: int
+    virtual_cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualCluster:
     """A tenant's guarantee, and how it stands."""
 
@@ -143,6 +152,8 @@ class VirtualCluster:
     """How many devices its opportunistic runs hold now."""
     pin_uses: tuple[PinUse, ...] = ()
     """How its pinned cells stand, in the order of `pins`."""
+    demoted: tuple[DemotedRun, ...] = ()
+    """Only in the answers to a create and an update: the runs that lose their guarantee by it."""
 
 
 # ---- the cells themselves ----------------------------------------------------------------------------------------------

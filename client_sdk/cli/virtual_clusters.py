@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 
 from client_sdk.cli import output
+from client_sdk.cli.confirmation import confirm, force_option
 from client_sdk.cli.many_ids import ask_each
 from client_sdk.cli.session import Number, Session, no_header_option, output_option
 from client_sdk.cli.virtual_cluster_output import COLUMNS, WIDE_COLUMNS, row, show_virtual_cluster
@@ -104,6 +106,7 @@ def _options(command: Any) -> Any:
         click.option("--offer-idle-for", "window", metavar="TIME", help="For how long they are offered.  [default: as long]"),
         click.option("--offer-idle-keep", "keep", type=click.IntRange(min=0), help="Idle cells of each kind to keep."),
         click.option("--fitgpp-cap", "cap", type=click.IntRange(min=0), help="How often a job may be preempted for trials."),
+        force_option,
         output_option("json", "yaml"),
         quiet_option,
         click.argument("name"),
@@ -115,11 +118,12 @@ def _options(command: Any) -> Any:
 @vc.command()
 @_options
 @click.pass_obj
-def create(session: Session, /, name: str, fmt: str | None, quiet: bool, weight: int | None, **said: Any) -> None:
+def create(session: Session, /, name: str, fmt: str | None, quiet: bool, weight: int | None, force: bool, **said: Any) -> None:
     """Promise cells to a tenant. Safe to repeat.
 
     It is refused where all virtual clusters together could then not have what they own; the error says at which level of which
-    pool, and how many cells are missing. `ebb cells` shows pools, levels and the numbers of cells.
+    pool, and how many cells are missing. `ebb cells` shows pools, levels and the numbers of cells. If runs of others would lose
+    their guarantee by it, it asks first; without a terminal it needs --force.
 
     \b
     Examples:
@@ -128,8 +132,9 @@ def create(session: Session, /, name: str, fmt: str | None, quiet: bool, weight:
       ebb vc create infra --pin login=a100/node/7
     """
     quotas, pins, policy = _quotas(said["quotas"]), _pins(said["pins"]), _policy_of(said)
-    made = session.client.create_virtual_cluster(name, quotas=quotas, pins=pins, weight=weight or 1, policy=policy)
-    _answer(made, fmt, quiet)
+    asked = partial(session.client.create_virtual_cluster, name, quotas=quotas, pins=pins, weight=weight or 1, policy=policy)
+    _confirm(asked, name, force)
+    _answer(asked(), fmt, quiet)
 
 
 @vc.command()
@@ -146,11 +151,13 @@ def update(
     weight: int | None,
     no_quotas: bool,
     no_pins: bool,
+    force: bool,
     **said: Any,
 ) -> None:
     """Change what a tenant is guaranteed. What is not named stays; quotas are given all together, and so are pins.
 
-    What no longer fits runs on as opportunistic, and nothing else moves.
+    What no longer fits runs on as opportunistic, and nothing else moves. If runs would lose their guarantee by it, it
+    asks first; without a terminal it needs --force.
 
     \b
     Examples:
@@ -168,8 +175,9 @@ def update(
     policy = _policy_of(said)
     if all(given is None for given in (quotas, pins, weight, policy)):
         raise click.UsageError("say what is to change, such as --quota a100/node=3")
-    changed = session.client.update_virtual_cluster(name, quotas=quotas, pins=pins, weight=weight, policy=policy)
-    _answer(changed, fmt, quiet)
+    asked = partial(session.client.update_virtual_cluster, name, quotas=quotas, pins=pins, weight=weight, policy=policy)
+    _confirm(asked, name, force)
+    _answer(asked(), fmt, quiet)
 
 
 @vc.command()
@@ -189,6 +197,17 @@ def delete(ctx: click.Context, names: Sequence[str]) -> None:
         return name
 
     ask_each(ctx, names, gone, lambda name: f"deleted virtual cluster {name}", None, False, "virtual cluster")
+
+
+def _confirm(asked: "partial[VirtualCluster]", name: str, force: bool) -> None:
+    """Asks before runs lose their guarantee."""
+    if force:
+        return
+    losses = [
+        f"run {one.job_id}.{one.run} of virtual cluster {one.virtual_cluster or name} would lose its guarantee"
+        for one in asked(validate_only=True).demoted
+    ]
+    confirm(losses, "Go on all the same?", force)
 
 
 def _answer(found: VirtualCluster, fmt: str | None, quiet: bool) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from client_sdk import CellQuota, Client, JobReason, PinnedCell, PinState
+from client_sdk import CellQuota, Client, DemotedRun, JobReason, PinnedCell, PinState
 from client_sdk.cli import ebb
 from tests.rpc.server import Agent, Server
 from tests.rpc.test_virtual_clusters import POOL, node
@@ -74,3 +74,23 @@ def test_pins_say_how_they_stand(agent: Agent, client: Client, run: Run) -> None
         *("left", f"{POOL}/switch/2", "faulty", "0", "of", "2", "n1", "(drained)")
     ]
     assert f"left={POOL}/switch/2 (faulty)" in run("vc", "list", "-o", "wide")
+
+
+def test_runs_that_would_lose_their_guarantee_are_named_before_anything_is_changed(
+    site: Server, agent: Agent, client: Client, run: Run
+) -> None:
+    client.create_virtual_cluster("vision", quotas=[CellQuota(POOL, "node", 1)])
+    job = client.submit(["true"], vc="vision", devices=2)
+    agent.started(1, job.id)
+    site.until(job.id, "RUNNING")
+    (would_be,) = client.update_virtual_cluster("vision", quotas=[], validate_only=True).demoted
+    assert would_be == DemotedRun(job_id=job.id, run=1, virtual_cluster="vision")
+    assert client.virtual_cluster("vision").quotas
+    refused = CliRunner().invoke(ebb, ["--address", site.address, "vc", "update", "vision", "--no-quotas"], prog_name="ebb")
+    assert refused.exit_code == 1
+    assert f"run {job.id}.1 of virtual cluster vision would lose its guarantee" in refused.output
+    assert "--force" in refused.output
+    assert client.virtual_cluster("vision").quotas
+    run("vc", "update", "vision", "--no-quotas", "--force")
+    assert not client.virtual_cluster("vision").quotas
+    assert not client.get(job.id).guaranteed

@@ -132,7 +132,7 @@ class PinFault(_message.Message):
     def __init__(self, node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., why: _Optional[str] = ...) -> None: ...
 
 class VirtualCluster(_message.Message):
-    __slots__ = ("name", "quotas", "pins", "weight", "policy", "cells", "opportunistic_devices", "live_jobs", "pin_uses")
+    __slots__ = ("name", "quotas", "pins", "weight", "policy", "cells", "opportunistic_devices", "live_jobs", "pin_uses", "demoted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class VirtualCluster(_message.Message):
     OPPORTUNISTIC_DEVICES_FIELD_NUMBER: _ClassVar[int]
     LIVE_JOBS_FIELD_NUMBER: _ClassVar[int]
     PIN_USES_FIELD_NUMBER: _ClassVar[int]
+    DEMOTED_FIELD_NUMBER: _ClassVar[int]
     name: str
     quotas: _containers.RepeatedCompositeFieldContainer[CellQuota]
     pins: _containers.RepeatedCompositeFieldContainer[PinnedCell]
@@ -151,21 +152,34 @@ class VirtualCluster(_message.Message):
     opportunistic_devices: int
     live_jobs: int
     pin_uses: _containers.RepeatedCompositeFieldContainer[PinUse]
-    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., cells: _Optional[_Iterable[_Union[CellUse, _Mapping]]] = ..., opportunistic_devices: _Optional[int] = ..., live_jobs: _Optional[int] = ..., pin_uses: _Optional[_Iterable[_Union[PinUse, _Mapping]]] = ...) -> None: ...
+    demoted: _containers.RepeatedCompositeFieldContainer[DemotedRun]
+    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., cells: _Optional[_Iterable[_Union[CellUse, _Mapping]]] = ..., opportunistic_devices: _Optional[int] = ..., live_jobs: _Optional[int] = ..., pin_uses: _Optional[_Iterable[_Union[PinUse, _Mapping]]] = ..., demoted: _Optional[_Iterable[_Union[DemotedRun, _Mapping]]] = ...) -> None: ...
+
+class DemotedRun(_message.Message):
+    __slots__ = ("job_id", "run", "virtual_cluster")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    virtual_cluster: str
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., virtual_cluster: _Optional[str] = ...) -> None: ...
 
 class CreateVirtualClusterRequest(_message.Message):
-    __slots__ = ("name", "quotas", "pins", "weight", "policy")
+    __slots__ = ("name", "quotas", "pins", "weight", "policy", "validate_only")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     name: str
     quotas: _containers.RepeatedCompositeFieldContainer[CellQuota]
     pins: _containers.RepeatedCompositeFieldContainer[PinnedCell]
     weight: int
     policy: VirtualClusterPolicy
-    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., validate_only: bool = ...) -> None: ...
 
 class CreateVirtualClusterResponse(_message.Message):
     __slots__ = ("virtual_cluster",)
@@ -196,18 +210,20 @@ class ListVirtualClustersResponse(_message.Message):
     def __init__(self, virtual_clusters: _Optional[_Iterable[_Union[VirtualCluster, _Mapping]]] = ...) -> None: ...
 
 class UpdateVirtualClusterRequest(_message.Message):
-    __slots__ = ("name", "quotas", "pins", "weight", "policy")
+    __slots__ = ("name", "quotas", "pins", "weight", "policy", "validate_only")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     name: str
     quotas: CellQuotas
     pins: PinnedCells
     weight: int
     policy: VirtualClusterPolicy
-    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Union[CellQuotas, _Mapping]] = ..., pins: _Optional[_Union[PinnedCells, _Mapping]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Union[CellQuotas, _Mapping]] = ..., pins: _Optional[_Union[PinnedCells, _Mapping]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., validate_only: bool = ...) -> None: ...
 
 class CellQuotas(_message.Message):
     __slots__ = ("quotas",)

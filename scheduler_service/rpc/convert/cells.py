@@ -10,6 +10,7 @@ from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.exchange.ownership import exchanges_of
 from scheduler_service.core.handlers.virtual_clusters import named, pools_of
+from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.exchange import ExchangeState
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.model.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
@@ -40,6 +41,13 @@ def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
         opportunistic_devices=state.opportunistic.get(row.name, 0),
         pin_uses=[pin_out(state, pools, pin) for pin in row.pins],
     )
+
+
+def demoted_out(state: State, runs: Sequence[RunKey]) -> list[pb.DemotedRun]:
+    """Runs that lost their guarantee: one for each launch. Of a job that has ended since it is not known whose it was."""
+    launches = dict.fromkeys((key.job_id, key.run) for key in runs)
+    of = {job_id: job.spec.vc for job_id, _ in launches if (job := state.jobs.rows.get(job_id)) is not None}
+    return [pb.DemotedRun(job_id=job_id, run=run, virtual_cluster=of.get(job_id, "")) for job_id, run in launches]
 
 
 def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:

@@ -4,22 +4,23 @@ What is shown follows from indices of the state, so the engine's thread is asked
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
 
 from scheduler_service.core.errors import AlreadyExists
-from scheduler_service.core.handlers.virtual_clusters import named, pools_of
-from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequest, VcRequested
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.handlers.virtual_clusters import named, pools_of, vc_requested
+from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.policies.stages import stages_within
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
+from scheduler_service.rpc.convert.cells import demoted_out, nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
@@ -42,7 +43,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         quotas, pins, weight = quotas_in(request.quotas), pins_in(request.pins), request.weight or 1
         asked = VcRequested(request.name, create=True, quotas=quotas, pins=pins, weight=weight, policy=policy)
         try:
-            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._ask(asked))
+            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._set(asked, request.validate_only))
         except AlreadyExists:
             known = await self._row(request.name)
             if not _is_as(known, asked):
@@ -60,7 +61,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
             weight=request.weight if request.HasField("weight") else None,
             policy=policy_in(request.policy, (await self._row(request.name)).policy) if request.HasField("policy") else None,
         )
-        return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._ask(event))
+        return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._set(event, request.validate_only))
 
     async def DeleteVirtualCluster(
         self, request: pb.DeleteVirtualClusterRequest, _context: Context
@@ -83,11 +84,22 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
         return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
 
-    async def _ask(self, event: VcRequest) -> pb.VirtualCluster:
-        """Has the engine take the event, and returns the virtual cluster as it then stands."""
+    async def _set(self, event: VcRequested, validate_only: bool) -> pb.VirtualCluster:
+        """The virtual cluster as it stands when the engine has taken the event, or would stand."""
+
+        def shown(state: State, demoted: Sequence[RunKey]) -> pb.VirtualCluster:
+            found = vc_out(state, named(state, event.name))
+            found.demoted.extend(demoted_out(state, demoted))
+            return found
+
+        def would_be(state: State, now: Micros, *_: object) -> pb.VirtualCluster:
+            return shown(state, vc_requested(state, event, now).demoted)
+
+        if validate_only:
+            return await self._front.leading.service.ask(would_be)
         reply = await self._front.leading.service.handle(event)
         assert isinstance(reply, VcChanged)
-        return await self._shown(event.name)
+        return await self._of_state(lambda state: shown(state, reply.demoted))
 
     async def _shown(self, name: str) -> pb.VirtualCluster:
         return await self._of_state(lambda state: vc_out(state, named(state, name)))
