@@ -30,6 +30,12 @@ CHANGES = {
 """What happens, and how often."""
 
 
+UNDER_GANDIVA = CHANGES | {"trial": 4, "cancel before its turn": 4, "crowd": 3}
+"""What else happens where jobs take turns."""
+DEVICES = 8
+"""Of each node."""
+
+
 class Move(NamedTuple):
     """Drawn before anything begins, so that the same seed makes the same moves."""
 
@@ -42,9 +48,9 @@ class Move(NamedTuple):
     """Between 0 and 1: how long, or how many."""
 
 
-def moves(seed: int, count: int) -> list[Move]:
+def moves(seed: int, count: int, changes: Mapping[str, int] = CHANGES) -> list[Move]:
     random = Random(f"chaos-{seed}")
-    kinds = random.choices(list(CHANGES), list(CHANGES.values()), k=count)
+    kinds = random.choices(list(changes), list(changes.values()), k=count)
     return [Move(random.uniform(0, 1.2), what, random.choice(KINDS), random.choice(NODES), random.random()) for what in kinds]
 
 
@@ -56,6 +62,8 @@ class Chaos:
         self._began = began
         self._folder = site.site.file("chaos")
         (self._folder / "locks").mkdir(parents=True)
+        self.guests: list[Job] = []
+        """Jobs that come and go meanwhile: trials, and those that are cancelled before they begin."""
         self.jobs: dict[str, Job] = {}
         for kind in KINDS:
             self.jobs[kind] = self._submit(kind)
@@ -143,6 +151,14 @@ class Chaos:
                 site.client.resize(self.jobs["elastic"], 1 + int(move.number * MOST_TASKS))
             case "requeue":
                 site.client.requeue(job)
+            case "trial":
+                self._invite(1 + int(move.number * DEVICES), job_class="trial", priority=5)
+            case "cancel before its turn":
+                self._invite(0.5)
+                site.client.cancel(self.guests[-1])
+            case "crowd":
+                for _ in range(len(NODES) * DEVICES // 2):
+                    self._invite(2)
             case "kill a process":
                 site.kill_process(job_processes(site.site.folder).get(job.id, [])[:1])
             case "kill an agent":
@@ -162,6 +178,17 @@ class Chaos:
             case _:
                 raise AssertionError(move.what)
 
+    def _invite(self, devices: float, **options: Any) -> None:
+        """A job that sleeps for a moment, and ends as it is told to."""
+        command = ["/bin/sleep", "2"]
+        self.guests.append(self.site.client.submit(command, name="guest", devices=devices, grace=5, retries=100, **options))
+
+    def _guests_left(self) -> list[Job]:
+        """Guests that have not ended; those that are over are forgotten."""
+        found = [self.site.site.client.get(job) for job in self.guests]
+        self.guests = [job for job in found if not job.ended]
+        return self.guests
+
     # ---- recovery ------------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
@@ -170,6 +197,7 @@ class Chaos:
         self.say("everything is healed")
         before = {kind: len(self.lines(kind, "step")) for kind in KINDS}
         self._wait(lambda: all(len(self.lines(kind, "step")) > before[kind] for kind in KINDS))
+        self._wait(lambda: not self._guests_left())
         self.check_now()
 
     def end(self) -> None:
@@ -178,7 +206,7 @@ class Chaos:
         self.say("everything is healed, and all is to end")
         (self._folder / "end").touch()
         client = self.site.site.client
-        self._wait(lambda: all(client.get(job).ended for job in self.jobs.values()))
+        self._wait(lambda: not self._guests_left() and all(client.get(job).ended for job in self.jobs.values()))
         ended = [client.get(job) for job in self.jobs.values()]
         bad = [job for job in ended if job.state is not JobState.SUCCEEDED]
         assert not bad, [(job, client.story(job.id), self.site.site.output(job)[-3000:]) for job in bad]
@@ -207,6 +235,8 @@ class Chaos:
     def _tell_of_jobs(self) -> None:
         client = self.site.site.client
         self.say(repr(client.nodes()))
+        for job in self.guests:
+            self.say(f"a guest: {client.get(job)!r}\n{client.runs(job)!r}")
         for kind, job in self.jobs.items():
             steps = [line["step"] for line in self.lines(kind, "step")]
             self.say(f"{kind}, whose last step is {steps[-1:]}:\n{client.get(job)!r}\n{client.runs(job)!r}")

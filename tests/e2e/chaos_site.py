@@ -14,6 +14,11 @@ from tests.harness import Relay, Site, leftovers
 NODES = ("n1", "n2", "n3")
 SETTINGS = "heartbeat: 0.5\nsilent_after: 2\nretry_pause: 0\npark_limit: 20\nblame_nodes: 0\nbad_node_strikes: 0\n"
 """Nobody is blamed for the faults: neither are jobs given up that fail everywhere, nor are nodes drained."""
+POLICIES = {
+    "fitgpp": "policy: fitgpp\n",
+    "gandiva": "policy: gandiva\npolicy_settings: {period: 4, switching_cost: 0, rotate: 8}\n",
+}
+"""Of a site: under gandiva, turns and moves follow each other quickly."""
 DISK = "48m"
 """Enough for what an agent and its jobs write."""
 AGAIN = 0.3
@@ -48,9 +53,9 @@ class Disk:
 class ChaosSite:
     """A scheduler and three agents, each with a link through a relay. `heal` ends faults whose time is over."""
 
-    def __init__(self, folder: Path, shared_storage: bool) -> None:
+    def __init__(self, folder: Path, shared_storage: bool, policy: str = "fitgpp") -> None:
         settings = folder / "scheduler.yaml"
-        settings.write_text(SETTINGS)
+        settings.write_text(SETTINGS + POLICIES[policy])
         self.site = Site(folder / "site", ("--config", str(settings)), nodes=())
         self.shared_storage = shared_storage
         self.disks: dict[str, Disk] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import Chaos, Uninterrupted, moves
+from tests.e2e.chaos import CHANGES, UNDER_GANDIVA, Chaos, Uninterrupted, moves
 from tests.e2e.chaos_site import ChaosSite
 from tests.torch_needed import require_torch
 
@@ -20,17 +20,20 @@ WAVE = 8
 """Moves, after which everything heals and every job goes on."""
 
 
-def play(folder: Path, seed: int, waves: int) -> None:
+def play(folder: Path, seed: int, waves: int, policy: str = "fitgpp") -> None:
     began = time.monotonic()
     with (
         Uninterrupted(folder / "alone", elastic=False) as alone,
         Uninterrupted(folder / "elastic", elastic=True) as elastic,
-        ChaosSite(folder, shared_storage=bool(seed % 2)) as site,
+        ChaosSite(folder, bool(seed % 2), policy) as site,
     ):
         chaos = Chaos(site, began)
-        chaos.say(f"seed {seed}, {waves} waves" + ("" if site.disks else "; this user may mount no disks, so none is filled"))
+        chaos.say(
+            f"{policy}, seed {seed}, {waves} waves"
+            + ("" if site.disks else "; this user may mount no disks, so none is filled")
+        )
         chaos.wait_steps()
-        for number, move in enumerate(moves(seed, waves * WAVE), 1):
+        for number, move in enumerate(moves(seed, waves * WAVE, UNDER_GANDIVA if policy == "gandiva" else CHANGES), 1):
             chaos.make(move)
             if number % WAVE == 0 and number < waves * WAVE:
                 chaos.recover()
@@ -49,3 +52,11 @@ def test_trainings_in_chaos(folder: Path) -> None:
 def test_trainings_in_long_chaos(folder: Path, seed: int) -> None:
     require_torch()
     play(folder, seed, waves=7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_trainings_in_turns_in_chaos(folder: Path, seed: int) -> None:
+    """Parks, turns, trials, and jobs that are cancelled before their first turn."""
+    require_torch()
+    play(folder, seed, waves=2, policy="gandiva")

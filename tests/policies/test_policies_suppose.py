@@ -63,7 +63,7 @@ QUESTIONS: Mapping[type, set[str]] = {
     },
     FreeResources: {
         *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
-        *("free", "is_open", "keeping", "offered", "snapshot", "total_cpu"),
+        *("free", "is_open", "keeping", "offered", "shapes", "snapshot", "total_cpu"),
     },
 }
 ELSEWHERE_TOO = {"give", "take"}
