@@ -64,6 +64,11 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
     return nodes
 
 
+def bits_of(nodes: NDArray[np.bool_]) -> int:
+    """These nodes as bits, without number 0, which is none."""
+    return int.from_bytes(np.packbits(nodes, bitorder="little").tobytes(), "little") & ~1
+
+
 class FreeResources:
     """Free and total resources by node."""
 
@@ -197,14 +202,21 @@ class FreeResources:
         """Whether something may be placed anywhere."""
         return any(self._up)
 
-    def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
-        """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
+    def having(self, devices: int, among: Suitable | None = None) -> int:
+        """The open nodes that have so many devices free; bit i is node i. With more than 16 devices: some may have fewer."""
         if self._uncounted:
             self._count()
-        devices, free = need[2], self._free
         may = self._having[devices if devices < _COUNTED else _COUNTED]
-        if among is not None:
-            may &= among.bits
+        return may if among is None else may & among.bits
+
+    def fitting(self, need: Vector, among: Suitable | None = None) -> int:
+        """The open nodes that have `need` free; bit i is node i."""
+        offered = self.offered(among)
+        return bits_of((offered[2] >= need[2]) & (offered[0] >= need[0]) & (offered[1] >= need[1]))
+
+    def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
+        """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
+        may, free = self.having(need[2], among), self._free
         for _ in range(_LOOKED_AT):
             if not may:
                 return None

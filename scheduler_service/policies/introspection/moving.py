@@ -19,7 +19,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import NAME, would_do
-from scheduler_service.policies.placing.first_fit import pick_devices
+from scheduler_service.policies.placing.closest import pick_devices
 from scheduler_service.policies.stages import Where
 
 _LOOKED_AT = 4
