@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.model.values import Mask, first_of
 
-NVLINK = "NVLink"
+NVLINK = "NVLink domain"
 NODE = "node"
 
 _FIELD = 12
