@@ -152,10 +152,26 @@ def choices(tree: DeviceTree, idle: Mask) -> Choices:
 
 def closeness(tree: DeviceTree, devices: Mask) -> tuple[str, bool]:
     """The name of the smallest group that has these devices (`node` at most), and whether one NVLink domain does."""
+    group = _around(tree, devices)
+    return group.name, _is_linked(tree, group, devices)
+
+
+def distance(tree: DeviceTree, devices: Mask) -> tuple[bool, int]:
+    """The first two values of the key of these devices, which several have: less is closer."""
+    group = _around(tree, devices)
+    return not _is_linked(tree, group, devices), tree.levels - group.level
+
+
+def _around(tree: DeviceTree, devices: Mask) -> _Group:
+    """The smallest group that has these."""
     at = tree.root
     while (inner := next((part for part in at.parts if devices & ~part.mask == 0), None)) is not None:
         at = inner
-    return at.name, at.linked or any(devices & ~domain == 0 for domain in tree.crossing)
+    return at
+
+
+def _is_linked(tree: DeviceTree, group: _Group, devices: Mask) -> bool:
+    return group.linked or any(devices & ~domain == 0 for domain in tree.crossing)
 
 
 # ---- the search ----------------------------------------------------------------------------------------------------------
