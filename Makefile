@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench bench-gpu gpu-report clean lock
+.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
+	@echo "make bench-pair BASE=commit ONLY=step_cost  the same in alternation with an earlier commit, as ratios"
 	@echo "make bench-gpu  what Ebb does with a GPU, measured; PYTHON= names a Python that has PyTorch"
 	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
 	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
@@ -65,6 +66,10 @@ test-long: $(VENV)/.training
 
 bench: $(VENV)/.training
 	$(PY) -m benchmarks $(ONLY)
+
+# Benches of a base commit and of this checkout in alternation: make bench-pair BASE=c32fe036 ONLY="cells step_cost"
+bench-pair: $(VENV)/.training
+	@$(PY) -m benchmarks.compare $(BASE) $(ONLY)
 
 # make bench-gpu PYTHON=/path/to/a/python/with/torch; most parts need Ebb's environment there, too. Status 3: there is no GPU.
 bench-gpu:

@@ -166,7 +166,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
                     return
 
     async def wait(self, job: Job | int, timeout: float | None = None) -> Job:
-        """As `Client.wait`. Waits share the client's connection, however many there are."""
+        """As `Client.wait`. Waits share the client's connections, 64 on each."""
         waiting = Waiting(job_id(job), timeout)
         try:
             async with aclosing(self.watch(waiting.job_id, timeout=timeout)) as updates:

@@ -95,6 +95,9 @@ class Config(FileSettings):
     )
     heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
+    connections_per_address: int = Field(
+        64, ge=0, le=MOST, description="connections of one address that `ebb-scheduler firewall` lets in; 0: no limit"
+    )
     lease: float = Field(4, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")
     accept_clock: bool = Field(
         False, description="lead although the last commit is from the future: a leader's clock was ahead"

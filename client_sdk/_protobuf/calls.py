@@ -6,7 +6,7 @@ Every call of the API is safe to send again (Submit by its request_id), so all o
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ebb.v1 import cluster_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
 from client_sdk import errors, models
@@ -35,6 +35,7 @@ from client_sdk._requests.jobs import (
     Request,
     Requeue,
     Resize,
+    Risks,
     Story,
     Submit,
     Suspend,
@@ -47,6 +48,8 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 _NODES_OF_A_PAGE = 1000
+LARGEST_SPEC = 1 << 20
+"""Bytes of the spec of a job. The scheduler takes no larger one."""
 WATCH = "Scheduler/Watch"
 LOGS = "Scheduler/Logs"
 
@@ -71,7 +74,7 @@ def encode(request: Request[T]) -> Call[T]:
         case Submit(spec, request_id):
             call = Call("Scheduler/Submit", _submit(spec, request_id), scheduler_pb2.SubmitResponse, _job)
         case TryOut(spec):
-            tried = scheduler_pb2.SubmitRequest(spec=convert.spec_message(spec), validate_only=True)
+            tried = scheduler_pb2.SubmitRequest(spec=_spec(spec), validate_only=True)
             call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, convert_explanations.preview)
         case OfJob(verb, job_id):
             asked, answered = _OF_JOB[verb]
@@ -96,6 +99,11 @@ def encode(request: Request[T]) -> Call[T]:
             for node, of_node in zip(nodes, devices or ((),) * len(nodes), strict=True):
                 migrate.destinations.add(node=node, devices=of_node)
             call = Call("Scheduler/Migrate", migrate, scheduler_pb2.MigrateResponse, _job)
+        case Risks(change):
+            made: Call[Any] = encode(change)
+            asked_only: Any = made.message
+            asked_only.validate_only = True
+            call = Call(made.method, asked_only, made.response, _risks)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage():
@@ -131,11 +139,22 @@ def encode(request: Request[T]) -> Call[T]:
 
 
 def _submit(spec: models.JobSpec, request_id: str) -> scheduler_pb2.SubmitRequest:
-    message = convert.spec_message(spec)
+    message = _spec(spec)
     try:
         return scheduler_pb2.SubmitRequest(spec=message, request_id=request_id)
     except (TypeError, ValueError) as error:
         raise errors.InvalidArgument(f"{request_id!r} cannot be a request_id: {why_not(error)}") from error
+
+
+def _spec(spec: models.JobSpec) -> job_pb2.JobSpec:
+    """Raises InvalidArgument for one that no scheduler takes, before it is sent."""
+    message = convert.spec_message(spec)
+    if (size := message.ByteSize()) > LARGEST_SPEC:
+        raise errors.InvalidArgument(
+            f"the job's spec has {size} bytes, and may have {LARGEST_SPEC}: keep files and data out of its command and its "
+            "environment, and send them by --snapshot (snapshot=True), or read them where the job runs"
+        )
+    return message
 
 
 def _list(request: ListPage) -> scheduler_pb2.ListRequest:
@@ -174,6 +193,10 @@ def _page(answer: scheduler_pb2.ListResponse) -> models.JobPage:
 
 def _runs(answer: scheduler_pb2.ListRunsResponse) -> models.RunPage:
     return reading.read(models.RunPage, answer)
+
+
+def _risks(answer: scheduler_pb2.SuspendResponse) -> tuple[models.JobAtRisk, ...]:
+    return tuple(reading.read(models.JobAtRisk, each) for each in answer.jobs_at_risk)
 
 
 def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:

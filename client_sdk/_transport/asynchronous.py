@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import grpc
 from ebb.v1 import scheduler_pb2
+from google.protobuf.message import Message
 
 from client_sdk import errors, models
 from client_sdk._protobuf import convert
 from client_sdk._protobuf.calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests.jobs import Request
 from client_sdk._transport.access import Access
-from client_sdk._transport.channels import OPTIONS, Line
+from client_sdk._transport.channels import Line, Options, Terms
 from client_sdk._transport.wire import Peer, StreamEnded
 from client_sdk._waiting import Course, LogCourse, LogPiece
 
@@ -51,7 +52,8 @@ class AsyncTransport:
         _connected.discard(self)
         lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
         for line in lines:
-            await line.channel.close()
+            for channel in line.channels:
+                await channel.close()
 
     async def ask(self, request: Request[T], timeout: float | None = None) -> T:
         """Sends a request and returns what it answers."""
@@ -98,37 +100,31 @@ class AsyncTransport:
             if not course.over:
                 await asyncio.sleep(course.pause())
 
-    async def _open_log(self, course: LogCourse, address: str) -> "tuple[Any, scheduler_pb2.LogsResponse | None]":
+    async def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        open_stream = self._connect(address).channel.unary_stream(
-            f"/ebb.v1.{LOGS}",
-            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
-            response_deserializer=scheduler_pb2.LogsResponse.FromString,
+        return await self._first(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
+
+    async def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
+        """A stream and its first message: only then is it known to work."""
+        timeout = self._peer.stream_time(course.deadline)
+        stream, message = await self._first(
+            WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout
         )
-        stream = open_stream(logs_message(course), metadata=self._peer.metadata(address))
+        if message is None:
+            stream.cancel()
+            raise StreamEnded
+        return stream, message
+
+    async def _first(
+        self, method: str, request: Message, response: type[Message], address: str, timeout: float | None
+    ) -> tuple["_Stream", Any]:
+        """A stream and its first message; None: it is empty."""
+        stream = _Stream(self._connect(address), method, request, response, timeout, self._peer.metadata(address))
         try:
             return stream, _message(await stream.read())
         except BaseException:
             stream.cancel()
             raise
-
-    async def _open(self, course: Course, address: str) -> "tuple[Any, scheduler_pb2.SchedulerWatchResponse | None]":
-        """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect(address).channel.unary_stream(
-            f"/ebb.v1.{WATCH}",
-            request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
-            response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
-        )
-        timeout = self._peer.stream_time(course.deadline)
-        stream = open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address))
-        try:
-            message = _message(await stream.read())
-        except BaseException:
-            stream.cancel()
-            raise
-        if message is None:
-            raise StreamEnded
-        return stream, message
 
     async def _retry(
         self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None, waits: bool = False
@@ -165,14 +161,39 @@ class AsyncTransport:
         if (terms := self._peer.terms(line)) is not None:
             if line is not None:
                 self._left.append(line)
-            if terms.credentials is None:
-                channel = grpc.aio.insecure_channel(address, options=OPTIONS)
-            else:
-                channel = grpc.aio.secure_channel(address, terms.credentials, options=OPTIONS)
-            line = self._lines[address] = Line(channel, terms)
+            line = self._lines[address] = Line(partial(_channel, address, terms), terms)
             _connected.add(self)
         assert line is not None
         return line
+
+
+def _channel(address: str, terms: Terms, options: Options) -> grpc.aio.Channel:
+    if terms.credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, terms.credentials, options=options)
+
+
+class _Stream:
+    """A server's stream. To cancel it ends the call, and is safe to repeat."""
+
+    def __init__(self, line: Line, method: str, request: Message, response: type[Message], *how: Any) -> None:
+        self._carrier = line.carrier()
+        self._cancelled = False
+        timeout, metadata = how
+        try:
+            self._call = self._carrier.open(method, request, response, timeout=timeout, metadata=metadata)
+        except BaseException:
+            self._carrier.release()
+            raise
+
+    async def read(self) -> Any:
+        return await self._call.read()
+
+    def cancel(self) -> None:
+        self._call.cancel()
+        if not self._cancelled:
+            self._cancelled = True
+            self._carrier.release()
 
 
 def _message(read: Any) -> Any:

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import grpc
 from ebb.v1 import scheduler_pb2
+from google.protobuf.message import Message
 
 from client_sdk import models
 from client_sdk._protobuf import convert
 from client_sdk._protobuf.calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests.jobs import Request
 from client_sdk._transport.access import Access
-from client_sdk._transport.channels import OPTIONS, Line
+from client_sdk._transport.channels import Line, Options, Terms
 from client_sdk._transport.wire import Peer, StreamEnded
 from client_sdk._waiting import Course, LogCourse, LogPiece
 
@@ -38,7 +39,8 @@ class Transport:
             self._peer.closed = True
             lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
         for line in lines:
-            line.channel.close()
+            for channel in line.channels:
+                channel.close()
 
     def ask(self, request: Request[T], timeout: float | None = None) -> T:
         """Sends a request and returns what it answers."""
@@ -83,35 +85,27 @@ class Transport:
 
     def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        open_stream = self._connect(address).channel.unary_stream(
-            f"/ebb.v1.{LOGS}",
-            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
-            response_deserializer=scheduler_pb2.LogsResponse.FromString,
-        )
-        stream = _Stream(open_stream(logs_message(course), metadata=self._peer.metadata(address)))
+        return self._first(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
+
+    def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
+        """A stream and its first message: only then is it known to work."""
+        timeout = self._peer.stream_time(course.deadline)
+        stream, message = self._first(WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout)
+        if message is None:
+            stream.close()
+            raise StreamEnded
+        return stream, message
+
+    def _first(
+        self, method: str, request: Message, response: type[Message], address: str, timeout: float | None
+    ) -> tuple["_Stream", Any]:
+        """A stream and its first message; None: it is empty."""
+        stream = _Stream(self._connect(address), method, request, response, timeout, self._peer.metadata(address))
         try:
             return stream, next(stream, None)
         except BaseException:
             stream.close()
             raise
-
-    def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
-        """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect(address).channel.unary_stream(
-            f"/ebb.v1.{WATCH}",
-            request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
-            response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
-        )
-        timeout = self._peer.stream_time(course.deadline)
-        stream = _Stream(open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address)))
-        try:
-            message = next(stream, None)
-        except BaseException:
-            stream.close()
-            raise
-        if message is None:
-            raise StreamEnded
-        return stream, message
 
     def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None, waits: bool = False) -> T:
         with self._peer.translated(method):
@@ -127,20 +121,29 @@ class Transport:
             if (terms := self._peer.terms(line)) is not None:
                 if line is not None:
                     self._left.append(line)
-                if terms.credentials is None:
-                    channel = grpc.insecure_channel(address, options=OPTIONS)
-                else:
-                    channel = grpc.secure_channel(address, terms.credentials, options=OPTIONS)
-                line = self._lines[address] = Line(channel, terms)
+                line = self._lines[address] = Line(partial(_channel, address, terms), terms)
             assert line is not None
             return line
 
 
-class _Stream:
-    """A server's stream with a `close` that ends the call."""
+def _channel(address: str, terms: Terms, options: Options) -> grpc.Channel:
+    if terms.credentials is None:
+        return grpc.insecure_channel(address, options=options)
+    return grpc.secure_channel(address, terms.credentials, options=options)
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+
+class _Stream:
+    """A server's stream with a `close` that ends the call. Safe to repeat."""
+
+    def __init__(self, line: Line, method: str, request: Message, response: type[Message], *how: Any) -> None:
+        self._carrier = line.carrier()
+        self._closed = False
+        timeout, metadata = how
+        try:
+            self._call = self._carrier.open(method, request, response, timeout=timeout, metadata=metadata)
+        except BaseException:
+            self._carrier.release()
+            raise
 
     def __iter__(self) -> "_Stream":
         return self
@@ -150,3 +153,6 @@ class _Stream:
 
     def close(self) -> None:
         self._call.cancel()
+        if not self._closed:
+            self._closed = True
+            self._carrier.release()

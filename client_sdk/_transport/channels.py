@@ -1,12 +1,16 @@
 """Channels: the options of all of them, and one to a scheduler with the methods that are called over it."""
 
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
+from google.protobuf.message import Message
 
 from client_sdk._protobuf.call import Call
 
-OPTIONS = (
+Options: TypeAlias = tuple[tuple[str, int], ...]
+OPTIONS: Options = (
     # The scheduler is inside the site: a proxy for the world outside would only be in the way.
     ("grpc.enable_http_proxy", 0),
     # After a restart of the scheduler, the channel must not sleep for longer than the calls on it.
@@ -36,13 +40,28 @@ class Terms(NamedTuple):
     """Of the files that they are from."""
 
 
-class Line:
-    """A channel to one scheduler, and the methods that were called over it: gRPC takes long to make one callable."""
+STREAMS_EACH = 64
+"""Watches and logs on one connection. The scheduler takes 100 calls on each; the others are for calls that answer soon."""
 
-    def __init__(self, channel: Any, terms: Terms) -> None:
-        self.channel = channel
+
+class Line:
+    """Connections to one scheduler, and the methods that were called over it: gRPC takes long to make one callable.
+
+    Calls go over the first connection, and so do watches and logs as long as they are few. `make` makes a channel with options.
+    """
+
+    def __init__(self, make: Callable[[Options], Any], terms: Terms) -> None:
+        self.channel = make(OPTIONS)
         self.stamp = terms.stamp
+        self._make = make
         self._methods: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._carriers = [Carrier(self.channel)]
+
+    @property
+    def channels(self) -> list[Any]:
+        """All of them, to be closed."""
+        return [carrier.channel for carrier in self._carriers]
 
     def method(self, call: Call[Any]) -> Any:
         """What sends such a call, once for all of its kind."""
@@ -53,3 +72,35 @@ class Line:
                 response_deserializer=call.response.FromString,
             )
         return found
+
+    def carrier(self) -> "Carrier":
+        """The connection for one more stream, which counts there until it is released."""
+        with self._lock:
+            found = next((one for one in self._carriers if one.streams < STREAMS_EACH), None)
+            if found is None:
+                # With a pool of its own, gRPC makes another connection; else channels to one address share theirs.
+                found = Carrier(self._make((*OPTIONS, ("grpc.use_local_subchannel_pool", 1))))
+                self._carriers.append(found)
+            found.streams += 1
+            return found
+
+
+class Carrier:
+    """A connection that carries streams."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self.streams = 0
+
+    def open(self, method: str, request: Message, response: type[Message], **how: Any) -> Any:
+        """Begins a stream."""
+        begin = self.channel.unary_stream(
+            f"/ebb.v1.{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        return begin(request, **how)
+
+    def release(self) -> None:
+        """One of its streams has ended."""
+        self.streams -= 1

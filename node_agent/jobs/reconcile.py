@@ -17,7 +17,8 @@ If the spool has the same generation of the run or a newer one, a desired state 
                alone from this one. If it is to be parked, it is parked once it runs
     Go         take the share plan, and resume the run if it was to be parked
     Park       take the share plan, and park the run
-    Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward
+    Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward, and otherwise
+               has the same done again
     Release    report the task as over: it has no process
     Refuse     remember the run as over, so that a late order does not start it
     Note       keep the generation, and do nothing
@@ -263,7 +264,8 @@ def _stop(desired: Stopped, record: RunRecord, now: float) -> Action:
     received = now if record.stop_received is None else record.stop_received
     deadline = received + desired.grace
     if record.stop_deadline is not None and deadline >= record.stop_deadline:
-        return Note(desired.key, desired.generation)
+        before = record.stop_reason, record.stop_cause, record.stop_resize_to
+        return Stop(desired.key, desired.generation, received, record.stop_deadline, *before)
     why = desired.reason, desired.cause_job, desired.resize_to
     return Stop(desired.key, desired.generation, received, deadline, *why)
 

@@ -90,14 +90,22 @@ class Slices:
         """Runs that were let start, and have no process yet."""
         self._tried: set[RunKey] = set()
         """Runs of which a park was refused. Another agent tries again."""
+        self._held: set[RunKey] = set()
+        """Runs that may not start before their turn."""
 
     def may_start(self, key: RunKey) -> bool:
         """Whether a run that is to start has its devices now. If it has to wait, it is started in its turn."""
         record = self._spool.runs[key]
-        if record.share is None or len(record.share.rows) < 2 or key in self._begun:
+        if record.share is None or not self.is_sliced(record) or len(record.share.rows) < 2 or key in self._begun:
+            self._held.discard(key)
             return True
+        self._held.add(key)
         self.look(record.share.group)  # which starts it, if it is its turn
         return False
+
+    def is_held(self, key: RunKey) -> bool:
+        """Whether a run has asked for its turn to start in, and has had none."""
+        return key in self._held
 
     def expect(self, key: RunKey) -> None:
         """A run may have been started by an agent before this one."""
@@ -174,10 +182,11 @@ class Slices:
     def started(self, key: RunKey) -> None:
         """It has its process, or is over."""
         self._begun.discard(key)
+        self._held.discard(key)
 
     def over(self, record: RunRecord) -> None:
         """A member has ended: its row may have nobody left."""
-        self._begun.discard(record.key)
+        self.started(record.key)
         self._tried.discard(record.key)
         if record.share is not None:
             self.look(record.share.group)
@@ -251,7 +260,7 @@ class Slices:
             Member(
                 record.key,
                 frozenset(record.share.devices if record.share is not None else ()),
-                self._parking.executes(record.key) if record.pid else record.key in self._begun,
+                self._parking.executes(record.key) if _has_begun(record) else record.key in self._begun,
             )
             for record in sliced
         ]
@@ -269,14 +278,14 @@ class Slices:
                 self._parking.want(key, parked=True, limit=limit, number=number)
         for key in sorted(go):
             record = of[key]
-            if record.pid:
+            if _has_begun(record):
                 state.switching.add(key)
                 self._parking.want(key, parked=False)
             elif record.phase is RunPhase.STARTING and key not in self._begun and not self._waits(key):
                 self._begun.add(key)
                 self._guarded(self._start, key)
         for key in active & of.keys():
-            if key not in go and of[key].pid and self._parking.executes(key):
+            if key not in go and _has_begun(of[key]) and self._parking.executes(key):
                 self._parking.want(key, parked=False)  # a park of it may be under way
 
     @staticmethod
@@ -316,3 +325,8 @@ class Slices:
         for timer in (state.timer, state.preparing) if state is not None else ():
             if timer is not None:
                 timer.cancel()
+
+
+def _has_begun(record: RunRecord) -> bool:
+    """Whether a run has a process that executes its program. One that is warm only waits until it may begin."""
+    return bool(record.pid) and record.phase is not RunPhase.STARTING

@@ -5,13 +5,15 @@ That is their step files, and the files in which they ask for a grace period and
 
 import asyncio
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from node_agent.jobs.checkpoint_names import read_names
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.exit_status import RunCheckpoints, checkpoint_names
 from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, Rung
+from node_agent.jobs.save_values import NOTHING_SAID, RunCheckpoints, SaveMeans
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
@@ -27,8 +29,14 @@ _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARK
 class StepWatch:
     """Keeps the steps of the runs that are at work. It holds no file open, and needs no state from before a restart."""
 
-    def __init__(self, spool: Spool, paths: Paths, window: float = WINDOW) -> None:
-        """`window`: seconds over which current rates are computed, at least."""
+    def __init__(
+        self,
+        spool: Spool,
+        paths: Paths,
+        window: float = WINDOW,
+        saves: Callable[[Iterable[RunRecord]], Mapping[RunKey, SaveMeans]] = lambda _: {},
+    ) -> None:
+        """`window`: seconds over which current rates are computed, at least. `saves` says what would save each run."""
         self.latest: tuple[RunSteps, ...] = ()
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
@@ -36,10 +44,11 @@ class StepWatch:
         self.graces: tuple[RunGrace, ...] = ()
         """Every run that asks for a grace period, in the order of the keys."""
         self.checkpoints: tuple[RunCheckpoints, ...] = ()
-        """Every run that names its checkpoints, in the order of the keys."""
+        """Every run of which it is known how it saves, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._window = window
+        self._saves = saves
         self._advances: dict[RunKey, Advance] = {}
         self._stops: dict[RunKey, int] = {}
         """How often each run was stopped in the middle of a step, when it was looked at last."""
@@ -57,6 +66,7 @@ class StepWatch:
         measurements: list[RunMeasurement] = []
         graces: list[RunGrace] = []
         checkpoints: list[RunCheckpoints] = []
+        means = self._saves(at_work)
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
@@ -71,8 +81,9 @@ class StepWatch:
                 advances[key] = found
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
-            if any(names := checkpoint_names(self._paths.checkpoint_names(key))):
-                checkpoints.append(RunCheckpoints(key, *names))
+            said, how = read_names(self._paths.checkpoint_names(key)), means.get(key, SaveMeans.UNKNOWN)
+            if how or said != NOTHING_SAID:
+                checkpoints.append(RunCheckpoints(key, said, how))
         self._advances = advances
         self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.checkpoints = tuple(sorted(checkpoints, key=lambda one: one.key)[:MOST])

@@ -47,6 +47,7 @@ class Suspending:
         guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
+        self._start = start
         self._press = press
         self._kill = kill
         self._relent = relent
@@ -71,6 +72,8 @@ class Suspending:
             to_park = record.to_park and record.phase is not RunPhase.STOPPING
             number = park_number(record.park_number) if record.park_number else 0
             self.parking.want(key, to_park, record.park_limit, number)
+        elif self.slices.is_held(key):  # it takes turns with no others any more
+            self._start(key)
         self._tell(key, ())
 
     def left(self, group: int) -> None:

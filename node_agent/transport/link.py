@@ -21,6 +21,7 @@ from node_agent.jobs.run_events import Report
 from node_agent.jobs.transfers import Calls
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended
+from node_agent.transport.convert_pieces import pieces
 from node_agent.transport.files import transferring
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
@@ -40,7 +41,7 @@ from node_agent.transport.security import Security, is_loopback
 
 log = logging.getLogger(__name__)
 
-Call = grpc.aio.StreamStreamCall[Upward, Downward]
+Call = grpc.aio.StreamStreamCall[bytes, Downward]
 
 
 class Node(Protocol):
@@ -89,7 +90,7 @@ class Pace:
 
 
 _AT_ONCE = 1000
-"""Reports of one message: far from the largest that the scheduler takes."""
+"""Reports of one message."""
 
 # A peer that is dead, or stands still, is noticed even when no data goes, in the time in which a standby takes over; the
 # scheduler permits pings as often as this.
@@ -203,14 +204,16 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
     """One connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
-        connect = channel.stream_stream(convert.METHOD, request_serializer=convert.encode, response_deserializer=convert.decode)
+        connect: grpc.aio.StreamStreamMultiCallable[bytes, Downward] = channel.stream_stream(
+            convert.METHOD, response_deserializer=convert.decode
+        )
         call: Call = connect(metadata=metadata)
         logs = LogCalls(channel, node.log, metadata)
         welcomed = False
         try:
             hello = node.hello()
             with contextlib.suppress(*BROKEN):  # refused before it was heard: what is read then says why
-                await call.write(hello)
+                await _write(call, hello)
             welcome = await _welcome(target, call, session.pace.answer)
             welcomed = True
             check_fence(target, hello, welcome)
@@ -226,6 +229,11 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
         finally:
             call.cancel()
             await logs.close()
+
+
+async def _write(call: Call, message: Upward) -> None:
+    for piece in pieces(convert.encode(message)):
+        await call.write(piece)
 
 
 async def _converse(target: str, call: Call, node: Node, session: Session, answer: Callable[[LogRequest], None]) -> None:
@@ -285,9 +293,9 @@ async def _send(call: Call, node: Node, session: Session) -> None:
         await node.examined(waiting)
         if (seen := node.observations()) is not None and seen.faults != faults:
             faults = seen.faults
-            await call.write(seen)
+            await _write(call, seen)
         for first in range(0, len(waiting), _AT_ONCE):
-            await call.write(Reports(tuple(waiting[first : first + _AT_ONCE])))
+            await _write(call, Reports(tuple(waiting[first : first + _AT_ONCE])))
         if waiting:
             sent = waiting[-1].sequence
         if not node.reported.is_set():
@@ -298,4 +306,4 @@ async def _send(call: Call, node: Node, session: Session) -> None:
             except TimeoutError:
                 seen = node.observations()
                 faults = None if seen is None else seen.faults
-                await call.write(seen or Heartbeat())
+                await _write(call, seen or Heartbeat())

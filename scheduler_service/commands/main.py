@@ -12,6 +12,7 @@ import click
 
 from scheduler_service.addresses import DEFAULT_LISTEN, without_password
 from scheduler_service.commands.check import check
+from scheduler_service.commands.firewall import firewall
 from scheduler_service.commands.history import history
 from scheduler_service.commands.record import record
 from scheduler_service.commands.restored import restored
@@ -104,5 +105,5 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         sys.exit(1)
 
 
-for _command in (check, history, record, restored, token):
+for _command in (check, firewall, history, record, restored, token):
     main.add_command(_command)

@@ -221,6 +221,7 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         done=how is None,
         began_from=event.began_from,
         checkpoint=event.saved,
+        save=event.save,
     )
     task_over(state, now, ended, how, detail, event.checkpoint)
 

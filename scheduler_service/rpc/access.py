@@ -71,6 +71,8 @@ class Caller:
 
 SPEAKING_LIMIT = 1.0
 """Seconds that a stream has for its first message before it is refused."""
+SPEAKING_AT_ONCE = 32
+"""Streams that are refused so. Further ones are refused unheard: what they send takes memory."""
 
 _NOTHING: Final = nullcontext()
 _caller: ContextVar[Caller] = ContextVar("ebb_caller")
@@ -92,6 +94,7 @@ class Access:
     def __init__(self, backend: Backend, tokens: Tokens | None) -> None:
         self._front = backend
         self._tokens = tokens
+        self._speaking = 0
         self._anybody = Caller(backend.user, frozenset(Role))
 
     def admitted(self, method: Method, call: Call) -> Call:
@@ -106,8 +109,12 @@ class Access:
                 if not who.roles & rule.roles:
                     raise _wrong_role(method.name, rule, who)
             except (Unauthenticated, PermissionDenied):
-                if method.streams_requests:
-                    await _spoken(request)
+                if method.streams_requests and self._speaking < SPEAKING_AT_ONCE:
+                    self._speaking += 1
+                    try:
+                        await _spoken(request)
+                    finally:
+                        self._speaking -= 1
                 raise
             _caller.set(who)
             async with self._while_it_holds(who, context):

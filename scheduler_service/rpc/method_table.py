@@ -16,8 +16,8 @@ import grpc
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = grpc.aio.ServicerContext[Any, Any]
 Call = Callable[[Any, Context], Awaitable[Any]]
-"""Serves a call, given its request, or an iterator of its requests. Returns the response, or writes responses and returns
-None. All four kinds of methods have this one shape, so that a layer is written once."""
+"""Serves a call, given an iterator of its requests; inside the layer `received`, its request, if the method has one. Returns
+the response, or writes responses and returns None. All four kinds of methods have this one shape: a layer is written once."""
 
 
 class Method(NamedTuple):
@@ -31,20 +31,19 @@ class Method(NamedTuple):
 Layer = Callable[[Method, Call], Call]
 """Wraps what serves the calls of a method."""
 
-_KINDS: Mapping[tuple[bool, bool], Callable[..., Handler]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
+_KINDS: Mapping[bool, Callable[..., Handler]] = {
+    False: grpc.stream_unary_rpc_method_handler,
+    True: grpc.stream_stream_rpc_method_handler,
 }
-"""By whether requests and responses are streams."""
+"""By whether responses are a stream."""
 
 
 class Methods(grpc.GenericRpcHandler):
     """Stands in for the server where the generated code adds a servicer. The first of `layers` is the outermost.
 
-    gRPC hands over the bytes of requests as they came, and a layer parses them: if gRPC did, it would answer before anybody
-    has asked who is calling, and would answer UNKNOWN, with a traceback in the log, where the bytes are no message.
+    To gRPC, every method takes a stream of requests. If it knew of a single one, it would receive all of that before the
+    caller is known, so that callers without a token could fill the memory. It hands over the bytes of requests as they came,
+    and a layer parses them: if gRPC did, it would answer UNKNOWN, with a traceback in the log, where they are no message.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -66,7 +65,7 @@ class Methods(grpc.GenericRpcHandler):
         call = _call(handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream)
         for layer in reversed(self._layers):
             call = layer(method, call)
-        kind = _KINDS[handler.request_streaming, handler.response_streaming]
+        kind = _KINDS[handler.response_streaming]
         return kind(call, request_deserializer=None, response_serializer=handler.response_serializer)
 
 

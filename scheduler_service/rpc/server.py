@@ -26,6 +26,7 @@ from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.decoding import decoded
 from scheduler_service.rpc.interceptors import answered, checked
 from scheduler_service.rpc.method_table import Methods
+from scheduler_service.rpc.receiving import LARGEST_MESSAGE, OneRequest
 from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.rpc.services.cluster import Cluster
 from scheduler_service.rpc.services.exchange import Exchange
@@ -42,13 +43,23 @@ SERVICES = tuple(dict.fromkeys(method.split("/")[1] for method in MAY if method.
 MOST_UNSEEN = 50_000
 """Calls that may wait until the event loop gets to them. From 1,000 on, gRPC would end some of them at random, and any of
 them from 3,000 on: as CANCELLED, whosever they are. A cluster whose agents all connect again has as many."""
+STREAMS_EACH = 100
+"""Calls under way on one connection. Further ones wait at their client."""
+HANDSHAKE_LIMIT_MS = 10_000
+"""Within which a new connection must have done its handshakes, of TLS and of HTTP/2."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # a second scheduler on the same port is a mistake, not a partner
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
-    ("grpc.max_receive_message_length", 16 * 2**20),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    # No client of Ebb compresses, and what a compressed message unpacks to has no limit.
+    ("grpc.per_message_decompression", 0),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.max_concurrent_streams", STREAMS_EACH),
+    ("grpc.http.overload_protection", 0),  # which refuses calls at random where earlier ones are not cleaned up yet
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_LIMIT_MS),
     # What comes in is small, but for logs, of which no more is to wait here than its reader takes: not the megabytes that
     # gRPC would let in ahead where it finds the network fast.
     ("grpc.http2.bdp_probe", 0),
@@ -83,6 +94,7 @@ async def serving(
     layers = (
         partial(answered, backend),
         access.admitted,
+        OneRequest().received,
         Turns().serve_in_turn,
         Turns(FILES_AT_ONCE, FILES_WAITING_EACH, FILES).serve_in_turn,
         decoded,

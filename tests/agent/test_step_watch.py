@@ -276,6 +276,8 @@ def test_from_the_program_to_the_scheduler_over_a_restart_of_the_agent(
     beats = scheduler.heartbeats
     os.kill(scheduler.started(7, 2).pid, signal.SIGKILL)
     scheduler.exited(7, 2)
+    os.kill(scheduler.started(8, 1).pid, signal.SIGKILL)
+    scheduler.exited(8, 1)
     scheduler.wait(lambda: scheduler.heartbeats > beats + 1)  # nothing is seen any more
 
 

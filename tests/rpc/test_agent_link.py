@@ -50,7 +50,7 @@ def devices_of(*uuids: str, **device: Any) -> list[Any]:
         ({"levels": [""]}, "INVALID_FIELD", "levels"),
         ({"levels": ["node"], "devices": devices_of("u", "v", path=[0])}, "DEVICES", "a level is named 'node'"),
         ({"devices": devices_of("u", "v", memory_mib=2**63 - 1)}, "INVALID_FIELD", "devices[0].memory_mib"),
-        ({"cluster_id": "c" * 3_000_000}, "INVALID_FIELD", "cluster_id"),
+        ({"cluster_id": "c" * 1_000_000}, "INVALID_FIELD", "cluster_id"),
         ({"epoch": 2**63 - 1}, "INVALID_FIELD", "epoch"),
         ({"cluster_id": "another"}, "OTHER_CLUSTER", "belongs to cluster another"),
         (

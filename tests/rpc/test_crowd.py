@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -16,7 +16,7 @@ from ebb.v1 import job_pb2
 
 from scheduler_service.core.messages import Joined
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.server import serving
+from scheduler_service.rpc.server import STREAMS_EACH, serving
 from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch, Link
@@ -64,13 +64,24 @@ class Nobody:
 async def test_no_call_is_cancelled_because_many_wait() -> None:
     """gRPC ends waiting calls at random from 1,000 on, those of other clients too, unless it is told otherwise."""
     held = threading.Event()
-    async with standby() as (address, call), grpc.aio.insecure_channel(address) as channel:
-        connect = channel.stream_stream(
-            CONNECT, request_serializer=pb.ConnectRequest.SerializeToString, response_deserializer=pb.ConnectResponse.FromString
-        )
+    async with standby() as (address, call), AsyncExitStack() as stack:
+        connections = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]))
+            for _ in range(AGENTS // STREAMS_EACH)
+        ]
+        connects = [
+            each.stream_stream(
+                CONNECT,
+                request_serializer=pb.ConnectRequest.SerializeToString,
+                response_deserializer=pb.ConnectResponse.FromString,
+            )
+            for each in connections
+        ]
+        for each in connections:
+            await each.channel_ready()
         call(lambda: held.wait(LIMIT))
         try:
-            calls = [connect(timeout=LIMIT) for _ in range(AGENTS)]
+            calls = [connect(timeout=LIMIT) for connect in connects for _ in range(STREAMS_EACH)]
             for each in calls:
                 with suppress(asyncio.InvalidStateError):  # it is ended already, and its code says how
                     await each.write(pb.ConnectRequest(heartbeat=pb.Heartbeat()))

@@ -53,7 +53,7 @@ async def test_every_kind_of_method_is_wrapped_once_by_every_layer_the_first_out
         for _ in range(3):
             found: Any = methods.service(_Called(f"/a.B/{kind}"))
             assert (found.request_deserializer, found.response_serializer) == (None, str), "the layers parse requests"
-            said = await getattr(found, kind)("x", Context())
+            said = await getattr(found, f"stream_{kind.rpartition('_')[2]}")("x", Context())  # every request comes as a stream
             assert (said, written) == (("outer(inner(x))", []) if kind.endswith("unary") else ("outer(inner(None))", ["x", 2]))
             written.clear()
     assert wrapped == [(name, f"/a.B/{kind}", int, kind[0] == "s") for kind in kinds for name in ("inner", "outer")]

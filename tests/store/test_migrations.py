@@ -14,8 +14,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from scheduler_service import store
-from scheduler_service.core.model import Configuration, EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.model import Configuration, EventKind, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.profiles import Profile
+from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
@@ -164,6 +165,16 @@ def test_jobs_nodes_and_earmarks_of_before_configurations_are_read_as_they_were(
         for wrong in ("UPDATE node SET labels = '[]'", "UPDATE earmark SET configuration = 0"):
             with pytest.raises(IntegrityError), conn.begin_nested():
                 conn.execute(text(wrong))
+
+
+def test_rows_without_turns_have_turns_in_an_older_version(engine: Engine, writer: Any, epoch: int) -> None:
+    rows = tuple(Row((RunKey(number, 1),), weight) for number, weight in ((1, 3), (2, 0), (3, 1)))
+    store.commit(writer, epoch, make.new(make.CLUSTER, make.share_group(1, rows=rows)), [])
+    with engine.begin() as conn:
+        command.downgrade(configuration(conn), "0021")
+    store.migrate(engine)
+    (group,) = store.load(writer).share_groups
+    assert group.rows == tuple(row._replace(weight=row.weight or 1) for row in rows)
 
 
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:

@@ -5,6 +5,7 @@ that no rule is written a second time: check constraints, generated columns, and
 """
 
 import json
+import operator
 import re
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -31,12 +32,12 @@ def _length(text: str | None, *_dimension: int) -> int | None:
 
 
 def _path_exists(text: str | None, path: str) -> bool | None:
-    """Of JSON paths only those that find, in an array of arrays, one whose nth item is less than a bound."""
-    asked = re.fullmatch(r"\$\[\*\]\[(\d+)\] \? \(@ < (\d+)\)", path)
+    """Of JSON paths only those that find, in an array of arrays, one whose nth item is less or more than a bound."""
+    asked = re.fullmatch(r"\$\[\*\]\[(\d+)\] \? \(@ ([<>]) (\d+)\)", path)
     if asked is None:
         raise NotImplementedError(path)
-    place, bound = int(asked[1]), int(asked[2])
-    return None if text is None else any(item[place] < bound for item in json.loads(text))
+    place, compare, bound = int(asked[1]), operator.lt if asked[2] == "<" else operator.gt, int(asked[3])
+    return None if text is None else any(compare(item[place], bound) for item in json.loads(text))
 
 
 _FUNCTIONS: tuple[tuple[str, int, Callable[..., Any]], ...] = (

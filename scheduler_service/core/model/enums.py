@@ -173,6 +173,8 @@ class EventKind(IntEnum):
     MIGRATION_FAILED = 57
     RESIZED = 58
     RETIMED = 59
+    SAVE_FAILED = 62
+    GRACE_TOO_SHORT = 63
 
 
 class OperationKind(IntEnum):

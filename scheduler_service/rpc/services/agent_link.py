@@ -14,6 +14,7 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
 from scheduler_service.core.model import NodeState
+from scheduler_service.rpc.agent_messages import put_together
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.agents import configuration_out, hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.convert.values import duration_in
@@ -41,9 +42,10 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
 
     async def Connect(self, requests: AsyncIterator[pb.ConnectRequest], context: Context) -> AsyncIterator[pb.ConnectResponse]:
         first = None
+        requests = put_together(requests)
         with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
             async with asyncio.timeout(HELLO_LIMIT):
-                first = await anext(aiter(requests), None)
+                first = await anext(requests, None)
         link: Link | None = None
         try:
             async with self._turn:

@@ -78,6 +78,7 @@ class Observer:
             time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
         )
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
+        self._link.means = {_key(one): one.means for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
         self._look_for_torn_gangs()
         self._tell_measured(seen)
@@ -93,6 +94,7 @@ class Observer:
         self._link.observed = None
         self._link.executed = {}
         self._link.checkpoints = {}
+        self._link.means = {}
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
         """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""

@@ -8,8 +8,8 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.rpc.convert.specs import share_in
 from scheduler_service.rpc.interceptors import invalid
+from scheduler_service.rpc.receiving import LARGEST_SPEC
 
-LARGEST_SPEC = 1 << 20
 MOST_TASKS = 4096
 """Of one gang."""
 LARGEST_GANG = 1 << 26

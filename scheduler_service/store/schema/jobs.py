@@ -110,6 +110,11 @@ run = table(
     flag("awaits", "It waits for the end of the run before it, which is at another node; null: it does not", null=True),
     string("began_from", "The checkpoint that its program loaded, as it said; null: none", null=True),
     string("checkpoint", "The last checkpoint that its program saved, as it said; null: none", null=True),
+    json(
+        "save",
+        "Whether what it had done was saved: [outcome, step or -1, detail]; null: not said, or nothing to save",
+        null=True,
+    ),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
@@ -118,6 +123,7 @@ run = table(
     rule("run_sharing_not_negative", "share_group >= 0 AND device_memory_mib >= 0 AND parked_mib >= 0"),
     rule("run_parking_is_array", "jsonb_typeof(parking) = 'array'"),
     rule("run_phases_is_array", "jsonb_typeof(phases) = 'array'"),
+    rule("run_save_is_array", "jsonb_typeof(save) = 'array'"),
     rule("run_part_of_a_device", "part_ppm > 0 AND part_ppm <= 1000000"),
     rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
     comment="Launches of jobs: a row for each task",
@@ -135,7 +141,7 @@ share_group = table(
     "share_group",
     big("id"),
     json("devices", "What the group holds: array of [node, array of device indices]"),
-    json("plan", "Its rows: which runs execute at the same time: array of [array of [job, run, task], weight]"),
+    json("plan", "Its rows: which runs execute at the same time: array of [array of [job, run, task], weight; 0: no turn]"),
     big("period_us", "Microseconds that a cycle through all rows takes"),
     string("vc", "The virtual cluster of all members; empty where the site has none"),
     flag("guaranteed", "All members are guaranteed; false: none is"),
@@ -145,7 +151,8 @@ share_group = table(
     rule("share_group_numbers_positive", "id > 0 AND period_us > 0 AND generation > 0"),
     rule("share_group_devices_given", "jsonb_typeof(devices) = 'array' AND jsonb_array_length(devices) > 0"),
     rule("share_group_rows_given", "jsonb_typeof(plan) = 'array' AND jsonb_array_length(plan) > 0"),
-    rule("share_group_weights_positive", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 1)')"),
+    rule("share_group_weights_not_negative", "NOT jsonb_path_exists(plan, '$[*][1] ? (@ < 0)')"),
+    rule("share_group_turns_given", "jsonb_path_exists(plan, '$[*][1] ? (@ > 0)')"),
     comment="Devices that several runs hold together; a run that holds its devices alone is in no group",
 )
 
