@@ -131,8 +131,10 @@ class Saving:
         return folders.Saved(folder, sharded.read_others(folder), manifest["about"])
 
     def begin_loop(self) -> None:
-        """Says that a loop over steps begins: the time since the last boundary was no step."""
-        self._last_boundary = time.monotonic()
+        """Says that a loop over steps begins. What was done since the last boundary, as an evaluation, is time in which a stop
+        waits."""
+        if self._last_boundary is None:
+            self._last_boundary = time.monotonic()
 
     def at_boundary(self, step: int, parts: Callable[[], Parts]) -> None:
         """Call it between two steps. Raises SystemExit(OBEYED) when a stop was asked for and the parts are saved.
@@ -144,6 +146,7 @@ class Saving:
         now = time.monotonic()
         if self._last_boundary is not None:
             self._longest_step = max(self._longest_step, now - self._last_boundary)
+            self._grace.step_took(now - self._last_boundary)
         if self._background.failure is not None and not self._checkpointer.stop_requested:
             self._report_failure(step)
         self._checkpointer.at_boundary(lambda: self._save_for_stop(parts))

@@ -69,3 +69,7 @@ class RunCheckpoints:
     key: RunKey
     said: RunSaves
     means: SaveMeans = SaveMeans.UNKNOWN
+    longest_step: float = 0.0
+    """Of a run that saves between two steps: the longest time without the end of a step so far, in seconds; 0: it is short."""
+    evaluated: bool = False
+    """It evaluated then."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from ebb_inject.ebb_hook.step_file import EVALUATING, Record
 from node_agent.jobs.checkpoint_names import read_names
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.grace_files import RunGrace, read_grace
@@ -21,6 +22,8 @@ from node_agent.jobs.step_rates import WINDOW, Advance, RunSteps, StepState
 
 EVERY = 1.0
 """Seconds between two readings, as with the devices."""
+_LONG = 2.0
+"""Seconds: shorter steps fit into any grace period."""
 MOST = 4096
 """Runs that are reported: as many as the scheduler accepts."""
 _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
@@ -50,6 +53,8 @@ class StepWatch:
         self._window = window
         self._saves = saves
         self._advances: dict[RunKey, Advance] = {}
+        self._longest: dict[RunKey, tuple[float, bool]] = {}
+        """The longest time without the end of a step, of runs whose steps are long, and whether they evaluated then."""
         self._stops: dict[RunKey, int] = {}
         """How often each run was stopped in the middle of a step, when it was looked at last."""
 
@@ -67,12 +72,14 @@ class StepWatch:
         graces: list[RunGrace] = []
         checkpoints: list[RunCheckpoints] = []
         means = self._saves(at_work)
+        self._longest = {run.key: self._longest[run.key] for run in at_work if run.key in self._longest}
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
             if (record := read_record(self._paths.steps(key), now)) is not None:
                 found = found or Advance(key, self._window)
                 found.add(record)
+                self._note_longest(run, record, now)
                 if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
                     measurements.append(measured)
             if found is not None:
@@ -83,7 +90,8 @@ class StepWatch:
                 graces.append(grace)
             said, how = read_names(self._paths.checkpoint_names(key)), means.get(key, SaveMeans.UNKNOWN)
             if how or said != NOTHING_SAID:
-                checkpoints.append(RunCheckpoints(key, said, how))
+                longest = self._longest.get(key, (0.0, False)) if how is SaveMeans.REGISTERED else (0.0, False)
+                checkpoints.append(RunCheckpoints(key, said, how, *longest))
         self._advances = advances
         self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.checkpoints = tuple(sorted(checkpoints, key=lambda one: one.key)[:MOST])
@@ -93,6 +101,13 @@ class StepWatch:
         reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
         parked = {run.key for run in at_work if run.phase is RunPhase.PARKED}
         self.latest = tuple(_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
+
+    def _note_longest(self, run: RunRecord, record: Record, now: int) -> None:
+        """Only while it executes: a parked run is in no step."""
+        since = (now - record.last_ns) * 1e-9
+        awake = run.park.stage is ParkStage.EXECUTES and record.last_ns >= run.park.changed * 1e9
+        if awake and run.share is None and since >= max(_LONG, self._longest.get(run.key, (0.0, False))[0]):
+            self._longest[run.key] = since, record.state == EVALUATING
 
 
 def _parked(steps: RunSteps) -> RunSteps:

@@ -110,6 +110,8 @@ def _checkpoints(named: RunCheckpoints) -> pb.RunCheckpoints:
         failed=said.failed,
         failures=said.failures,
         means=pb.SaveMeans.Name(int(named.means)),
+        longest_step=duration_out(named.longest_step) if named.longest_step else None,
+        evaluated=named.evaluated,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from google.protobuf.duration_pb2 import Duration
 
 from tests.rpc.server import LIMIT, Agent, Server, wait_for
 
@@ -78,3 +79,23 @@ def test_what_a_stop_has_lost_is_told_of_the_run_and_of_the_job(database_url: st
         assert line.text.startswith(
             "left with exit code 1, and did not save (No space left on device); its last checkpoint is of step 900"
         )
+
+
+def test_failing_saves_and_long_steps_are_told_seldom(server: Server) -> None:
+    def told(kind: Any) -> list[str]:
+        story = server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job.id), timeout=LIMIT).events
+        return [event.text for event in story if event.kind == kind]
+
+    with Agent(server) as agent:
+        agent.connect()
+        job = server.submit(devices=1, grace_period=Duration(seconds=30))
+        agent.started(1, job.id)
+        server.until(job.id, "RUNNING")
+        for failures in (1, 1, 2, 3, 4, 5):
+            known = link_pb.RunCheckpoints(job_id=job.id, run=1, failed="No space left on device", failures=failures, step=900)
+            known.longest_step.seconds = 30 + 10 * failures
+            agent.send(observations=link_pb.Observations(checkpoints=[known]))
+        wait_for(lambda: len(told(job_pb2.JOB_EVENT_KIND_SAVE_FAILED)) == 3)
+        wait_for(lambda: len(told(job_pb2.JOB_EVENT_KIND_GRACE_TOO_SHORT)) == 3)
+        assert "No space left on device" in told(job_pb2.JOB_EVENT_KIND_SAVE_FAILED)[0]
+        assert told(job_pb2.JOB_EVENT_KIND_GRACE_TOO_SHORT)[0].startswith("a step takes 40 s, the grace period is 30 s")

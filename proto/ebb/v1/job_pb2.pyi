@@ -75,6 +75,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_MIGRATED: _ClassVar[JobReason]
     JOB_REASON_CHECKPOINT_AWAY: _ClassVar[JobReason]
     JOB_REASON_OUT_OF_DEVICE_MEMORY: _ClassVar[JobReason]
+    JOB_REASON_NODES_CLOSED: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -262,6 +263,7 @@ JOB_REASON_PARKED: JobReason
 JOB_REASON_MIGRATED: JobReason
 JOB_REASON_CHECKPOINT_AWAY: JobReason
 JOB_REASON_OUT_OF_DEVICE_MEMORY: JobReason
+JOB_REASON_NODES_CLOSED: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee

@@ -4,6 +4,8 @@ from scheduler_service.core.messages.measurements import (
     GraceWanted,
     MiniBatchMeasured,
     RunMeasured,
+    SaveFailed,
+    StepTooLong,
     SwitchingMeasured,
 )
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
@@ -408,4 +410,6 @@ Event = (
     | MiniBatchMeasured
     | SwitchingMeasured
     | GraceWanted
+    | SaveFailed
+    | StepTooLong
 )

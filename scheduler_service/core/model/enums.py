@@ -83,6 +83,7 @@ class Reason(IntEnum):
     MIGRATED = 46
     CHECKPOINT_AWAY = 55
     OUT_OF_DEVICE_MEMORY = 58
+    NODES_CLOSED = 64
 
 
 class StopReason(IntEnum):

@@ -13,6 +13,10 @@ class Settings(NamedTuple):
     """The grace period of jobs that name none."""
     grace_limit_us: Micros = 300 * SECOND
     """The longest grace period that a job gets because its saves take so long."""
+    default_time_limits_us: tuple[Micros, Micros] = (0, 0)
+    """The time limits of trials, and of best-effort jobs, that name none; 0: none."""
+    longest_time_limits_us: tuple[Micros, Micros] = (0, 0)
+    """The longest time limits that trials, and best-effort jobs, may have; 0: any, and none is needed."""
     earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
     aging_us: Micros = 0
@@ -33,6 +37,12 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    cpu_milli_per_device: int = 0
+    """The CPU that goes with each device of a job that names none; 0: the device's share of its node."""
+    memory_mib_per_device: int = 0
+    """The same of memory."""
+    default_jobs_per_device: int = 1
+    """So many jobs that name neither CPUs nor memory find room with each device: as many as take turns on it."""
     history_rows: int = 0
     """Of how many scripts past runs are kept, for estimates of later ones; 0: of none."""
     device_memory_limit_percent: int = 92

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scheduler_service.core.cells.closeness import Choice, choices, closest_devices
 from scheduler_service.core.model.values import Mask, Vector, add, fits, mask_of, sub
 from scheduler_service.core.state.free_resources import bits_of, largest_first, pack
+from scheduler_service.core.state.free_resources import mask_of as mask_of_nodes
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import Suitable
 
@@ -29,6 +30,8 @@ def closest_node(state: State, need: Vector, among: Suitable | None = None) -> i
     free, devices = state.free_resources, need[2]
     if not devices:
         return free.first_fit(need, among)
+    if free.keeps:
+        return best_of(state, devices, free.fitting(need, among))
     may = free.having(devices, among)
     if not may:
         return None
@@ -55,9 +58,8 @@ def best_of(state: State, devices: int, bits: int) -> int | None:
 
 def nearest_of(state: State, devices: int, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Those of the nodes on which the devices of a task are as close as on any of them."""
-    _, bits = next(_by_distance(state, devices, bits_of(nodes)), (None, 0))
-    near = np.unpackbits(np.frombuffer(bits.to_bytes(len(nodes) // 8 + 1, "little"), np.uint8), bitorder="little")
-    return near[: len(nodes)].astype(np.bool_)
+    _, bits = next(_by_distance(state, devices, bits_of(nodes) & ~1), (None, 0))
+    return mask_of_nodes(bits, len(nodes))
 
 
 def pack_closely(state: State, needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
@@ -67,7 +69,7 @@ def pack_closely(state: State, needs: Sequence[Vector], offered: NDArray[np.int6
     if not total.devices:
         return pack(needs, offered)
     room = (offered[2] >= total.devices) & (offered[0] >= total.cpu_milli) & (offered[1] >= total.memory_mib)
-    node = best_of(state, total.devices, bits_of(room))
+    node = best_of(state, total.devices, bits_of(room) & ~1)
     if node is not None:
         return [node] * len(needs)
     return None if len(needs) == 1 else _pack_over_nodes(state, needs, offered.copy()) or pack(needs, offered)
@@ -106,7 +108,7 @@ def _pack_over_nodes(state: State, needs: Sequence[Vector], offered: NDArray[np.
         need = needs[i]
         if need != before:
             room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
-            near, before = _near(state, need.devices, bits_of(room), idle), need
+            near, before = _near(state, need.devices, bits_of(room) & ~1, idle), need
         bits = near[0][1] if near else 0
         if not bits:
             return None

@@ -26,6 +26,7 @@ from scheduler_service.core.messages import (
     RunReady,
     RunResumed,
     RunStarted,
+    SaveFailed,
     SharePlan,
     Stopped,
     SwitchingMeasured,
@@ -115,6 +116,11 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
 def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
     """The one that the program loaded, and the last one that it saved; empty: none."""
     return _clean(seen.began_from), _clean(seen.saved)
+
+
+def save_failed_in(seen: pb.RunCheckpoints, node: str) -> SaveFailed:
+    step = seen.step if seen.HasField("step") else -1
+    return SaveFailed(node, RunKey(seen.job_id, seen.run, seen.task), _clean(seen.failed), step, seen.failures)
 
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:

@@ -378,7 +378,7 @@ class RunMeasurement(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
 
 class RunCheckpoints(_message.Message):
-    __slots__ = ("job_id", "run", "task", "began_from", "saved", "step", "failed", "failures", "means")
+    __slots__ = ("job_id", "run", "task", "began_from", "saved", "step", "failed", "failures", "means", "longest_step", "evaluated")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -388,6 +388,8 @@ class RunCheckpoints(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     MEANS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_STEP_FIELD_NUMBER: _ClassVar[int]
+    EVALUATED_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     task: int
@@ -397,7 +399,9 @@ class RunCheckpoints(_message.Message):
     failed: str
     failures: int
     means: SaveMeans
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., step: _Optional[int] = ..., failed: _Optional[str] = ..., failures: _Optional[int] = ..., means: _Optional[_Union[SaveMeans, str]] = ...) -> None: ...
+    longest_step: _duration_pb2.Duration
+    evaluated: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., step: _Optional[int] = ..., failed: _Optional[str] = ..., failures: _Optional[int] = ..., means: _Optional[_Union[SaveMeans, str]] = ..., longest_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., evaluated: bool = ...) -> None: ...
 
 class RunGrace(_message.Message):
     __slots__ = ("job_id", "run", "task", "grace_period")
