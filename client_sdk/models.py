@@ -54,6 +54,7 @@ from client_sdk._values.states import (
     PostingKind,
     PostingState,
     ShareMode,
+    TurnState,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
@@ -160,6 +161,7 @@ __all__ = [
     "Surplus",
     "Task",
     "TaskGroup",
+    "TurnState",
     "Victim",
     "VirtualCluster",
     "VirtualClusterPolicy",

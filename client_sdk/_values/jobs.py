@@ -7,7 +7,7 @@ from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, SaveResult
 from client_sdk._values.specs import JobSpec, Resources
-from client_sdk._values.states import JobEventKind, JobReason, JobState, ShareMode
+from client_sdk._values.states import JobEventKind, JobReason, JobState, ShareMode, TurnState
 from client_sdk._values.steps import MiniBatch, RunSteps
 
 
@@ -102,9 +102,13 @@ class Job:
     run_time: timedelta = timedelta(0)
     """How long its runs have run, those that are over."""
     executed_time: timedelta = timedelta(0)
-    """How long its runs have executed, without the time in which they were parked: this, and what has passed since
-    `executing_since` if that is set (see `executed`). Not set for an array."""
+    """How long its runs have executed, without the time in which they were parked or waited for their turns: this, and what
+    has passed since `executing_since` if that is set (see `executed`). Not set for an array."""
     executing_since: datetime | None = None
+    executing_part_ppm: int = 0
+    """Of a job that takes turns: the part of the time since then in which it may compute, in millionths. 0: all of it."""
+    turn: TurnState = TurnState.UNSPECIFIED
+    """Set by `Client.get` and `Client.list`: of a job that takes turns, whether it has its devices now."""
     held: bool = False
     suspend_requested: bool = False
     retries: int = 0
@@ -159,9 +163,11 @@ class Job:
     ended, there was nothing to save, or its agent does not say."""
 
     def executed(self, now: datetime) -> timedelta:
-        """How long its runs have executed until now, without the time in which they were parked or the job queued."""
-        more = timedelta(0) if self.executing_since is None else now - self.executing_since
-        return self.executed_time + more
+        """How long its runs have executed until now, without the time in which they were parked or waited for their turns, or
+        the job queued."""
+        if self.executing_since is None:
+            return self.executed_time
+        return self.executed_time + (now - self.executing_since) * (self.executing_part_ppm or 1_000_000) / 1_000_000
 
     @property
     def ended(self) -> bool:

@@ -203,6 +203,8 @@ class JobEventKind(Word):
     RESIZED = 58
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
     RETIMED = 59
+    STOP_OVERDUE = 61
+    """It should have ended after it was told to stop, and its node is told again; `text` says since when, and what to do."""
     """Its turns on shared devices have another length; `text` says which, and why."""
     SAVE_FAILED = 62
     """A save of its run failed, and the run goes on; `text` says why."""
@@ -232,6 +234,17 @@ class ShareMode(Word):
     """A part of one device, at the same time as other jobs. Each has a part of the memory."""
     SLICED = 3
     """A part of the time of one device, in turn with other jobs. Each has the whole device in its turn."""
+
+
+class TurnState(Word):
+    """Whose turn it is on devices that are shared."""
+
+    UNSPECIFIED = 0
+    """The job takes no turns with others, or its node has not said yet whose turn it is."""
+    EXECUTES = 1
+    """The job has its devices."""
+    WAITS = 2
+    """The job is parked until its turn."""
 
 
 class Exit0AfterStop(Word):

@@ -94,7 +94,7 @@ def _stands(job: Job) -> str:
 
 def _say_waiting(found: Explanation) -> None:
     if found.blockers:
-        click.echo("what keeps it from starting:")
+        click.echo(f"what keeps it from {'ending' if found.job.state is JobState.STOPPING else 'starting'}:")
     for blocker in found.blockers:
         output.say(f"  {_blocker(blocker)}")
     if found.ahead:

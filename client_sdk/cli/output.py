@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client_sdk.models import Closeness, Job, JobReason, JobSpec, Resources, ShareMode, Task
+from client_sdk.models import Closeness, Job, JobReason, JobSpec, Resources, ShareMode, Task, TurnState
 from client_sdk.units import format_duration, format_memory
 
 if TYPE_CHECKING:
@@ -124,11 +124,15 @@ def class_name(job: Job) -> str:
     return job.spec.job_class.name.lower().replace("_", "-")
 
 
+_TURNS = {TurnState.EXECUTES: "its turn", TurnState.WAITS: "waits for its turn"}
+"""Of a running job, in place of a reason."""
+
+
 def reason(job: Job) -> str:
     """The reason of a job's state in a few words."""
     match job.reason:
         case JobReason.UNSPECIFIED:
-            return "-"
+            return _TURNS.get(job.turn, "-")
         case JobReason.EXITED:
             return "-" if job.array is not None else f"exit {job.exit_code}"
         case JobReason.SIGNALLED:

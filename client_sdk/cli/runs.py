@@ -19,7 +19,7 @@ def runs(session: Session, job_id: int, limit: int | None, fmt: str | None) -> N
     """Show the runs of a job, the newest first: node, devices, phase, how each ended, and what its operations took.
 
     SAVED says whether what a run had done was saved when it ended: at which step, or why not. TIME is how long a run that
-    has ended has executed: time that it was parked does not count.
+    has ended has executed: time that it was parked, or waited for its turn, does not count.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def _name(run: Run) -> str:
 def _row(run: Run) -> list[str]:
     took = "-"
     if run.start_time is not None and run.end_time is not None:
-        took = output.duration(run.end_time - run.start_time - run.parked_time)
+        took = output.duration(run.end_time - run.start_time - run.parked_time - run.waited_time)
     why = "-" if run.stop_reason is JobReason.UNSPECIFIED else output.reason_words(run.stop_reason, None)
     devices = output.numbers(run.devices)
     return [_name(run), run.node, devices, run.phase.name, output.when(run.start_time), took, why, _end(run), _saved(run)]
@@ -59,6 +59,8 @@ def _row(run: Run) -> list[str]:
 def _end(run: Run) -> str:
     if run.end_time is None:
         return f"{run.rung}, {run.parked_mib} MiB" if run.rung else "-"
+    if run.start_time is None and run.stop_reason is JobReason.MIGRATED:
+        return "not needed"
     if run.saved and (run.save is None or run.save.outcome is not SaveOutcome.NOT_SAVED):
         return f"saved {run.checkpoint}" if run.checkpoint else "saved its work"
     if run.exit_signal:

@@ -33,3 +33,8 @@ class SharePlan:
     """Its job asks to be packed, so others may come to execute at the same time, even if it is alone now."""
     since: float = 0.0
     """When it joined the group: seconds of the monotonic clock. The agent writes this."""
+
+    @property
+    def cycle(self) -> float:
+        """Seconds in which each row has a turn; 0: no rows take turns."""
+        return self.period if sum(row.weight > 0 for row in self.rows) > 1 else 0.0

@@ -7,7 +7,7 @@ the mini-batch time is the mean of the last minute, or of the last 20 steps if a
 from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
-from math import sqrt
+from math import ceil, sqrt
 
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.jobs.model import RunKey
@@ -86,8 +86,9 @@ class Advance:
         if self._seen:
             self._interrupted = self._seen[-1]
 
-    def add(self, record: Record) -> None:
-        """Adds the record that the program published last, which may be the same as before."""
+    def add(self, record: Record, cycle: float = 0.0) -> None:
+        """Adds the record that the program published last, which may be the same as before. `cycle`: the seconds in which all
+        who take turns with the run have one; the current rate is that of whole cycles."""
         seen = self._seen
         if (before := self._interrupted) is not None and _follows(record, before):
             if record.counted == before.counted:
@@ -102,12 +103,9 @@ class Advance:
         if record.counted == seen[-1].counted and len(seen) > 1:
             seen.pop()
         seen.append(record)
-        while len(seen) > 2 and self._is_enough(seen[1], record):
+        window = self._window if not cycle else cycle * ceil(self._window / cycle)
+        while len(seen) > 2 and _is_enough(seen[1], record, window):
             seen.popleft()
-
-    def _is_enough(self, base: Record, last: Record) -> bool:
-        """Whether the interval between the two is long enough for the current rate."""
-        return last.counted - base.counted >= FEWEST and (last.last_ns - base.last_ns) * 1e-9 >= self._window
 
     def now(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
         """The state of the run; None before the first record. `awake_ns`: since when it executes, if it was parked before."""
@@ -130,6 +128,11 @@ class Advance:
             measured,
             None if total is None else _remaining(max(0, total - step), last, mini_batch),
         )
+
+
+def _is_enough(base: Record, last: Record, window: float) -> bool:
+    """Whether the interval between the two is long enough for the current rate."""
+    return last.counted - base.counted >= FEWEST and (last.last_ns - base.last_ns) * 1e-9 >= window
 
 
 def _start_of(record: Record) -> Record:

@@ -78,7 +78,7 @@ class StepWatch:
             found = self._advances.get(key)
             if (record := read_record(self._paths.steps(key), now)) is not None:
                 found = found or Advance(key, self._window)
-                found.add(record)
+                found.add(record, 0.0 if run.share is None else run.share.cycle)
                 self._note_longest(run, record, now)
                 if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
                     measurements.append(measured)

@@ -12,10 +12,13 @@ from scheduler_service.core.invariants_operations import check_operation, check_
 from scheduler_service.core.invariants_sharing import check_share_group
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, RunPhase, present
+from scheduler_service.core.model.launch_time import limit_at
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.holdings import released
 from scheduler_service.core.state.state import State
 
+_ROUNDED_US = 1000
+"""Times by parts of the time are rounded at each change."""
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
 
@@ -100,6 +103,7 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
     claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
     claim(not ((inactive or parked) and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
+    _check_limit(state, job, runs)
     claim(job.sampling is None or not inactive, f"job {job.id} does not run and is being sampled")
     claim(job.sampling is None or bool(job.spec.alternatives), f"job {job.id} is sampled and has no choice")
     claim(job.grace_now_us in (None, job.spec.grace_us), f"job {job.id} has two grace periods")
@@ -108,6 +112,15 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     claim(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
     claim(job.state is not JobState.SUSPENDED or job.suspend_requested or parked, f"nobody suspended job {job.id}")
     _check_array(state, job)
+
+
+def _check_limit(state: State, job: Job, runs: Sequence[Run]) -> None:
+    """The time limit of a launch is over when it has computed for so long, by the part of the time that it has now."""
+    if not runs or any(run.phase.exits_soon or run.is_parked for run in runs):
+        return
+    wanted = limit_at(job, runs, state.cluster.clock_us)
+    close = wanted == job.limit_us or (wanted and job.limit_us and abs(wanted - job.limit_us) < _ROUNDED_US)
+    claim(bool(close), f"job {job.id} has computed for as long as it may at {wanted}, and is to be stopped at {job.limit_us}")
 
 
 def _check_array(state: State, job: Job) -> None:

@@ -1,8 +1,9 @@
 """What must hold of share groups after every step."""
 
 from scheduler_service.core.errors import claim
+from scheduler_service.core.model.launch_time import part_of
 from scheduler_service.core.model.settings import DEFAULTS
-from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.sharing import ShareGroup, parts_of
 from scheduler_service.core.model.values import WHOLE
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, users_of
 from scheduler_service.core.state.state import State
@@ -34,6 +35,9 @@ def check_share_group(state: State, group: ShareGroup) -> None:
     devices = tuple((node, tuple(sorted(held[node]))) for node in sorted(held))
     claim(devices == group.devices, f"{what} holds {group.devices}, and its members use {devices}")
     claim(group.open or not is_exclusive(group.rows, members), f"{what} shares nothing")
+    parts = parts_of(group.rows)
+    for run in members:
+        claim(part_of(run) == parts[run.key], f"run {run.key} counts {part_of(run)} ppm of the time, and has {parts[run.key]}")
     for device, users in users_of(members).items():
         claim(sum(run.part_ppm for run in users) <= WHOLE, f"{what} has device {device} in more parts than one device has")
     rows = state.devices.rows

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 
 from scheduler_service.core.allocation import vacating
 from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.overdue_stops import ask_again
 from scheduler_service.core.allocation.transitions import end_run, shown_state, stop_job
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.handlers.exchange import (
@@ -81,6 +82,7 @@ from scheduler_service.core.messages import (
     WithdrawRequested,
 )
 from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.launch_time import limit_at
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating, parking, resuming
@@ -116,6 +118,8 @@ def overdue(state: State, now: Micros) -> None:
             case Deadline.GUARD:
                 run = state.runs.rows[key]
                 state.put(state.runs, key, changed(run, guarded_us=None))
+            case Deadline.STOP_OVERDUE:
+                ask_again(state, now, state.runs.rows[key])
             case Deadline.ELIGIBLE:
                 job = state.jobs.rows[key[0]]
                 state.put(state.jobs, job.id, changed(job, eligible_us=None))
@@ -191,7 +195,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
             state=shown,
             reason=_NONE if shown is _RUNNING else job.reason,
             started_us=now if first else job.started_us,
-            limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
+            limit_us=limit_at(job, (run,), now) if limited else job.limit_us,
         )
         state.put(state.jobs, job.id, job)
     text = f"task {run.task}" if job.launch_spec.gang else event.restored

@@ -1,8 +1,8 @@
 """How much longer a job is expected to run: for as long as its estimate says, but never longer than its time limit."""
 
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.launch_time import executed_us
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.launch_time import executed_us, first_of, part_of
+from scheduler_service.core.model.values import WHOLE, Micros
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
@@ -26,7 +26,12 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
         return None
     if any(run.is_parked for run in runs):
         return None  # nobody knows when it resumes
-    return max(left - executed_us(runs, now), 0)
+    first = first_of(runs)
+    part = WHOLE if first is None else part_of(first)
+    left = max(left - executed_us(runs, now), 0)
+    if part == WHOLE or not left:
+        return left
+    return left * WHOLE // part if part else None
 
 
 def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:

@@ -87,6 +87,8 @@ class Link:
         """What would save a run, by the numbers of ebb.agent.v1.SaveMeans; as `observed`."""
         self.executed: dict[RunKey, Micros] = {}
         """Of runs that take turns: for how long each has executed since it does; as `observed`."""
+        self.turns: dict[RunKey, bool] = {}
+        """Of the same: whether each has its devices now; as `observed`."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when nothing goes over it any more."""
         self._call = call

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Delegate, Event, Order, Reply, Step
+from scheduler_service.core.model import EventKind
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
@@ -230,6 +231,9 @@ class Service:
         replies = answered(state, self._writer, events, taken.replies)
         if taken.log or any(change.table != "cluster" for change in taken.changes):
             self._commit_no = self._writer.commit(taken.changes, taken.log)
+            for line in taken.log:
+                if line.kind is EventKind.STOP_OVERDUE:
+                    log.warning("job %d does not stop: %s", line.job_id, line.text)
             if self._lost:
                 log.info("commits are possible again")
                 self._lost = False

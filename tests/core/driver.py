@@ -194,6 +194,7 @@ class Driver:
                 told_before = change.old is not None and change.old.stop_us is not None
                 told_before = told_before and change.old.stop_grace_us == change.new.stop_grace_us
                 behind = change.old is not None and change.old.generation < change.new.generation  # its node knew of more
+                told_before = told_before and not (behind and change.new.overdue_us is not None)  # it is told again
                 if change.new.phase.awaits_source:
                     wanted += [("warm", change.key)] if change.old is None or behind else []
                     continue

@@ -412,3 +412,19 @@ def test_the_runs_of_a_destination_are_none_of_the_launch() -> None:
     assert [one.key for one in d.state.runs_of(job)] == [RunKey(job, 1)]
     answer = d.step(of(d, run, RunStarted))
     assert target(d, job).started_us is None, answer
+
+
+@pytest.mark.parametrize(("ready", "exit_code"), [(False, 0), (False, 1), (True, 0)])
+def test_a_job_that_ends_while_it_migrates_leaves_no_run_that_was_lost(ready: bool, exit_code: int) -> None:
+    """What was made ready for it elsewhere never began, and says why."""
+    d = cluster()
+    job = running(d)
+    migrate(d, job)
+    unused = target(d, job)
+    if ready:
+        warm(d, job)
+    d.exit(job, exit_code=exit_code)
+    assert d.ended[job].state is (JobState.FAILED if exit_code else JobState.SUCCEEDED)
+    told = d.runs[unused.key]
+    assert (told.phase, told.started_us, told.lost, told.stop_reason) == (RunPhase.ENDED, None, False, StopReason.MIGRATED)
+    assert [phase.text for phase in told.phases] == ["the job ended before it could go on there"]

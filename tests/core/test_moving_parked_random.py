@@ -20,7 +20,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UndrainRequested,
 )
-from scheduler_service.core.model import NodeState, Run, RunPhase
+from scheduler_service.core.model import NodeState, Run, RunPhase, StopReason
 from scheduler_service.core.model.configurations import TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
@@ -138,3 +138,7 @@ def test_every_job_ends_whatever_becomes_of_its_moves(seed: int) -> None:
     for _ in range(120):
         history.something_happens()
     assert history.all_jobs_end(), history.d.state.jobs.rows
+    for run in history.d.runs.values():
+        if run.awaits:  # it never began, and its row says why
+            assert (run.started_us, run.stop_reason, run.lost) == (None, StopReason.MIGRATED, False)
+            assert run.phases[-1].text

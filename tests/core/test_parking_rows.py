@@ -172,7 +172,7 @@ def test_nothing_is_placed_on_devices_that_a_run_has_again() -> None:
 
 def shown(d: Driver, job: int) -> int:
     """The time that users are told, as they would add it up."""
-    so_far, since = executed(run for key, run in d.runs.items() if key.job_id == job)
+    so_far, since, _ = executed(run for key, run in d.runs.items() if key.job_id == job)
     return d.job(job).ran_us + so_far + (0 if since is None else d.now - since)
 
 

@@ -120,7 +120,7 @@ class Watched(Tenants):
         if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):
             return
         if new.awaits:
-            assert new.stop_reason is StopReason.UNCLAIMED, f"run {new.key} was warm and is told to leave: {new.stop_reason}"
+            assert new.stop_reason is StopReason.MIGRATED, f"run {new.key} was warm and is told to leave: {new.stop_reason}"
             return
         if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"

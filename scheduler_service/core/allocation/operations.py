@@ -77,7 +77,7 @@ def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
     operation = operation_of(state, job_id)
     if operation is not None:
         note_phase(state, now, operation, why)
-        release_targets(state, now, operation)
+        release_targets(state, now, operation, why)
         end(state, operation)
         if operation.kind is OperationKind.MIGRATE:
             not_migrated(state, now, job_id, why)

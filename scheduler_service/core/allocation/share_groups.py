@@ -17,12 +17,14 @@ from scheduler_service.core.allocation.sharing_checks import (
     memory_of,
     runs_with,
 )
+from scheduler_service.core.allocation.time_limits import move_limits
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import BeginProbe, EndProbe, Retime, Share, Unshare
 from scheduler_service.core.model import EventKind, Job, Run, RunPhase
+from scheduler_service.core.model.launch_time import part_of, with_part
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.sharing import Row, ShareGroup, parts_of
+from scheduler_service.core.model.values import WHOLE, Micros
 from scheduler_service.core.sharing.changes import with_idle_turns, without
 from scheduler_service.core.sharing.equations import is_exclusive, parked_mib, users_of
 from scheduler_service.core.state.holdings import group_of
@@ -155,17 +157,23 @@ def set_rows(
     if old is not None and not known:
         new = changed(new, generation=old.generation + 1)
     stays = bool(keys) and (new.open or not is_exclusive(rows, members))
+    others = [run for key in before if key not in keys and (run := state.runs.rows.get(key)) is not None]
+    parts = parts_of(rows) if stays else {}
+    retimed = {run.job_id for run in (*members, *others) if part_of(run) != parts.get(run.key, WHOLE)}
     if stays:
         memory = memory_of(state, members)
         for run in members:
             tell = not known if run.key in before else run.group != group.id
-            _put_member(state, run, group.id, parked_mib(rows, run, memory, state.settings), tell)
+            parked = parked_mib(rows, run, memory, state.settings)
+            _put_member(state, run, group.id, parked, tell, parts[run.key])
     _put_group(state, group.id, new if stays else None)
     if stays and not known:
         rearranged(state, new)
     for key in sorted({*before, *keys}):
         if key in state.runs.rows and (key not in keys or not stays):
-            _put_member(state, state.runs.rows[key], 0, 0, tell=True)
+            _put_member(state, state.runs.rows[key], 0, 0, tell=True, part=WHOLE)
+    if retimed:
+        move_limits(state, state.cluster.clock_us, retimed)
 
 
 def _put_group(state: State, number: int, new: ShareGroup | None) -> None:
@@ -188,8 +196,9 @@ def _put_limit(state: State, run: Run, limit: int) -> None:
         state.put(state.runs, run.key, changed(run, device_memory_mib=limit, generation=run.generation + tell))
 
 
-def _put_member(state: State, run: Run, group: int, parked: int, tell: bool) -> None:
-    """`tell`: its node has to hear of another plan than before. One that is to exit is told nothing more."""
+def _put_member(state: State, run: Run, group: int, parked: int, tell: bool, part: int) -> None:
+    """`tell`: its node has to hear of another plan than before. One that is to exit is told nothing more. `part`: that of the
+    time in which it may compute."""
     if not (group or run.group):
         return  # it holds its devices alone as before
     limit = run.device_memory_mib if group else 0
@@ -200,6 +209,7 @@ def _put_member(state: State, run: Run, group: int, parked: int, tell: bool) -> 
         device_memory_mib=limit,
         shared=True,
         generation=run.generation + (tell and not run.phase.exits_soon),
+        turns=with_part(run, part, state.cluster.clock_us),
     )
     if new != run:
         state.put(state.runs, run.key, new)
@@ -215,3 +225,13 @@ def _devices(members: Iterable[Run]) -> tuple[tuple[int, tuple[int, ...]], ...]:
     for run in members:
         found.setdefault(run.node, set()).update(run.devices)
     return tuple((node, tuple(sorted(found[node]))) for node in sorted(found))
+
+
+def count_turns(state: State) -> None:
+    """Gives members whose rows an older version wrote their parts of the time."""
+    for group in sorted(state.share_groups.rows.values(), key=lambda row: row.id):
+        parts = parts_of(group.rows)
+        for run in runs_with(state, group.members()):
+            if (turns := with_part(run, parts[run.key], state.cluster.clock_us)) != run.turns:
+                state.put(state.runs, run.key, changed(run, turns=turns))
+                move_limits(state, state.cluster.clock_us, (run.job_id,))

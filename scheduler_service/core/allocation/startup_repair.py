@@ -3,6 +3,7 @@
 from scheduler_service.core.allocation.bindings import give_back_unused, in_own_cells, kept_for
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee_loss import shrink
+from scheduler_service.core.allocation.share_groups import count_turns
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.model import Earmark, EventKind, Reason, Run, StopReason
 from scheduler_service.core.model.memo import vc_of
@@ -20,6 +21,7 @@ def repair_at_startup(state: State) -> None:
     for job_id in sorted({row.job_id for row in state.earmarks.rows.values() if not _serves(state, row)}):
         drop_earmarks(state, now, job_id, "it could not start there: the scheduler's settings are others than before")
     _forget(state)
+    count_turns(state)
     if state.pools is None:
         return
     for vc_id in sorted(state.vcs.rows):

@@ -4,6 +4,7 @@ from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.share_groups import leave
 from scheduler_service.core.model import Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.parking import PhaseTime
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.holdings import devices_released
@@ -27,11 +28,13 @@ def target_nodes(state: State, run: Run) -> tuple[int, ...]:
     return tuple(one.node for one in targets(state, state.operations.rows[state.operation_of[run.job_id]]))
 
 
-def release_targets(state: State, now: Micros, operation: Operation) -> None:
-    """Runs that are warm are not needed any more. Their nodes are told, and what they held is free at once."""
+def release_targets(state: State, now: Micros, operation: Operation, why: str) -> None:
+    """Runs that are warm are not needed any more. Their nodes are told, what they held is free at once, and their rows say why
+    they never began."""
     for run in targets(state, operation):
         if run.awaits:
-            over = changed(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.UNCLAIMED)
+            took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, why)
+            over = changed(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.MIGRATED, phases=(took,))
             if run.group:
                 mask = devices_released(state, [run])[run.node]
                 state.put(state.runs, run.key, changed(over, group=0, parked_mib=0))

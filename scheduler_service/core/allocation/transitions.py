@@ -22,9 +22,9 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.model.launch_time import parked_us
+from scheduler_service.core.model.launch_time import parked_us, with_part
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import Micros, Vector, add, sub
+from scheduler_service.core.model.values import WHOLE, Micros, Vector, add, sub
 from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -203,7 +203,8 @@ def shorten_grace(state: State, now: Micros, run: Run, most_us: Micros) -> None:
     """Leaves a run that was told to leave at most so much more time for it. The grace period still counts from then."""
     assert run.stop_us is not None  # it was told to
     grace_us = min(run.stop_grace_us, now - run.stop_us + most_us)
-    shorter = changed(run, stop_grace_us=grace_us, generation=run.generation + (grace_us < run.stop_grace_us))
+    generation = run.generation + (grace_us < run.stop_grace_us)
+    shorter = changed(run, stop_grace_us=grace_us, generation=generation)
     state.put(state.runs, run.key, shorter)
 
 
@@ -266,7 +267,7 @@ def _no_longer_parked(run: Run, now: Micros) -> Run:
 def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
     """The row of a member of a share group that has ended, and what is free now that nobody else of the group uses."""
     mask = devices_released(state, [run])[run.node]
-    ended = changed(ended, group=0, parked_mib=0)
+    ended = changed(ended, group=0, parked_mib=0, turns=with_part(run, WHOLE, state.cluster.clock_us))
     state.put(state.runs, run.key, ended)
     leave(state, run)
     if run.guaranteed and mask:

@@ -22,7 +22,7 @@ from scheduler_service.core.messages import (
     UpdateRequested,
 )
 from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, OperationPhase, Reason, RunPhase, StopReason
-from scheduler_service.core.model.launch_time import executed_us
+from scheduler_service.core.model.launch_time import limit_at
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import moving_parked, parking, resuming
@@ -259,11 +259,10 @@ def _limit(limit_us: Micros) -> str:
 
 def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
     """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
-    runs, now = state.runs_of(job.id), state.cluster.clock_us
-    ends = None
-    if any(run.started_us is not None for run in runs) and limit_us and not (leaves(state, job) or _is_parked(state, job)):
-        ends = now - executed_us(runs, now) + max(limit_us - job.ran_us, 0)
-    return changed(job, time_limit_us=limit_us, limit_us=ends)
+    job, runs = changed(job, time_limit_us=limit_us, limit_us=None), state.runs_of(job.id)
+    if not runs or leaves(state, job) or _is_parked(state, job):
+        return job
+    return changed(job, limit_us=limit_at(job, runs, state.cluster.clock_us))
 
 
 def _check_no_cycle(state: State, job: Job, dependencies: list[int]) -> None:

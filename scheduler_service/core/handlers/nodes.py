@@ -1,5 +1,6 @@
 """What it means for the state that a node joins, comes back, falls silent, or goes for good."""
 
+from scheduler_service.core.allocation.overdue_stops import node_returned
 from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.allocation.transitions import end_run, show
 from scheduler_service.core.errors import FailedPrecondition
@@ -85,6 +86,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         _ask_again(state)
     take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
+        node_returned(state, now, node_id)
         _show_runs(state, node, EventKind.NODE_RETURNED, now)
     return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
 

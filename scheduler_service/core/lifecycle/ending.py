@@ -12,7 +12,7 @@ from scheduler_service.core.lifecycle.exits import is_stopped
 from scheduler_service.core.lifecycle.gangs import all_started
 from scheduler_service.core.lifecycle.node_health import praise, strike
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
-from scheduler_service.core.model.launch_time import parked_us
+from scheduler_service.core.model.launch_time import parked_us, waited_us
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.saves import SaveOutcome, with_task
 from scheduler_service.core.model.values import SECOND, Micros
@@ -67,7 +67,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         began, ended = run.started_us, run.ended_us
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
         if began is not None and ended is not None:
-            facts |= _ran(job, ended - began - parked_us(run, ended))
+            facts |= _ran(job, ended - began - parked_us(run, ended) - waited_us(run, ended))
         _conclude(state, now, changed(job, **facts), run, detail, checkpoint)
         return
     job = changed(job, **facts)

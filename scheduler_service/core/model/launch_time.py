@@ -1,9 +1,11 @@
-"""How long a launch has executed: the time in which it was parked does not count."""
+"""How long a launch has executed: the time in which it was parked, and the turns of others, do not count."""
 
 from collections.abc import Iterable
 
+from scheduler_service.core.model.jobs import Job
 from scheduler_service.core.model.runs import Run
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.turns import Turns
+from scheduler_service.core.model.values import WHOLE, Micros
 
 
 def parked_us(run: Run, now: Micros) -> Micros:
@@ -14,25 +16,68 @@ def parked_us(run: Run, now: Micros) -> Micros:
     return parking.before_us + (0 if parking.since_us is None else max(now - parking.since_us, 0))
 
 
-def executed(runs: Iterable[Run]) -> tuple[Micros, Micros | None]:
-    """How long the launch with these tasks has executed, in two parts: so long, and since then if it executes. Its time is the
-    same whoever asks and whenever, so that answers are."""
-    began = [run for run in runs if run.started_us is not None and run.ended_us is None]
-    if not began:
-        return 0, None
-    first = min(began, key=lambda run: run.started_us or 0)
-    since = None if first.parking is None else first.parking.since_us
-    if since is not None:
-        return executed_us([first], since), None
-    assert first.started_us is not None
-    return 0, first.started_us + parked_us(first, 0)
+def waited_us(run: Run, now: Micros) -> Micros:
+    """How long the run has waited for its turns since it started, in all."""
+    turns = run.turns
+    if turns is None or run.started_us is None:
+        return 0
+    since = max(turns.since_us, run.started_us)
+    return turns.waited_us + max(now - since, 0) * (WHOLE - turns.part_ppm) // WHOLE
+
+
+def with_part(run: Run, part_ppm: int, now: Micros) -> Turns | None:
+    """The turns of the run from now on, if it may compute for this part of the time."""
+    before = run.turns
+    if before is None and part_ppm == WHOLE:
+        return None
+    return before if before is not None and before.part_ppm == part_ppm else Turns(part_ppm, now, waited_us(run, now))
+
+
+def part_of(run: Run) -> int:
+    """The part of the time in which the run may compute, in millionths."""
+    return WHOLE if run.turns is None else run.turns.part_ppm
+
+
+def first_of(runs: Iterable[Run]) -> Run | None:
+    """The task of a launch that started first, by which its time counts: tasks are parked, and have their turns, together."""
+    began = [(run.started_us, run) for run in runs if run.started_us is not None]
+    return min(began, key=lambda pair: pair[0])[1] if began else None
+
+
+def executed(runs: Iterable[Run]) -> tuple[Micros, Micros | None, int]:
+    """How long the launch with these tasks has executed, in parts: so long, and since then if it executes, of which this part
+    counts (in millionths). The answer is the same whenever it is asked, until something changes."""
+    first = first_of(run for run in runs if run.ended_us is None)
+    if first is None:
+        return 0, None, WHOLE
+    assert first.started_us is not None  # it is one that started
+    if first.parking is not None and first.parking.since_us is not None:
+        return executed_us([first], first.parking.since_us), None, WHOLE
+    part = part_of(first)
+    if part == WHOLE:
+        waited = 0 if first.turns is None else first.turns.waited_us
+        return 0, first.started_us + parked_us(first, 0) + waited, WHOLE
+    assert first.turns is not None  # they have the part
+    since = max(first.turns.since_us, first.started_us)
+    return executed_us([first], since), since if part else None, part
 
 
 def executed_us(runs: Iterable[Run], now: Micros) -> Micros:
-    """How long the launch with these tasks has executed, from the start of the first of them; 0 if none has started. They are
-    parked together."""
-    began = [(run.started_us, run) for run in runs if run.started_us is not None]
-    if not began:
+    """How long the launch with these tasks has executed, from the start of the first of them; 0 if none has started."""
+    first = first_of(runs)
+    if first is None:
         return 0
-    first, run = min(began, key=lambda pair: pair[0])
-    return now - first - parked_us(run, now)
+    assert first.started_us is not None  # it is one that started
+    return now - first.started_us - parked_us(first, now) - waited_us(first, now)
+
+
+def limit_at(job: Job, runs: Iterable[Run], now: Micros) -> Micros | None:
+    """When the time limit of a launch with these tasks is over, if its part of the time stays as it is. None: it has no limit,
+    has not started, or has no turns."""
+    first = first_of(runs) if job.time_limit_us else None
+    if first is None:
+        return None
+    left, part = max(job.time_limit_us - job.ran_us - executed_us([first], now), 0), part_of(first)
+    if part == WHOLE:
+        return now + left
+    return now + -(-left * WHOLE // part) if part else None

@@ -7,7 +7,11 @@ from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.saves import SaveResult
-from scheduler_service.core.model.values import WHOLE, Micros, Vector
+from scheduler_service.core.model.turns import Turns
+from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
+
+OVERDUE_US: Micros = 60 * SECOND
+"""How long after its grace period a run may end, until its node is told again to stop it."""
 
 
 class RunKey(NamedTuple):
@@ -89,6 +93,17 @@ class Run:
     """The last checkpoint that its program saved, in the same way."""
     save: SaveResult | None = None
     """Whether what it had done was saved, once it has ended; None: there was nothing to save, or its agent did not say."""
+    turns: Turns | None = None
+    """None: it never took turns with others, and may compute all the time."""
+    overdue_us: Micros | None = None
+    """Of one that was told to stop and has not ended in time: when its node is told again. None: see `due_us`."""
+
+    @property
+    def due_us(self) -> Micros | None:
+        """When its node is told again to stop it, if it has not ended by then; None: it was not told to stop."""
+        if self.stop_us is None:
+            return None
+        return self.overdue_us or self.stop_us + self.stop_grace_us + OVERDUE_US
 
     @property
     def charged(self) -> Vector:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.runs import RunKey
-from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND, WHOLE, Micros
 
 PERIOD_US: Micros = 60 * SECOND
 """The usual time slice of one cycle: Gandiva slices by the minute."""
@@ -21,6 +21,18 @@ class Row(NamedTuple):
     weight: int = 1
     """The row's part of each cycle, relative to the weights of the other rows. 0: it has no turn, and its runs are parked,
     until the rows change."""
+
+
+def parts_of(rows: tuple[Row, ...]) -> dict[RunKey, int]:
+    """The part of each cycle in which each run may compute, in millionths."""
+    if len(rows) == 1:
+        return dict.fromkeys(rows[0].runs, WHOLE)
+    turns: dict[RunKey, int] = {}
+    for row in rows:
+        for key in row.runs:
+            turns[key] = turns.get(key, 0) + row.weight
+    cycle = sum(row.weight for row in rows)
+    return {key: weight * WHOLE // cycle if cycle else WHOLE for key, weight in turns.items()}
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def where(operation: Operation, names: str) -> str:
 def back_to_park(state: State, now: Micros, operation: Operation, why: str, phase: OperationPhase | None = None) -> None:
     """The job does not go elsewhere. It is parked as before, or in this phase."""
     note_phase(state, now, operation, why)
-    release_targets(state, now, operation)
+    release_targets(state, now, operation, why)
     phase = phase or OperationPhase(int(operation.noted(PARKED_FROM)))
     moves = {MOVES: int(operation.noted(MOVES)) + 1}
     turn_into(state, now, operation, OperationKind.PARK, phase, moves)
@@ -97,7 +97,8 @@ def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
     """A parked run was to save and exit. It could not, and its node keeps it parked."""
     operation, job = operation_of(state, run.job_id), state.jobs.rows[run.job_id]
     if run.stop_reason is not StopReason.MIGRATED or len(job.launch_spec.tasks()) > 1:
-        kept = changed(run, stop_us=now, stop_grace_us=0, generation=run.generation + 1)  # its node has forgotten the stop
+        forgotten = changed(run, stop_us=now, stop_grace_us=0, overdue_us=None)  # by its node
+        kept = changed(forgotten, generation=run.generation + 1)
         state.put(state.runs, run.key, kept)
         if run.stop_reason is StopReason.MIGRATED:
             _log_failure(state, now, job, run, why)
@@ -105,8 +106,9 @@ def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
         return
     assert run.parking is not None  # it is parked
     parking, generation = run.parking._replace(saves=False), run.generation + 1
-    stays = changed(run, phase=RunPhase.PARKED, stop_reason=None, stop_us=None, stop_grace_us=0, parking=parking)
-    state.put(state.runs, run.key, changed(stays, generation=generation))
+    goes_on = changed(run, stop_reason=None, stop_us=None, stop_grace_us=0, overdue_us=None)
+    stays = changed(goes_on, phase=RunPhase.PARKED, parking=parking, generation=generation)
+    state.put(state.runs, run.key, stays)
     if operation is not None:
         back_to_park(state, now, operation, why)
     else:  # it was lost meanwhile where the job was to go

@@ -71,6 +71,8 @@ class Deadline(IntEnum):
     """memo.due_us"""
     OPERATION = 11
     """operation.deadline_us"""
+    STOP_OVERDUE = 12
+    """run.due_us"""
     SAMPLE = 40
     """job.sampling.until_us"""
 

@@ -14,7 +14,7 @@ from math import ceil
 from typing import NamedTuple
 
 from scheduler_service.core.messages import Remember
-from scheduler_service.core.model import Job, JobSpec, StopReason
+from scheduler_service.core.model import Job, JobSpec, ShareMode, StopReason
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.memo import Memo
@@ -91,7 +91,9 @@ def attained(state: State, job: Job) -> int:
 
 def _devices(spec: JobSpec) -> int | Fraction:
     """A job that asks for a part of a device by its memory alone counts as one with one: what part that is depends on where
-    it runs."""
+    it runs. In its turns a job has the whole device, and only these count."""
+    if spec.share is ShareMode.SLICED:
+        return 1
     return Fraction(spec.gpu_fraction_ppm, WHOLE) if spec.gpu_fraction_ppm else max(spec.demand.devices, 1)
 
 

@@ -7,6 +7,7 @@ from ebb.v1 import job_pb2 as pb
 from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
 from scheduler_service.core.model.launch_time import executed
 from scheduler_service.core.model.profiles import Profile
+from scheduler_service.core.model.values import WHOLE
 from scheduler_service.core.operations.estimators import expected
 from scheduler_service.rpc.convert.runs import operation_out, save_out
 from scheduler_service.rpc.convert.specs import spec_out
@@ -53,10 +54,11 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
     if job.elements is None:
-        executed_us, since_us = executed(runs)
+        executed_us, since_us, part_ppm = executed(runs)
         out.executed_time.CopyFrom(duration_out(job.ran_us + executed_us))
         if (since := time_out(since_us)) is not None:
             out.executing_since.CopyFrom(since)
+            out.executing_part_ppm = part_ppm % WHOLE
     if job.last_save is not None:
         out.last_save.CopyFrom(save_out(job.last_save.worst))
     if job.share_next is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ebb.v1 import job_pb2 as pb
 
 from scheduler_service.core.model import Reason, Run, StopReason
-from scheduler_service.core.model.launch_time import parked_us
+from scheduler_service.core.model.launch_time import parked_us, waited_us
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import PhaseTime
 from scheduler_service.core.model.saves import SaveResult
@@ -55,6 +55,8 @@ def run_out(run: Run, nodes: Nodes) -> pb.Run:
         out.parks, out.rung = parking.times, parking.rung
         out.parked_mib, out.residue_mib = run.parked_mib if run.is_parked else 0, parking.residue_mib
         out.parked_time.CopyFrom(duration_out(parked_us(run, time.time_ns() // 1000)))
+    if run.turns is not None:
+        out.waited_time.CopyFrom(duration_out(waited_us(run, time.time_ns() // 1000)))
     return out
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from ebb.agent.v1 import agent_link_pb2
@@ -104,11 +105,13 @@ class Observer:
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
         self._link.means = {_key(one): one.means for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
+        self._link.turns = {_key(one): one.executing for one in seen.slices}
 
     def nothing(self) -> None:
         """The agent observes nothing any more."""
         self._link.observed = None
         self._link.executed = {}
+        self._link.turns = {}
         self._link.checkpoints = {}
         self._link.means = {}
 
@@ -314,6 +317,18 @@ def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
     """The last mini-batch time of a run; None if no source knows it, the run is over, or its agent is not connected."""
     seen = _seen(leading, run)
     return None if seen is None else next((each for each in seen.mini_batches if _key(each) == run.key), None)
+
+
+def turn_of(leading: Leading, runs: Sequence[Run]) -> job_pb2.TurnState:
+    """Whether the job of these runs has its devices now, as the node of the first task said last."""
+    run = runs[0] if runs else None
+    if run is None or not run.group or run.key not in leading.view.runs_on.get(run.node, {}):
+        return job_pb2.TURN_STATE_UNSPECIFIED
+    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    executes = None if link is None else link.turns.get(run.key)
+    if executes is None:
+        return job_pb2.TURN_STATE_UNSPECIFIED
+    return job_pb2.TURN_STATE_EXECUTES if executes else job_pb2.TURN_STATE_WAITS
 
 
 def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:

@@ -36,7 +36,7 @@ from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
 from scheduler_service.rpc.services.explain import Answers, preempted_out
-from scheduler_service.rpc.services.observations import checkpoints_of, mini_batch_of, steps_of
+from scheduler_service.rpc.services.observations import checkpoints_of, mini_batch_of, steps_of, turn_of
 from scheduler_service.rpc.services.runs import list_runs
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
@@ -88,6 +88,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
             job.mini_batches.extend(each for run in found.runs if (each := mini_batch_of(leading, run)) is not None)
             add_closeness(job, found, leading.view)
+            job.turn = turn_of(leading, found.runs)
         return pb.GetResponse(job=job)
 
     async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
@@ -104,7 +105,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
         def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
             # A live job's row comes from the leader's view, whose reason knows its place in the queue.
-            return job_out((leading and leading.view.job(found[0].id)) or JobView(*found), names, seen)
+            view = (leading and leading.view.job(found[0].id)) or JobView(*found)
+            out = job_out(view, names, seen)
+            if leading is not None and view.runs and view.runs[0].group:
+                out.turn = turn_of(leading, view.runs)
+            return out
 
         page: list[job_pb2.Job] = []
         room, more = LARGEST_BYTES, True

@@ -32,6 +32,7 @@ from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.turns import Turns
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
@@ -142,13 +143,15 @@ _vector = lru_cache(4096)(Vector)
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, *names, save, vc = v[23:38]
+    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, *rest = v[23:40]
+    began_from, checkpoint, save, turns, overdue, vc = rest
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
     parks = _to_parking(parking) if parking is not None else None
     times = tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in phases or ())
     later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times, part or 0, awaits is not None)
-    later = (*later, *(name or "" for name in names), None if save is None else to_save(save))
+    later = (*later, began_from or "", checkpoint or "", None if save is None else to_save(save))
+    later = (*later, None if turns is None else Turns(*turns), overdue)
     away = parks is not None and bool(parks.devices)  # the columns say where it was placed
     devices, demand = (() if away else tuple(v[3])), Vector(v[4], v[5], 0 if away else v[6])
     return Run(v[0], v[1], v[2], devices, demand, RunPhase(v[7]), *later)

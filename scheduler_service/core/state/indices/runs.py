@@ -12,7 +12,7 @@ from scheduler_service.core.state.indices.nonempty import add_or_discard, count,
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
 
-GUARD = Deadline.GUARD
+GUARD, OVERDUE = Deadline.GUARD, Deadline.STOP_OVERDUE
 
 
 def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
@@ -41,6 +41,8 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     _stand(state, None if there else run, run if there else None)
     if guard is not None:
         set_deadline(state, GUARD, tuple(key), None if there else guard, guard if there else None)
+    if (due := run.due_us) is not None:
+        set_deadline(state, OVERDUE, tuple(key), None if there else due, due if there else None)
     refresh_candidate(state, key)
     if run.group:
         state.stale_open_groups[run.group] = None
@@ -90,6 +92,8 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         state.unsettled = True
     if old.generation != new.generation:
         state.news[key] = None
+    if (new.stop_us is not None or old.stop_us is not None) and (before := old.due_us) != (due := new.due_us):
+        set_deadline(state, OVERDUE, tuple(key), before, due)
     if old.stop_us is None and new.stop_us is not None:
         state.unsettled = True  # who waits may be promised what is about to leave
     if old.guarded_us != new.guarded_us:
