@@ -38,11 +38,11 @@ class Writer:
         try:
             self._commit_no = self._write(changes, events)
         except store.DuplicateRequest as known:
-            raise RequestKnown(str(known)) from known
+            raise RequestKnown(str(known), known.constraint) from known
         except store.Rejected as refused:
             if refused.constraint.endswith("_present"):  # a row that is in the state is not in the database
                 raise LeadershipLost(str(refused)) from refused
-            raise CommitRefused(str(refused)) from refused
+            raise CommitRefused(str(refused), refused.constraint) from refused
         except store.Fenced as fenced:
             raise LeadershipLost(str(fenced)) from fenced
         except store.Unavailable as lost:

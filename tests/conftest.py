@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from tests.thorough import LONG, examples
+from tests.twin.watching import watch_states
+
+watch_states()
 
 # A shell that runs us in the background has us ignore Ctrl-C, and every process that we start would: those that are
 # tested with it must not.

@@ -110,6 +110,8 @@ class Job:
     turn: TurnState = TurnState.UNSPECIFIED
     """Set by `Client.get` and `Client.list`: of a job that takes turns, whether it has its devices now."""
     held: bool = False
+    set_aside: str = ""
+    """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
     suspend_requested: bool = False
     retries: int = 0
     """Failed runs that were followed by another."""

@@ -206,6 +206,8 @@ class JobEventKind(Word):
     STOP_OVERDUE = 61
     """It should have ended after it was told to stop, and its node is told again; `text` says since when, and what to do."""
     """Its turns on shared devices have another length; `text` says which, and why."""
+    SET_ASIDE = 60
+    """The database refused what the scheduler would do for it: it is held until somebody releases it; `text` says why."""
     SAVE_FAILED = 62
     """A save of its run failed, and the run goes on; `text` says why."""
     GRACE_TOO_SHORT = 63

@@ -134,7 +134,7 @@ def _lines(job: Job) -> dict[str, str]:
     if job.array is not None or job.array_job_id is not None:
         lines["array"] = array(job)
     if job.held:
-        lines["held"] = "by a user"
+        lines["held"] = f"set aside by the scheduler: {job.set_aside}" if job.set_aside else "by a user"
     if job.operation is not None:
         words = job.operation.kind.name.lower(), job.operation.phase.name.lower()
         lines["operation"] = f"{words[0]}: {words[1]} since {output.when(job.operation.phase_time)}"

@@ -42,6 +42,7 @@ from scheduler_service.core.messages import (
     Unshare,
     Wait,
     Withdraw,
+    beneficiaries,
 )
 from scheduler_service.core.model import (
     Earmark,
@@ -84,6 +85,8 @@ WAITING = frozenset(
     }
 )
 """Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it cannot."""
+_ALLOWED = (Remember, Wait, Promote, Demote, EndProbe)
+"""Actions that a job which is set aside is no reason to refuse."""
 _BESIDE = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE, Reason.NODES_CLOSED)
 _QUEUED, _STARTING, _STARTS = JobState.QUEUED, JobState.STARTING, RunPhase.STARTING
 _NONE, _PLACED = Reason.NONE, EventKind.PLACED
@@ -93,12 +96,20 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
     """Carries out the whole plan, or nothing of it; returns why it was refused, or None."""
     before = state.savepoint()
     try:
+        if state.set_aside:
+            _check_not_aside(state, plan)
         for action in plan:
             _HANDLERS[type(action)](state, action, now)
     except PlanRefused as refusal:
         state.undo(before)
         return str(refusal)
     return None
+
+
+def _check_not_aside(state: State, plan: Plan) -> None:
+    """Nothing is done for a job that is set aside. What is noted of it, and what others have a right to, stays as usual."""
+    aside = state.set_aside.intersection(beneficiaries(tuple(action for action in plan if not isinstance(action, _ALLOWED))))
+    require(not aside, f"job {min(aside, default=0)} is set aside until somebody releases it")
 
 
 def _preempt(state: State, action: Preempt, now: Micros) -> None:

@@ -5,13 +5,14 @@ randomness are arguments.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.lifecycle.closed_nodes import review_closed_nodes
 from scheduler_service.core.lifecycle.desired import desired, not_needed
-from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Step
+from scheduler_service.core.messages import WHOLE, Event, Order, Part, Plan, Reply, Rng, Step
 from scheduler_service.core.model import Reason, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
@@ -26,12 +27,13 @@ Policy = Callable[[State, Rng], Proposals]
 _NODES_CLOSED = Reason.NODES_CLOSED
 
 
-def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: Policy) -> Step:
+def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: Policy, part: Part = WHOLE) -> Step:
     """Takes the events in order, then lets the policy act until it proposes nothing more.
 
     The state is changed in place. The caller then either makes the changes durable and calls `state.adopt()`, or calls
     `state.undo()`, which leaves the state exactly as it was before. `now` earlier than the last step's is read as that:
-    the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply.
+    the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply. Beside its
+    events, a step may do a part of what is to be done; the rest then stays to be done.
     """
     cluster = state.cluster
     if now > cluster.clock_us:
@@ -42,20 +44,25 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     for event in events:  # a comprehension would be a function of its own, made at each step
         replies.append(_take(state, event, now))
     if state.deadlines:
-        overdue(state, now)
+        overdue(state, now, part.deadlines)
     if state.waiting_operations:
-        resume_waiting(state, now)
-    if state.nodes_changed and state.beside[_NODES_CLOSED]:
-        review_closed_nodes(state)
-    refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
+        resume_waiting(state, now, part.resumes)
+    refused: list[str] = []
+    enacted: list[Plan] = []
+    if part.plans != 0:
+        if state.nodes_changed and state.beside[_NODES_CLOSED]:
+            review_closed_nodes(state)
+        if state.unsettled or state.longer:
+            _settle(state, now, rng, policy, _Served(refused, enacted, part.plans))
     orders = _orders(state) if state.news else ()
     return Step(
         state.journal.entries,
         tuple(replies),
         orders,
         tuple(state.log),
-        refused,
+        tuple(refused),
         tuple(state.delegated.values()) if state.delegated else (),
+        tuple(enacted),
     )
 
 
@@ -71,29 +78,42 @@ def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
         return fault
 
 
-def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, ...]:
+class _Served(NamedTuple):
+    refused: list[str]
+    """Why plans were undone."""
+    enacted: list[Plan]
+    most: int | None
+    """How many plans are carried out at most."""
+
+
+def _settle(state: State, now: Micros, rng: Rng, policy: Policy, served: _Served) -> None:
     """Lets the policy act, and once more if what it did made room at once."""
-    refused: list[str] = []
     since, migrations = len(state.journal.entries), bool(state.operations.rows)
-    _serve(state, now, policy(state, rng), refused)
-    while migrations and _gave_way(state, since):
+    ended = _serve(state, now, policy(state, rng), served)
+    while ended and migrations and _gave_way(state, since):
         since = len(state.journal.entries)
-        _serve(state, now, policy(state, rng), refused)
-    state.settle()
-    return tuple(refused)
+        ended = _serve(state, now, policy(state, rng), served)
+    if ended:
+        state.settle()
 
 
-def _serve(state: State, now: Micros, proposals: Proposals, refused: list[str]) -> None:
-    answer: str | None = None
+def _serve(state: State, now: Micros, proposals: Proposals, served: _Served) -> bool:
+    """Whether the policy has nothing more to propose."""
+    refused, enacted, most = served
     try:
         plan = next(proposals)
         while True:
             answer = enact(state, plan, now)
             if answer is not None:
                 refused.append(answer)
+            else:
+                enacted.append(plan)
+                if len(enacted) == most:
+                    proposals.close()
+                    return False
             plan = proposals.send(answer)
     except StopIteration:
-        return
+        return True
 
 
 def _gave_way(state: State, since: int) -> bool:

@@ -115,8 +115,11 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
 
 
 def _check_limit(state: State, job: Job, runs: Sequence[Run]) -> None:
-    """The time limit of a launch is over when it has computed for so long, by the part of the time that it has now."""
+    """The time limit of a launch is over when it has computed for so long, by the part of the time that it has now. Of a launch
+    that goes on although it is over, since the stop could not be made durable, there is nothing to say."""
     if not runs or any(run.phase.exits_soon or run.is_parked for run in runs):
+        return
+    if job.limit_us is not None and job.limit_us < state.cluster.clock_us:
         return
     wanted = limit_at(job, runs, state.cluster.clock_us)
     close = wanted == job.limit_us or (wanted and job.limit_us and abs(wanted - job.limit_us) < _ROUNDED_US)

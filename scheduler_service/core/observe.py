@@ -1,6 +1,6 @@
 """What each event means for the state. One function an event; what to start or preempt next is not decided here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from scheduler_service.core.allocation import vacating
@@ -30,6 +30,7 @@ from scheduler_service.core.handlers.nodes import fence_requested, node_delete_r
 from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
 from scheduler_service.core.handlers.saves import save_failed
+from scheduler_service.core.handlers.setting_aside import set_aside
 from scheduler_service.core.handlers.skipped_numbers import numbers_lost
 from scheduler_service.core.handlers.submit import submitted
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
@@ -43,6 +44,7 @@ from scheduler_service.core.messages import (
     Acknowledged,
     CancelRequested,
     DrainRequested,
+    Due,
     Event,
     FaultsSeen,
     FenceRequested,
@@ -59,6 +61,7 @@ from scheduler_service.core.messages import (
     ReleaseRequested,
     Reply,
     Report,
+    ReportRefused,
     RequeueRequested,
     ResizeRequested,
     ResumeRequested,
@@ -71,6 +74,7 @@ from scheduler_service.core.messages import (
     RunResumed,
     RunStarted,
     SaveFailed,
+    SetAside,
     StepTooLong,
     Submitted,
     SuspendRequested,
@@ -107,40 +111,48 @@ _STARTED = EventKind.STARTED
 # ---- time --------------------------------------------------------------------------------------------------------------
 
 
-def overdue(state: State, now: Micros) -> None:
-    """Acts on every deadline of the state that has passed. Each takes its own away."""
+def overdue(state: State, now: Micros, chosen: Sequence[Due] | None = None) -> None:
+    """Acts on every deadline of the state that has passed, or on those of them that are chosen. Each takes its own away."""
+    if chosen is not None:
+        for deadline in chosen:
+            if deadline in state.deadlines:
+                _act(state, now, *deadline[1:])
+        return
     while state.deadlines and state.deadlines[0][0] <= now:
-        _, kind, key = state.deadlines[0]
-        match kind:
-            case Deadline.EARMARK:
-                earmark = state.earmarks.rows[key[0]]
-                drop_earmarks(state, now, earmark.job_id, "the trial did not start on it in time")
-            case Deadline.GUARD:
-                run = state.runs.rows[key]
-                state.put(state.runs, key, changed(run, guarded_us=None))
-            case Deadline.STOP_OVERDUE:
-                ask_again(state, now, state.runs.rows[key])
-            case Deadline.ELIGIBLE:
-                job = state.jobs.rows[key[0]]
-                state.put(state.jobs, job.id, changed(job, eligible_us=None))
-            case Deadline.TIME_LIMIT:
-                job = state.jobs.rows[key[0]]
-                log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
-                stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
-            case Deadline.GANG_START:
-                gang_late(state, now, state.jobs.rows[key[0]])
-            case Deadline.SAMPLE:
-                cut_off(state, now, state.jobs.rows[key[0]])
-            case Deadline.OPERATION:
-                operation = state.operations.rows[key[0]]
-                (migrating if operation.kind is OperationKind.MIGRATE else parking).overdue(state, now, operation)
-            case Deadline.MEMO:
-                memo = state.memos.rows[key]
-                state.put(state.memos, key, changed(memo, due_us=None, due=True))
-            case Deadline.WINDOW | Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS | Deadline.IDLE:
-                exchange_overdue(state, now, kind, key)
-            case _:
-                assert_never(kind)
+        _act(state, now, *state.deadlines[0][1:])
+
+
+def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
+    match kind:
+        case Deadline.EARMARK:
+            earmark = state.earmarks.rows[key[0]]
+            drop_earmarks(state, now, earmark.job_id, "the trial did not start on it in time")
+        case Deadline.GUARD:
+            run = state.runs.rows[key]
+            state.put(state.runs, key, changed(run, guarded_us=None))
+        case Deadline.STOP_OVERDUE:
+            ask_again(state, now, state.runs.rows[key])
+        case Deadline.ELIGIBLE:
+            job = state.jobs.rows[key[0]]
+            state.put(state.jobs, job.id, changed(job, eligible_us=None))
+        case Deadline.TIME_LIMIT:
+            job = state.jobs.rows[key[0]]
+            log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
+            stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
+        case Deadline.GANG_START:
+            gang_late(state, now, state.jobs.rows[key[0]])
+        case Deadline.SAMPLE:
+            cut_off(state, now, state.jobs.rows[key[0]])
+        case Deadline.OPERATION:
+            operation = state.operations.rows[key[0]]
+            (migrating if operation.kind is OperationKind.MIGRATE else parking).overdue(state, now, operation)
+        case Deadline.MEMO:
+            memo = state.memos.rows[key]
+            state.put(state.memos, key, changed(memo, due_us=None, due=True))
+        case Deadline.WINDOW | Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS | Deadline.IDLE:
+            exchange_overdue(state, now, kind, key)
+        case _:
+            assert_never(kind)
 
 
 # ---- reports of runs ---------------------------------------------------------------------------------------------------
@@ -153,6 +165,15 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
     if run is not None:
         _REPORTS[type(event)](state, event, run, now)
     return Acknowledged(event.node, event.sequence, stale)
+
+
+def report_refused(state: State, event: ReportRefused, now: Micros) -> Acknowledged:
+    """The report counts, and changes nothing else."""
+    report = event.report
+    run, stale = _new(state, report)
+    if run is not None:
+        set_aside(state, SetAside(run.job_id, event.why), now)
+    return Acknowledged(report.node, report.sequence, stale)
 
 
 def _new(state: State, event: Report) -> tuple[Run | None, bool]:
@@ -258,6 +279,8 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NodeSilent: node_silent,
     FaultsSeen: faults_seen,
     NumbersLost: numbers_lost,
+    SetAside: set_aside,
+    ReportRefused: report_refused,
     PlanReady: plan_ready,
     RunMeasured: run_measured,
     GraceWanted: grace_wanted,

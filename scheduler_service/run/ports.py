@@ -1,5 +1,6 @@
 """What the engine's thread needs of the store. `database` puts the real one behind it; run imports no SQL."""
 
+import secrets
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -14,6 +15,13 @@ class NotCommitted(Exception):
 
 class CommitRefused(Exception):
     """A constraint refused the step, and nothing of it is in the database."""
+
+    def __init__(self, said: str, constraint: str = "") -> None:
+        super().__init__(said)
+        self.constraint = constraint
+        """Its name; empty if a value cannot be stored at all."""
+        self.reference = secrets.token_hex(4)
+        """By which what is said of it to a user, and in the log, can be found."""
 
 
 class RequestKnown(CommitRefused):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Delegate, Event, Order, Reply, Step
+from scheduler_service.core.messages import Delegate, Event, Order, Part, Reply, Step
 from scheduler_service.core.model import EventKind
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -25,6 +25,7 @@ from scheduler_service.run.lanes import Overloaded as Overloaded
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.queue_heads import Heads, heads_of
 from scheduler_service.run.recording.record import Recorder
+from scheduler_service.run.refused_commits import RefusedCommits, Tried
 from scheduler_service.run.repeated_requests import answered, done_before
 from scheduler_service.run.view import View
 
@@ -74,6 +75,7 @@ class Service:
         self._lanes = Lanes()
         self._in_hand: Sequence[Waiting] = ()
         """The batch that the engine has taken, whole or in part not answered yet."""
+        self._refused = RefusedCommits(state, self._attempt, self._tell, now)
         self._lost = False
         """Whether the last commit was lost: it is said once."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -159,9 +161,9 @@ class Service:
         return wait is not None and wait <= 0
 
     def _until_deadline(self) -> float | None:
-        """Seconds until the soonest deadline of the state."""
-        deadlines = self._state.deadlines
-        return (deadlines[0][0] - self._now()) / 1e6 if deadlines else None
+        """Seconds until something is to be done without an event."""
+        soonest = self._refused.soonest_us()
+        return None if soonest is None else (soonest - self._now()) / 1e6
 
     def _answer_questions(self) -> None:
         """One, and more of them while nothing else waits: whoever asks again and again holds nobody up."""
@@ -178,17 +180,12 @@ class Service:
             self._loop.call_soon_threadsafe(self._answer, [asked], [answer])
 
     def _take(self, batch: Sequence[Waiting]) -> None:
-        """One step with its commit. What the database refuses is found out and refused alone; the others are taken again."""
+        """One step with its commit. Of what the database refuses, all is done that can be."""
         try:
-            try:
-                self._step(batch)
-            except RequestKnown as refusal:
-                self._undo()
-                answers = done_before(self._state, self._writer, [w.event for w in batch])
-                self._take_others(batch, answers, refusal)
-            except CommitRefused as refusal:
-                self._undo()
-                self._take_others(batch, {}, refusal)
+            if self._attempt(batch, self._refused.part()).refusal is None:
+                self._refused.done()
+            else:
+                self._refused.serve_apart(batch)
         except NotCommitted as lost:
             self._undo()
             if not self._lost:
@@ -202,33 +199,44 @@ class Service:
         self._state.undo()
         self._recorder.undone()
 
-    def _take_others(self, batch: Sequence[Waiting], repeated: dict[int, Reply | Exception], refusal: CommitRefused) -> None:
-        """After a refusal: answers the repeated submits (by their place in the batch) and takes the rest again."""
-        self._settle_later([batch[i] for i in repeated], list(repeated.values()))
-        rest = [waiting for i, waiting in enumerate(batch) if i not in repeated]
-        if repeated:
-            if rest:
-                self._take(rest)
-        elif len(batch) > 1:
-            for waiting in batch:
-                self._take([waiting])
-        elif batch:
-            self._settle_later(batch, [refusal])
-        else:
-            raise refusal
+    def _attempt(self, batch: Sequence[Waiting], part: Part, own: Sequence[Event] = ()) -> Tried:
+        """Takes a step of the batch and of events of its own, and commits it. Callers whose request was done before are
+        answered so, and the step is taken without them. A step that is refused is undone.
 
-    def _step(self, batch: Sequence[Waiting]) -> None:
+        Raises NotCommitted, LeadershipLost.
+        """
+        taken = self._step([*(w.event for w in batch), *own], part)
+        try:
+            self._commit(taken, batch)
+        except CommitRefused as refusal:
+            self._undo()
+            repeated = (
+                done_before(self._state, self._writer, [w.event for w in batch]) if isinstance(refusal, RequestKnown) else {}
+            )
+            if not repeated:
+                return Tried(taken, refusal)
+            self._settle_later([batch[i] for i in repeated], list(repeated.values()))
+            rest = [waiting for i, waiting in enumerate(batch) if i not in repeated]
+            return self._attempt(rest, part, own) if rest or own else Tried(taken, None)
+        return Tried(taken, None)
+
+    def _step(self, events: Sequence[Event], part: Part) -> Step:
         state = self._state
-        commit_no, now, events = self._commit_no + 1, self._now(), [w.event for w in batch]
-        self._recorder.taking(commit_no, now, (state.unsettled, state.board_changed), events)
-        taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy)
+        commit_no, now = self._commit_no + 1, self._now()
+        self._recorder.taking(commit_no, now, (state.unsettled, state.board_changed), events, part)
+        taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy, part)
         self._recorder.taken(taken)
         for why in taken.refused:
             log.warning("a plan was refused: %s", why)
         for reply in taken.replies:
             if isinstance(reply, Exception) and not isinstance(reply, Refused):
                 log.error("an event was rejected", exc_info=reply)
-        replies = answered(state, self._writer, events, taken.replies)
+        return taken
+
+    def _commit(self, taken: Step, batch: Sequence[Waiting]) -> None:
+        """Makes the step durable, and then known."""
+        state = self._state
+        replies = answered(state, self._writer, [w.event for w in batch], taken.replies[: len(batch)])
         if taken.log or any(change.table != "cluster" for change in taken.changes):
             self._commit_no = self._writer.commit(taken.changes, taken.log)
             for line in taken.log:
@@ -241,6 +249,9 @@ class Service:
         published = _Published(self._commit_no, taken, batch, replies, heads_of(state), _introspecting(state))
         self._loop.call_soon_threadsafe(self._publish, published)
         self._recorder.adopted()
+
+    def _tell(self, waiting: Waiting, refusal: CommitRefused) -> None:
+        self._settle_later([waiting], [refusal])
 
     def _settle_later(self, batch: Sequence[Waiting], replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)

@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
     RequeueRequested,
     ResizeRequested,
     ResumeRequested,
+    SetAside,
     Submitted,
     SuspendRequested,
     UndrainRequested,
@@ -71,6 +72,14 @@ class Asking(Base):
         super().__init__()
         self.requests: dict[str, tuple[int, JobSpec]] = {}
 
+    @precondition(lambda self: self.driver.state.jobs.rows)
+    @rule(data=st.data())
+    def set_aside(self, data: st.DataObject) -> None:
+        """As the service does with a job for which something was refused."""
+        job_id = data.draw(st.sampled_from(sorted(self.driver.state.jobs.rows)))
+        self.take(SetAside(job_id, "it was refused"))
+        assert self.driver.job(job_id).held
+
     # ---- submit --------------------------------------------------------------------------------------------------------
 
     @rule(spec=SPECS)
@@ -101,6 +110,8 @@ class Asking(Base):
         state = self.driver.state
         known = self.requests.get(request_id)
         live = known is not None and known[0] in state.jobs.rows
+        if known is not None and not live:
+            return  # the database knows the request, and the service answers by that
         next_job = state.cluster.next_job
         ends = self._ends(spec.dependencies)
         reply = self.take(Submitted("ann", request_id, spec, ends=ends)).replies[0]

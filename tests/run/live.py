@@ -8,6 +8,7 @@ from random import Random
 from scheduler_service.config import Config
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import (
+    Accepted,
     CancelRequested,
     Event,
     KnownRun,
@@ -92,6 +93,8 @@ class Site:
         self.config = config
         self.agents = [Agent(f"n{i}") for i in range(3)]
         self.submitted = 0
+        self.accepted: set[str] = set()
+        """The request ids of submits that were accepted."""
         self.time = EPOCH
 
     def now(self) -> int:
@@ -105,10 +108,10 @@ class Site:
         epoch = memory.take(self.store, "site", 60)
         assert epoch is not None
         state, view, _writer = load_state(self.store, epoch, self.config)
-        flaky = Flaky(self.store, epoch, view.commit_no, self.random, self.often)
+        writer = self.writer(epoch, view.commit_no)
         orders: list[Order] = []
         recorder = recorder_of(state, view.commit_no)
-        service = Service(state, view, stages_of(self.config).policy, flaky, orders.extend, self.now, recorder)
+        service = Service(state, view, stages_of(self.config).policy, writer, orders.extend, self.now, recorder)
         service.start()
         try:
             for agent in self.agents:
@@ -121,6 +124,9 @@ class Site:
             service.stop()
             why = await asyncio.wait_for(service.stopped, LIMIT)
         return why
+
+    def writer(self, epoch: int, commit_no: int) -> TwinWriter:
+        return Flaky(self.store, epoch, commit_no, self.random, self.often)
 
     async def _round(self, service: Service, orders: list[Order]) -> None:
         asked = [self._submit() for _ in range(self.random.randrange(4))]
@@ -161,11 +167,16 @@ class Site:
 
     async def _ask(self, service: Service, events: Iterable[Event]) -> list[Reply | BaseException]:
         """All at once; what cannot be done now is not done."""
+        asked = list(events)
         try:
-            waiting = [service.handle(event) for event in events]
+            waiting = [service.handle(event) for event in asked]
         except NotLeading:
             return []
-        return list(await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT))
+        replies = list(await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT))
+        for event, reply in zip(asked, replies, strict=True):
+            if isinstance(event, Submitted) and isinstance(reply, Accepted):
+                self.accepted.add(event.request_id)
+        return replies
 
     async def _insist(self, service: Service, event: Event) -> None:
         """Until it is in the state, or nobody leads; a node that is not known by now has its reports refused."""

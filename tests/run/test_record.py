@@ -178,6 +178,8 @@ def test_the_digest_is_of_all_that_came_out() -> None:
     whole = digest(came_out, canonical())
     assert whole == digest(replace(came_out), canonical())
     for field in fields(Step):
+        if field.name == "enacted":  # what came of plans is in the rest
+            continue
         assert digest(replace(came_out, **{field.name: ()}), canonical()) != whole, field.name
     other = replace(came_out, replies=(Accepted(1), Refused("WHY", "because", job_id="2")))
     assert digest(other, canonical()) != whole

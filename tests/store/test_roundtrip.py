@@ -55,7 +55,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
     run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
-    kept = {name: getattr(old[3], name) for name in ("devices", "demand", "placed_us")}
+    kept = {name: getattr(old[3], name) for name in ("devices", "demand")}
     if run.parking is not None and run.parking.devices:  # it is parked now
         kept |= {"devices": (), "demand": kept["demand"]._replace(devices=0)}
     run = Run(**{**{name: getattr(run, name) for name in Run.__dataclass_fields__}, **kept})
@@ -124,6 +124,15 @@ def test_deleted_rows_are_gone_and_may_make_room_for_others(db: Db, epoch: int) 
     changes = [*make.new(moved), make.deleted(make.DEVICE), make.deleted(earmark)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, [make.CLUSTER, make.NODE, moved, job, run])
+
+
+def test_rows_of_every_kind_that_is_not_kept_can_be_deleted(db: Db, epoch: int) -> None:
+    kept = [make.CLUSTER, make.NODE, make.job(1), make.run(1)]
+    rows = [make.VC, make.BINDING, make.DEVICE, make.earmark(1, 1), make.memo("a"), make.history("a")]
+    rows += [make.share_group(1), make.operation(1, 1), IdleCells(1, "a", "b", (), None), Surplus(1, 5)]
+    db.commit(epoch, make.new(*kept, *rows), [])
+    number = db.commit(epoch, [make.deleted(row) for row in rows], [])
+    assert db.load() == make.loaded(number, kept)
 
 
 def test_a_virtual_cluster_goes_with_its_cells_and_another_takes_its_name(db: Db, epoch: int) -> None:

@@ -83,6 +83,8 @@ def _storable(records: list[Record]) -> list[Record]:
 
 def _check_references(memory: Memory, table: RecordTable, old: Record, new: Record | None) -> None:
     """Foreign keys: what the record refers to is there, and what is gone is not referred to."""
+    if not memory.checks_references:
+        return
     if new is not None:
         for constraint in table.table.foreign_key_constraints:
             values = tuple(new[name] for name in constraint.column_keys)

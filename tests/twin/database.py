@@ -29,6 +29,8 @@ class Memory:
         self.lock = threading.RLock()
         self.epoch = 0
         self.commit_no = 0
+        self.checks_references = True
+        """False: rows may refer to others that are not here."""
         self.files: dict[tuple[str, str], File] = {}
         self.holder, self.address, self.expires_at = "", "", clock() - 1
         evaluate = evaluator()

@@ -67,6 +67,13 @@ class RecordTable:
         self.held[key] = held
         self.records[key] = record
 
+    def forget(self) -> None:
+        """Lets go of all records."""
+        self.records.clear()
+        self.held.clear()
+        for held in self.unique.values():
+            held.clear()
+
     def check_deferred(self) -> None:
         for name, columns in self.deferred.items():
             seen = set()

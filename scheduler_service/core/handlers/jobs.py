@@ -163,7 +163,8 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
     if not job.held:
         return Accepted(job.id)
     log_event(state, now, job.id, EventKind.RELEASED, run=job.run)
-    state.put(state.jobs, job.id, changed(job, held=False, **_waits_still(job)))
+    still = _waits_still(job) if job.state is JobState.QUEUED else {}
+    state.put(state.jobs, job.id, changed(job, held=False, set_aside="", **still))
     return Accepted(job.id)
 
 

@@ -1,19 +1,21 @@
 """Virtual clusters come, change and go at run time; what no longer fits goes on as opportunistic, and nothing else moves."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
 from scheduler_service.core.allocation.bindings import bindings_of, give_back_unused
 from scheduler_service.core.allocation.guarantee_loss import evacuate, forget_lost, shrink, strand
+from scheduler_service.core.allocation.room_for_quotas import make_room
 from scheduler_service.core.cells.assignment import feasible
 from scheduler_service.core.cells.pool_queries import is_unbound, overlap, without
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.shape import leaves, level_of
+from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.exchange.ownership import call_off_excess, leave_market
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
+from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import Binding, Owner, Quota, VirtualCluster
@@ -36,7 +38,7 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     if event.create:
         cluster = state.cluster
         state.put(state.cluster_table, 0, changed(cluster, next_vc=new.id + 1))
-    missing = {name: pool.shortfall() for name, pool in pools.pools.items()}
+    missing, guaranteed = {name: pool.shortfall() for name, pool in pools.pools.items()}, _guaranteed(state)
     state.put(state.vcs, new.id, new)
     stranded = not event.create and forget_lost(state, pools, new)
     _pin(state, old, new, now)
@@ -46,8 +48,12 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
     for name in sorted(missing):
-        _make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
-    return VcChanged(new.id)
+        make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
+    return VcChanged(new.id, tuple(sorted(guaranteed - _guaranteed(state))))
+
+
+def _guaranteed(state: State) -> set[RunKey]:
+    return {key for keys in state.guaranteed_runs.values() for key in keys}
 
 
 def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> VcChanged:
@@ -188,29 +194,3 @@ def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) ->
         key = pin.pool, pin.level, pin.cell
         if key not in state.bindings.rows:
             state.put(state.bindings, key, Binding(*key, new.id, pin.name))
-
-
-def _make_room(state: State, pools: Pools, name: str, missing: Sequence[int], why: str, now: Micros) -> None:
-    """What was just promised may be there in number and yet be in use in part, here and there. Of the level that is short those
-    cells are given back, with all that is bound in them, that cost the fewest guaranteed devices."""
-    pool = pools.pools[name]
-    while any(after > before for after, before in zip(pool.shortfall(), missing, strict=True)):
-        level = max(at for at, (after, before) in enumerate(zip(pool.shortfall(), missing, strict=True)) if after > before)
-        inside: dict[int, list[Binding]] = defaultdict(list)
-        barred: set[int] = set()
-        for binding in state.bindings.rows.values():
-            number = level_of(pool.shape, binding.level) if binding.pool == name else None
-            if number is not None:
-                cell = binding.index * pool.shape.size(number) // pool.shape.size(level)
-                inside[cell].append(binding)
-                if binding.pin or number >= level:
-                    barred.add(cell)
-        costs = []
-        for cell in inside.keys() - barred:
-            slots = leaves(pool.shape, level, cell)
-            if all(pool.healthy(slot) & mask == mask for slot, mask in slots):
-                costs.append((sum((pool.held(slot)[0] & mask).bit_count() for slot, mask in slots), cell))
-        if not costs:
-            return  # something is faulty
-        for binding in sorted(inside[min(costs)[1]], key=lambda row: (row.level, row.index)):
-            evacuate(state, binding, why, now)

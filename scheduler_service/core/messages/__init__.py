@@ -58,6 +58,7 @@ from scheduler_service.core.messages.events import (
     PostRequested,
     ReleaseRequested,
     Report,
+    ReportRefused,
     Request,
     RequeueRequested,
     ResizeRequested,
@@ -98,6 +99,7 @@ from scheduler_service.core.messages.orders import (
     Stopped,
     Warming,
 )
+from scheduler_service.core.messages.refused_commits import EVENTS_ONLY, WHOLE, Due, Part, SetAside, beneficiaries
 from scheduler_service.core.messages.replies import (
     Accepted,
     Acknowledged,
@@ -112,6 +114,8 @@ from scheduler_service.core.messages.replies import (
 )
 
 __all__ = [
+    "EVENTS_ONLY",
+    "WHOLE",
     "AcceptRequested",
     "Accepted",
     "Acknowledged",
@@ -127,6 +131,7 @@ __all__ = [
     "Desired",
     "DrainRequested",
     "DropEarmark",
+    "Due",
     "EndProbe",
     "Event",
     "ExchangeRequest",
@@ -155,6 +160,7 @@ __all__ = [
     "Order",
     "Park",
     "Parked",
+    "Part",
     "Place",
     "Plan",
     "PlanReady",
@@ -168,6 +174,7 @@ __all__ = [
     "Remember",
     "Reply",
     "Report",
+    "ReportRefused",
     "Request",
     "RequeueRequested",
     "Resize",
@@ -185,6 +192,7 @@ __all__ = [
     "RunStarted",
     "Running",
     "SaveFailed",
+    "SetAside",
     "Share",
     "SharePlan",
     "SkipSamples",
@@ -208,4 +216,5 @@ __all__ = [
     "Warming",
     "Withdraw",
     "WithdrawRequested",
+    "beneficiaries",
 ]

@@ -8,6 +8,7 @@ from scheduler_service.core.messages.measurements import (
     StepTooLong,
     SwitchingMeasured,
 )
+from scheduler_service.core.messages.refused_commits import SetAside
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
@@ -398,6 +399,15 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
 
 
+@dataclass(frozen=True, slots=True)
+class ReportRefused:
+    """What a report says cannot be made durable, again and again: it is counted, so that those behind it are taken, and its job
+    is set aside."""
+
+    report: Report
+    why: str
+
+
 Event = (
     Request
     | Report
@@ -405,6 +415,8 @@ Event = (
     | NodeSilent
     | FaultsSeen
     | NumbersLost
+    | SetAside
+    | ReportRefused
     | PlanReady
     | RunMeasured
     | MiniBatchMeasured

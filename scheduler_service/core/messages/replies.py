@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
-from scheduler_service.core.messages.actions import Delegate
+from scheduler_service.core.messages.actions import Delegate, Plan
 from scheduler_service.core.messages.orders import Order
-from scheduler_service.core.model import JobEvent
+from scheduler_service.core.model import JobEvent, RunKey
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.state.journal import Change, Entry, net
 
@@ -30,6 +30,8 @@ class VcChanged:
     """Reply to requests about a virtual cluster."""
 
     vc: int
+    demoted: tuple[RunKey, ...] = ()
+    """The runs that lost their guarantee by it, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Step:
     """Plans that were undone, and why: a fault of a policy, worth a warning."""
     delegated: tuple[Delegate, ...] = ()
     """What is to be done once this step is durable, or is left if it never is."""
+    enacted: tuple[Plan, ...] = ()
+    """The plans that were carried out."""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

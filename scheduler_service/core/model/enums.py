@@ -174,6 +174,7 @@ class EventKind(IntEnum):
     MIGRATION_FAILED = 57
     RESIZED = 58
     RETIMED = 59
+    SET_ASIDE = 60
     STOP_OVERDUE = 61
     SAVE_FAILED = 62
     GRACE_TOO_SHORT = 63

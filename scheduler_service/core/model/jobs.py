@@ -194,6 +194,8 @@ class Job:
     priority: int = 0
     time_limit_us: Micros = 0
     held: bool = False
+    set_aside: str = ""
+    """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
     suspend_requested: bool = False
     retries: int = 0
     """Failed runs that were followed by another."""

@@ -1,6 +1,6 @@
 """How a run that is parked, or is being parked, goes on; see `parking`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.allocation.operations import advance, end, note_phase, operation_of
@@ -45,9 +45,9 @@ def stay_parked(state: State, now: Micros, operation: Operation) -> None:
     show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=True))
 
 
-def resume_waiting(state: State, now: Micros) -> None:
-    """Resumes the parked jobs whose devices are idle, in the order in which they were parked."""
-    for number in sorted(state.waiting_operations):
+def resume_waiting(state: State, now: Micros, chosen: Collection[int] | None = None) -> None:
+    """Resumes the parked jobs whose devices are idle, or the chosen ones of these, in the order in which they were parked."""
+    for number in sorted(state.waiting_operations if chosen is None else state.waiting_operations.intersection(chosen)):
         try_to_resume(state, now, state.operations.rows[number])
 
 

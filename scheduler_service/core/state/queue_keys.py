@@ -88,7 +88,9 @@ PAUSES = "the pause after its last run is not over"
 
 
 def due(job: Job) -> Due:
-    """When each of DUE comes."""
+    """When each of DUE comes. For a job that is set aside, none does."""
+    if job.set_aside:
+        return NOT_DUE
     return job.eligible_us, job.limit_us, job.start_by_us, job.sampling.until_us if job.sampling else None
 
 

@@ -192,6 +192,7 @@ class State(Tables):
             "subjects": {at: set(jobs) for at, jobs in self.subjects.items()},
             "charged": dict(self.charged),
             "due_memos": set(self.due_memos),
+            "set_aside": set(self.set_aside),
             "beside": {reason: set(jobs) for reason, jobs in self.beside.items()},
             "open_nodes": self.open_nodes.snapshot(),
             "vc_ids": dict(self.vc_ids),

@@ -146,6 +146,8 @@ class Tables:
         millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
+        self.set_aside: set[int] = set()
+        """Jobs for which nothing is done, since it could not be made durable."""
         self.beside: dict[Reason, set[int]] = {Reason.TOO_LARGE: set(), Reason.NODES_CLOSED: set()}
         """Jobs that are in no queue, as no node can take them, or none that is open."""
         self.nodes_changed = True

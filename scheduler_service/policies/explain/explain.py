@@ -53,7 +53,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         stopped = [run for run in state.runs_of(job.id) if run.stop_us is not None]
         return Explanation(tuple(Blocker(job.reason, describe_stop(state, run, now)) for run in stopped[:AHEAD_SHOWN]))
     if job.state is not JobState.QUEUED:
-        return Explanation(joined=joined_by(state, job))
+        aside = (Blocker(Reason.HELD, _set_aside(job)),) if job.set_aside else ()
+        return Explanation(aside, joined=joined_by(state, job))
     blockers = list(_own_reasons(state, job))
     if blockers:
         return Explanation(tuple(blockers), estimate=_after(job, blockers))
@@ -105,13 +106,17 @@ def _guarded(state: State, now: Micros) -> str:
     return f"{counted(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"
 
 
+def _set_aside(job: Job) -> str:
+    return f"{job.set_aside}. An operator finds the cause there; release the job to have it tried again"
+
+
 def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
     """What keeps it out of its queue, or its queue from being served."""
     if not state.serves(job):
         has, starts = ("no virtual clusters", "without one") if job.spec.vc else ("virtual clusters", "of one")
         yield Blocker(Reason.NEVER_IN_QUOTA, f"the site has {has} now, and only jobs {starts} start: cancel it")
     if job.held:
-        yield Blocker(Reason.HELD, "a user holds it: release it")
+        yield Blocker(Reason.HELD, _set_aside(job) if job.set_aside else "a user holds it: release it")
     for dependency in job.waits_for:
         other = state.jobs.rows[dependency.job_id]
         how = dependency.kind.name.lower().replace("_", "-")

@@ -41,6 +41,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         time_limit=duration_out(job.time_limit_us) if job.time_limit_us else None,
         run_time=duration_out(job.ran_us) if job.ran_us else None,
         held=job.held,
+        set_aside=job.set_aside,
         suspend_requested=job.suspend_requested,
         retries=job.retries,
         eligible_time=time_out(job.eligible_us),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Event, Step
+from scheduler_service.core.messages import WHOLE, Event, Part, Step
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -78,13 +78,20 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
+class SteppedInPart(Stepped):
+    """A step that was to do a part of what was to be done, since a commit was refused."""
+
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The section ended in order."""
 
     steps: int
 
 
-Line = Section | Row | Stepped | End
+Line = Section | Row | Stepped | SteppedInPart | End
 
 
 # ---- what came out of a step -------------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ Looks = tuple[bool, bool]
 class Recorder:
     """What the engine's thread tells of its steps. This one records nothing. Nothing here ever raises."""
 
-    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None:
+    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event], part: Part = WHOLE) -> None:
         """A step is about to be taken; `looks` is what the state asks of the policy before it."""
 
     def taken(self, came_out: Step) -> None:
@@ -168,6 +175,7 @@ class Recording(Recorder):
         self._steps = self._missed = 0
         self._given_up = False
         self._at_hand: tuple[int, Micros, bool, bool, tuple[Event, ...]] | None = None
+        self._part = WHOLE
         self._came_out: Step | Exception | None = None
         rows = [Row(table.name, key, row) for table in state.tables() for key, row in table.rows.items()]
         header = Section(FORMAT, version, commit_no, policy, dict(parameters), state.settings, len(rows))
@@ -178,8 +186,8 @@ class Recording(Recorder):
             self._file.close()
             raise
 
-    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None:
-        self._at_hand, self._came_out = (commit, now, *looks, tuple(events)), None
+    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event], part: Part = WHOLE) -> None:
+        self._at_hand, self._part, self._came_out = (commit, now, *looks, tuple(events)), part, None
 
     def taken(self, came_out: Step) -> None:
         self._came_out = came_out
@@ -220,7 +228,9 @@ class Recording(Recorder):
             self._missed += 1
             return
         try:
-            line = Stepped(*at_hand, outcome, words(came_out), digest(came_out, self._canonical))
+            did = words(came_out), digest(came_out, self._canonical)
+            whole_step = self._part == WHOLE
+            line = Stepped(*at_hand, outcome, *did) if whole_step else SteppedInPart(*at_hand, outcome, *did, self._part)
             self._file.write([self._encode(line)])
             self._steps += 1
         except Exception as error:

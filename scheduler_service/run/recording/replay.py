@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler_service.core import model as rows
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.messages import Step
+from scheduler_service.core.messages import WHOLE, Step
 from scheduler_service.core.model import estimates, exchange, idle_history, memo, sharing
 from scheduler_service.core.model import virtual_clusters as vc_rows
 from scheduler_service.core.state import exchange_index
@@ -20,7 +20,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Stages, order_of
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.recording.codec import CodecError, canonical, decode
-from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Section, Stepped, digest, whole, words
+from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Section, Stepped, SteppedInPart, digest, whole, words
 
 StagesOf = Callable[[str, Mapping[str, Any]], Stages]
 """Makes the stages of a policy from its name and parameters."""
@@ -175,7 +175,8 @@ def _key(key: Any, row: Any) -> Any:
 def _again(state: State, policy: Policy, line: Stepped) -> Step | Exception:
     """Takes the step, which the caller adopts or undoes."""
     state.unsettled, state.board_changed = line.unsettled, line.board_changed
+    part = line.part if isinstance(line, SteppedInPart) else WHOLE
     try:
-        return step(state, line.events, line.now, Drawing(state.cluster.seed, line.commit), policy)
+        return step(state, line.events, line.now, Drawing(state.cluster.seed, line.commit), policy, part)
     except Exception as fault:
         return fault

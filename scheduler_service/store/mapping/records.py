@@ -1,6 +1,6 @@
 """Records: a row as its table has it, made from the names of the columns."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,8 +16,7 @@ def recorder(columns: Iterable[str], sources: Mapping[str, Source]) -> Callable[
     found = {column: sources.get(column, column) for column in columns}
     paths = {column: source for column, source in found.items() if isinstance(source, str)}
     functions = {column: source for column, source in found.items() if not isinstance(source, str)}
-    assert len(paths) > 1, "of one attribute, attrgetter gives no tuple"
-    values = attrgetter(*paths.values())
+    values = _values_of(tuple(paths.values()))
 
     def record(row: Any) -> Record:
         made = dict(zip(paths, values(row), strict=True))
@@ -26,6 +25,14 @@ def recorder(columns: Iterable[str], sources: Mapping[str, Source]) -> Callable[
         return made
 
     return record
+
+
+def _values_of(paths: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
+    """Gets the values of these attributes."""
+    if len(paths) > 1:
+        return attrgetter(*paths)
+    one = [attrgetter(path) for path in paths]  # of a single attribute, attrgetter gives no tuple
+    return lambda row: [value(row) for value in one]
 
 
 def vector(column: str, path: str) -> dict[str, Source]:

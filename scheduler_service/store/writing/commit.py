@@ -50,7 +50,10 @@ def commit(conn: Connection, epoch: int, changes: Sequence[Change], events: Sequ
     connection was lost before COMMIT: nothing was committed after these three. Raises CommitUnknown when it was lost
     from COMMIT on: ask `outcome`.
     """
-    work = plan(changes, events)
+    try:
+        work = [(w, encode(w.records).encode()) for w in plan(changes, events)]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
+        raise Rejected("", f"a row cannot be written: {type(fault).__name__}: {fault}") from fault
     with asking():
         pooled = conn.connection
     driver = pooled.driver_connection
@@ -73,7 +76,7 @@ def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     for table, _key, old, new in changes:
         writes = WRITES[table]
         if new is None:
-            deletes.setdefault(table, []).append({name: getattr(old, name) for name in writes.key})
+            deletes.setdefault(table, []).append(writes.gone(old))
         elif old is None:
             inserts.setdefault(table, []).append(writes.new(new))
         elif writes.takes_place(old, new):
@@ -95,9 +98,11 @@ def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     return work
 
 
-def _write(conn: Connection, driver: "psycopg.Connection[Any]", prepared: set[bytes], epoch: int, work: list[Work]) -> int:
+def _write(
+    conn: Connection, driver: "psycopg.Connection[Any]", prepared: set[bytes], epoch: int, work: list[tuple[Work, bytes]]
+) -> int:
     """Everything before COMMIT. The fence is the first statement, but its answer is read together with the others'."""
-    calls = [(w.statement, encode(w.records).encode()) for w in work]
+    calls = [(w.statement, records) for w, records in work]
     try:
         _, fence, *done = execute(driver.pgconn, prepared, [(BEGIN, None), (FENCE, b"%d" % epoch), *calls])
     except psycopg.Error as error:
@@ -105,7 +110,7 @@ def _write(conn: Connection, driver: "psycopg.Connection[Any]", prepared: set[by
     if not fence.ntuples:
         driver.rollback()
         raise Fenced(epoch)
-    for w, result in zip(work, done, strict=True):
+    for (w, _), result in zip(work, done, strict=True):
         missing = len(w.records) - (result.command_tuples or 0)
         if missing:
             driver.rollback()

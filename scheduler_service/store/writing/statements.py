@@ -30,6 +30,8 @@ class Writes(NamedTuple):
     """Makes the record of a new row, which has every column."""
     changed: Callable[[Any], Record]
     """Makes that of a changed row: its key, and the columns that change in a row's life."""
+    gone: Callable[[Any], Record]
+    """Makes that of a deleted row: its key."""
     key: tuple[str, ...]
     takes_place: Callable[[Any, Any], bool]
     """Whether a changed row takes the place of another one, which has left it in the same commit: it is written after that."""
@@ -74,6 +76,7 @@ def _writes(
         _statement(f"delete_{table.name}", f"DELETE FROM {table.name} USING {_records(keys)} WHERE {matches}"),
         recorder((c.name for c in columns), sources),
         recorder((*key, *(c.name for c in changing)), sources),
+        recorder(key, sources),
         key,
         takes_place,
     )
@@ -87,7 +90,7 @@ _POSTING_CONSTANT = "kind vc pool level cells begin_us end_us devices posted_us 
 _EXCHANGE_CONSTANT = (
     "offer request giver taker pool level cells begin_us end_us devices price agreed_us in_return_for request_id accepted_by"
 )
-_RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices placed_us"
+_RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices"
 
 WRITES = {
     writes.table: writes

@@ -51,12 +51,15 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         or old.limit_us != new.limit_us
         or old.start_by_us != new.start_by_us
         or old.sampling is not new.sampling
+        or old.set_aside != new.set_aside
     ):
         _set_due(state, new.id, due(old), due(new))
     if old.waits_for is not new.waits_for:
         before, after = ({dependency.job_id for dependency in job.waits_for} for job in (old, new))
         _depend(state, new.id, before - after, there=False)
         _depend(state, new.id, after - before, there=True)
+    if old.set_aside != new.set_aside:
+        (state.set_aside.add if new.set_aside else state.set_aside.discard)(new.id)
 
 
 def _wait_beside(state: Tables, job: Job, there: bool) -> None:
@@ -79,6 +82,8 @@ def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
     at = due(job)
     if at != NOT_DUE:
         _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
+    if job.set_aside:
+        (state.set_aside.add if there else state.set_aside.discard)(job.id)
     if job.waits_for:
         _depend(state, job.id, {dependency.job_id for dependency in job.waits_for}, there)
 
