@@ -68,7 +68,7 @@ for _ in range(ROUNDS):
     optimizers.hook._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(optimizers.hook.stepped)
 print(statistics.median(differences))
 """
-IMPORT = "import time; begin = time.process_time(); import client_sdk.training; print(time.process_time() - begin)"
+IMPORT = "import time; begin = time.process_time(); {}; print(time.process_time() - begin)"
 
 
 def run() -> list[Figure]:
@@ -78,13 +78,14 @@ def run() -> list[Figure]:
         loop = _loop(folder / "loop")
         reading = _reading(folder)
         hooked = _hooked(folder)
-    imported = _import()
+    imported, used = _import("import client_sdk.training"), _import("from client_sdk.training import job")
     return [
         figure(BENCH, "a step, published", published * 1e6, "us", at_most=2),
         figure(BENCH, "a step of a loop over count(), published", loop * 1e6, "us", at_most=2),
         figure(BENCH, "a step counted by the hook for PyTorch", hooked * 1e6, "us", at_most=2),
         figure(BENCH, "a step outside of Ebb", uncounted * 1e6, "us"),
         figure(BENCH, "import of client_sdk.training", imported * 1e3, "ms", at_most=30),
+        figure(BENCH, "import of client_sdk.training, with job", used * 1e3, "ms"),
         figure(BENCH, f"the agent reads {RUNS} runs", reading * 1e3, "ms"),
         figure(BENCH, "the same once a second, of a core", reading * 100, "%", at_most=0.5),
     ]
@@ -174,10 +175,10 @@ def _reading(folder: Path) -> float:
         spool.close()
 
 
-def _import() -> float:
+def _import(statement: str) -> float:
     """Seconds of processor time, with compiled files: the median of several processes."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", IMPORT]
+    command = [sys.executable, "-c", IMPORT.format(statement)]
     times = [
         float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
         for _ in range(IMPORTS + 1)

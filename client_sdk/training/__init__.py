@@ -39,19 +39,18 @@ arrays, random generators, plain objects.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from client_sdk.training._run.device import Device, device
-from client_sdk.training._run.exit_status import OBEYED, RESIZED
-from client_sdk.training._storing.files import CheckpointError
-from client_sdk.training.checkpoint import Checkpointer
-from client_sdk.training.park_point import park_point
-from client_sdk.training.step_counter import count, steps
-from client_sdk.training.sweep import parameters, report
-from ebb_inject.ebb_hook.steps import Steps
-
 if TYPE_CHECKING:
     from client_sdk.training._data.resumable import ResumableLoader
     from client_sdk.training._job import Job, job
+    from client_sdk.training._parking import park_point
+    from client_sdk.training._run.device import Device, device
+    from client_sdk.training._run.exit_status import OBEYED, RESIZED
+    from client_sdk.training._storing.files import CheckpointError
     from client_sdk.training._storing.folders import read_folder
+    from client_sdk.training.checkpoint import Checkpointer
+    from client_sdk.training.step_counter import count, steps
+    from client_sdk.training.sweep import parameters, report
+    from ebb_inject.ebb_hook.steps import Steps
 
 __all__ = [
     "OBEYED",
@@ -72,12 +71,34 @@ __all__ = [
     "steps",
 ]
 
-_LATER = {"Job": "_job", "ResumableLoader": "_data.resumable", "job": "_job", "read_folder": "_storing.folders"}
+_MODULES = {
+    "Checkpointer": "client_sdk.training.checkpoint",
+    "CheckpointError": "client_sdk.training._storing.files",
+    "Device": "client_sdk.training._run.device",
+    "Job": "client_sdk.training._job",
+    "OBEYED": "client_sdk.training._run.exit_status",
+    "RESIZED": "client_sdk.training._run.exit_status",
+    "ResumableLoader": "client_sdk.training._data.resumable",
+    "Steps": "ebb_inject.ebb_hook.steps",
+    "count": "client_sdk.training.step_counter",
+    "device": "client_sdk.training._run.device",
+    "job": "client_sdk.training._job",
+    "parameters": "client_sdk.training.sweep",
+    "park_point": "client_sdk.training._parking",
+    "read_folder": "client_sdk.training._storing.folders",
+    "report": "client_sdk.training.sweep",
+    "steps": "client_sdk.training.step_counter",
+}
+"""Where each public name is. No module may be called as one of them: it would take the place of the name."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what a script that only counts its steps does not need."""
-    if name not in _LATER:
+    """Imports a name when it is used first: a script pays for what it uses."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found = getattr(import_module(_MODULES[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

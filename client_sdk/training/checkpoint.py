@@ -15,13 +15,13 @@ from client_sdk.training._gang.alone import Alone
 from client_sdk.training._gang.notices import read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._gang.together import Together
+from client_sdk.training._parking import park
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
 from client_sdk.training._run.leaving import end_after_exit_handlers
 from client_sdk.training._run.run_files import RunFiles
 from client_sdk.training._storing import files
 from client_sdk.training._storing.schedule import Schedule
-from client_sdk.training.park_point import park
 
 if TYPE_CHECKING:
     from ebb_inject.ebb_hook.parking import Parking

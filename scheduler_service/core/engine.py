@@ -113,5 +113,10 @@ def _orders(state: State) -> tuple[Order, ...]:
             concerned.append(run)
         elif gone is not None:
             over.append(not_needed(gone))
-    orders = (desired(jobs[run.job_id], run, groups.get(run.group), target_nodes(state, run)) for run in concerned)
-    return (*(order for order in orders if order is not None), *over)
+    orders: list[Order] = []
+    for run in concerned:
+        group = groups.get(run.group) if run.group else None
+        order = desired(jobs[run.job_id], run, group, target_nodes(state, run) if run.awaits else ())
+        if order is not None:
+            orders.append(order)
+    return (*orders, *over)

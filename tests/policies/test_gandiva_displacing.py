@@ -37,12 +37,15 @@ class Sites(Tenants):
     """Two nodes, each of one of two virtual clusters: `a` introspects, and `b` does not. Half of what nodes have of CPUs and
     memory goes with no device, for those who are parked."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpus: int = 16) -> None:
+        """`cpus`: of each node."""
         settings = Settings(pools=(), host_percent=50)
         Driver.__init__(self, cells(), settings, order=order_of(stages("cells", FitGppSettings())))
         for name in ("n1", "n2"):
             seen = inventory("FOUR")
-            self.step(NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(memory_mib=4 << 20))))
+            self.step(
+                NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(cpu_milli=1000 * cpus, memory_mib=4 << 20)))
+            )
         self.vc("a", ("four-2x2", "node", 1), policy=VcPolicy("gandiva"))
         self.vc("b", ("four-2x2", "node", 1))
 
@@ -101,16 +104,13 @@ def test_without_preemption_it_waits_then() -> None:
     assert d.states(other, trial) == [RUN, QUEUED], "it is left alone for ten minutes"
 
 
-def test_a_trial_has_those_preempted_who_take_turns_if_there_can_be_no_more_rows() -> None:
+def test_a_trial_has_the_turns_of_lower_jobs_however_many_rows_they_have() -> None:
     d = site(rows=2)
     first, second = d.begin(4), d.begin(4)
     assert d.rows_of(first) == [[first], [second]]
     trial = d.begin(what=spec(2, trial=True))
-    assert {d.run(job).stop_reason for job in (first, second)} == {StopReason.PREEMPTED}
-    for job in (first, second):
-        d.step(d.exited(job, yielded=True))
-    d.all_begin()
-    assert d.job(trial).state is RUN
+    assert d.rows_of(trial) == [[trial], [first], [second]]
+    assert d.states(first, second, trial) == [RUN] * 3
 
 
 @pytest.mark.parametrize("trial", [False, True])
@@ -342,7 +342,7 @@ def test_who_has_no_turn_goes_to_devices_that_came_free_and_others_keep_their_tu
     assert set(d.state.operation_of) & set(aside)
 
 
-def test_a_trial_that_would_have_to_wait_for_a_probe_has_the_group_preempted_as_before() -> None:
+def test_a_trial_ends_a_probe_and_those_that_were_packed_take_turns_after_it() -> None:
     d = site(preempting=1, packing_gain=0)
     one, two = d.begin(4), d.begin(4)
     d.profile({one: 100, two: 100})
@@ -350,8 +350,11 @@ def test_a_trial_that_would_have_to_wait_for_a_probe_has_the_group_preempted_as_
         d.measure({one: 100, two: 100})
     assert [subject for _, subject in d.state.memos.rows if "probe" in subject], "packing is being tried"
     trial = d.begin(what=spec(4, trial=True))
-    assert d.states(one, two) == [JobState.STOPPING] * 2
-    assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
+    assert d.states(one, two, trial) == [RUN] * 3
+    assert (d.rows_of(trial), weights(d, trial)) == ([[trial], [one], [two]], [1, 0, 0])
+    assert not [subject for _, subject in d.state.memos.rows if "probe" in subject]
+    d.leaves(trial)
+    assert (d.rows_of(one), weights(d, one)) == ([[one], [two]], [1, 1])
 
 
 def test_jobs_that_are_packed_for_good_are_parked_together_and_stay_packed() -> None:

@@ -12,7 +12,7 @@ from scheduler_service.core.model import EventKind, JobState
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.policies.introspection.memos import kind_of, memo_of, pair_subject
 from scheduler_service.policies.introspection.packing import BETTER, WORSE
-from scheduler_service.policies.overload.slicing import probe_subject
+from scheduler_service.policies.overload.probes import probe_subject
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of

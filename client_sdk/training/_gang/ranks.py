@@ -10,7 +10,6 @@ nonce and is read by nobody as an answer.
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -97,7 +96,7 @@ class Meeting:
 
     def begin(self, has: Iterable[Key], had: bool) -> list[Said]:
         """What each of the ranks has, in their order: the same on all of them. Raises CheckpointError if a rank is missing."""
-        node = os.environ.get("EBB_NODE") or socket.gethostname()
+        node = os.environ.get("EBB_NODE") or os.uname().nodename
         self._say(Said(os.urandom(8).hex(), node, tuple(has), had))
 
         def agreed(all_said: list[Said]) -> bool:

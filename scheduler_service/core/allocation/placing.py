@@ -30,8 +30,8 @@ def place(state: State, action: Place, now: Micros) -> None:
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     if action.configuration > len(job.spec.alternatives):
         raise PlanRefused(f"job {job.id} has no configuration {action.configuration}")
-    spec = job.spec.configured(action.configuration)
-    if (among := state.among(spec)) is not None:
+    spec = job.spec.configured(action.configuration) if job.spec.alternatives else job.spec
+    if state.pools is None and (among := state.among(spec)) is not None:
         _check_suitable(state, job, action, among)
     for spot in action.spots:
         if not state.free_resources.is_open(spot.node):
@@ -50,6 +50,7 @@ def place(state: State, action: Place, now: Micros) -> None:
     if len(tasks) != len(action.spots):
         raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
     is_gang = bool(spec.gang)
+    run = job.next_run
     placed = changed(
         job.resized(len(tasks)) if action.beyond else job,
         beyond=action.beyond,
@@ -57,7 +58,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         reason=_NONE,
         detail="",
         cause_job=0,
-        run=job.next_run,
+        run=run,
         start_by_us=now + state.settings.gang_start_us if is_gang else None,
         rendezvous="",
         task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
@@ -67,12 +68,13 @@ def place(state: State, action: Place, now: Micros) -> None:
     state.put(state.jobs, job.id, placed)
     how = action.share
     if how is None and spec.share is not ShareMode.EXCLUSIVE:
-        how = Share((first_row(spec, RunKey(job.id, placed.run)),), open=True)  # others may join the first member
+        how = Share((first_row(spec, RunKey(job.id, run)),), open=True)  # others may join the first member
     if how is not None:
         start_sharing(state, now, placed, action.spots, action.guaranteed, how)
     else:
-        for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-            start_task(state, now, placed, rank, spot, demand, action.guaranteed and rank < len(tasks) - action.beyond)
+        guaranteed = len(tasks) - action.beyond if action.guaranteed else 0
+        for rank, spot in enumerate(action.spots):
+            start_task(state, now, placed, rank, spot, tasks[rank], rank < guaranteed)
     if state.vacating_of:
         vacating.placed(state, now, placed)
     for earmark in earmarks:
@@ -81,7 +83,7 @@ def place(state: State, action: Place, now: Micros) -> None:
     text = _told(state, job, action) if is_gang or job.spec.alternatives or action.share is not None else ""
     if how is not None and spec.shares:
         text = _told_of_part(state, placed)
-    log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+    log_event(state, now, job.id, _PLACED, run=run, node=action.spots[0].node, text=text)
 
 
 def _check_beyond(job: Job, action: Place) -> None:

@@ -4,6 +4,7 @@ The two go opposite ways. The buddy takes the smallest free cell that suffices, 
 takes the last address of the largest, so that they meet as late as possible.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -66,7 +67,7 @@ def _cheapest(free: Free, spare: IdleIndex, outer: int, level: int) -> list[_Cos
     if not used:
         return [(0, index * (free.sizes[outer] // free.sizes[level]))]
     if outer == level:
-        return [used_and_index(key) for key in cells.islice(0, _IN_CHOICE)]
+        return [used_and_index(key) for key in cells[:_IN_CHOICE]]
     found: list[_Cost] = []
     for some in islice(_parts(free, spare, outer, level), _LOOKS):
         if not some[0][0]:
@@ -131,13 +132,13 @@ def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) ->
     if level > shape.node:
         size = shape.size(level)
         fan = size // shape.devices
-        for at in range(cells.bisect_left(key_of(size, 0)) - 1, -1, -1):
+        for at in range(bisect_left(cells, key_of(size, 0)) - 1, -1, -1):
             _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
                 return _on(shape, slot, facts[slot].idle(), n)
         return None
-    at = cells.bisect_left(key_of(1, 0)) - 1
+    at = bisect_left(cells, key_of(1, 0)) - 1
     if at < 0:
         return None
     slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used

@@ -5,7 +5,7 @@ all its leaves are open and not all of its parent's are. Inside a node that is l
 those of its children that are wholly open. A change costs the levels it climbs and the cells that it splits or merges.
 """
 
-from sortedcontainers import SortedList
+from bisect import bisect_left, insort
 
 from scheduler_service.core.cells.shape import Shape, cell_mask, change, parts
 from scheduler_service.core.cells.slots import Facts
@@ -25,6 +25,11 @@ def used_and_index(key: int) -> tuple[int, int]:
     return key >> _INDEX, key & (1 << _INDEX) - 1
 
 
+def _remove(cells: list[int], key: int) -> None:
+    """It is there."""
+    del cells[bisect_left(cells, key)]
+
+
 class Free:
     """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
 
@@ -33,10 +38,11 @@ class Free:
     def __init__(self, shape: Shape, facts: Facts) -> None:
         self.shape = shape
         self.facts = facts
-        self.lists: list[SortedList] = [SortedList() for _ in shape.fan]
-        """By level, the key of each free cell: those with the fewest opportunistic leaves inside first, then by index."""
+        self.lists: list[list[int]] = [[] for _ in shape.fan]
+        """By level, the key of each free cell: those with the fewest opportunistic leaves inside first, then by index.
+        A list is hardly longer than there are nodes, as buddies merge: all behind a place is moved in one go."""
         self.counts = [0] * len(shape.fan)
-        """f_k: how long the lists are. Asked at every request, and a list takes its time to say so."""
+        """f_k: how long the lists are."""
         self.used: list[dict[int, int]] = [{} for _ in shape.fan]
         """Opportunistic leaves in a cell, from the level of nodes up."""
         self.wholes: list[dict[int, int]] = [{} for _ in shape.fan]
@@ -58,13 +64,13 @@ class Free:
         for level, cell, leaves in gone:
             if level != node:
                 counts[level] -= 1
-                lists[level].remove((leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
+                _remove(lists[level], (leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
             else:
                 self._close(slot)
         for level, cell, leaves in come:
             if level != node:
                 counts[level] += 1
-                lists[level].add((leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
+                insort(lists[level], (leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
             else:
                 self._reopen(slot)
 
@@ -82,10 +88,11 @@ class Free:
             if left != fan - 1:
                 break
             self.counts[level] += fan - 1
-            self.lists[level].update(self._buddies(level, index, fan))
+            for buddy in self._buddies(level, index, fan):
+                insort(self.lists[level], buddy)
             level, index = level + 1, parent
         self.counts[level] -= 1
-        self.lists[level].remove(key_of(self.used[level].get(index, 0), index))
+        _remove(self.lists[level], key_of(self.used[level].get(index, 0), index))
 
     def _reopen(self, index: int) -> None:
         level = self._node
@@ -98,10 +105,10 @@ class Free:
                 break
             self.counts[level] -= fan - 1
             for buddy in self._buddies(level, index, fan):
-                self.lists[level].remove(buddy)
+                _remove(self.lists[level], buddy)
             level, index = level + 1, parent
         self.counts[level] += 1
-        self.lists[level].add(key_of(self.used[level].get(index, 0), index))
+        insort(self.lists[level], key_of(self.used[level].get(index, 0), index))
 
     def _buddies(self, level: int, index: int, fan: int) -> list[int]:
         used, first = self.used[level], index - index % fan
@@ -130,8 +137,9 @@ class Free:
                 self._list(level, index, before, before + more)
 
     def _list(self, level: int, index: int, before: int, after: int) -> None:
-        self.lists[level].remove(key_of(before, index))
-        self.lists[level].add(key_of(after, index))
+        cells = self.lists[level]
+        del cells[bisect_left(cells, key_of(before, index))]
+        insort(cells, key_of(after, index))
 
     def level_of(self, slot: int) -> int:
         """The level of the free cell in which a wholly open node is."""

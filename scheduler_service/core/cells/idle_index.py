@@ -4,26 +4,34 @@ Kept lazily: nodes that changed are looked at again when somebody asks, since a 
 nothing here in the end.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from sortedcontainers import SortedList
-
 from scheduler_service.core.cells.shape import Shape, parts
-from scheduler_service.core.cells.slots import Facts
+from scheduler_service.core.cells.slots import Facts, Slot
+
+_SLOT = 48
+"""How many bits of a key are the slot's: one number is compared at a third of what a tuple costs."""
+_LAST = (1 << _SLOT) - 1
+_CLEAN = 1 << 24
+"""Added to the idle leaves of a slot without opportunistic work."""
 
 
 class IdleIndex:
+    """Its lists are plain ones, as long as there are nodes at most: all behind a place is moved in one go."""
+
     __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_sizes", "_wholes", "stale")
 
     def __init__(self, facts: Facts, shape: Shape) -> None:
         self._facts = facts
         self._shape = shape
         self._devices = shape.devices
-        self._outside: SortedList = SortedList()
-        """(0 with opportunistic work or 1 without, idle leaves under no binding, -slot)."""
-        self._inside: SortedList = SortedList()
-        """(idle leaves, slot) of slots that have some under a binding."""
-        self._wholes: list[SortedList] = [SortedList() for _ in range(shape.node + 1)]
+        self._outside: list[int] = []
+        """Keys of slots that have idle leaves under no binding: those with opportunistic work first, then by the number
+        of such leaves, and of equals the last slot first."""
+        self._inside: list[int] = []
+        """Keys of slots that have idle leaves, some of them under a binding: by the number of idle leaves, then by slot."""
+        self._wholes: list[list[int]] = [[] for _ in range(shape.node + 1)]
         """Slots, by the level of the largest cell of which all leaves are idle."""
         self._sizes = [0] * (shape.devices + 1)
         """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
@@ -32,31 +40,33 @@ class IdleIndex:
         """Slots of which something changed since the lists were last looked at."""
 
     def refresh(self) -> None:
-        facts, keys = self._facts, self._keys
+        facts, keys, shape = self._facts, self._keys, self._shape
+        outside, inside, wholes, sizes = self._outside, self._inside, self._wholes, self._sizes
         for slot in self.stale:
-            here = facts[slot]
-            idle, bound = here.idle(), here.bound
-            count = (idle & ~bound).bit_count()
-            outside = (0 if here.opportunistic else 1, count, -slot) if count else None
-            inside = (idle.bit_count(), slot) if idle & bound else None
-            largest = parts(self._shape, idle)[-1].level if idle else None
-            before, total = keys.get(slot, _NONE), idle.bit_count()
-            if before[3] != total:
-                self._sizes[before[3]] -= 1
-                self._sizes[total] += 1
-            if before[0] != outside:
-                _replace(self._outside, before[0], outside)
-            if before[1] != inside:
-                _replace(self._inside, before[1], inside)
-            if before[2] != largest:
-                if before[2] is not None:
-                    self._wholes[before[2]].remove(slot)
-                if largest is not None:
-                    self._wholes[largest].add(slot)
-            if largest is not None:
-                keys[slot] = (outside, inside, largest, total)
-            else:
-                keys.pop(slot, None)
+            here, old = facts[slot], keys.get(slot, _NONE)
+            new = _keys_of(shape, slot, here)
+            if old == new:
+                continue
+            keys[slot] = new
+            (old_outside, old_inside, old_level, old_count), (new_outside, new_inside, new_level, new_count) = old, new
+            if old_outside != new_outside:
+                if old_outside >= 0:
+                    del outside[bisect_left(outside, old_outside)]
+                if new_outside >= 0:
+                    insort(outside, new_outside)
+            if old_inside != new_inside:
+                if old_inside >= 0:
+                    del inside[bisect_left(inside, old_inside)]
+                if new_inside >= 0:
+                    insort(inside, new_inside)
+            if old_level != new_level:
+                if old_level >= 0:
+                    del wholes[old_level][bisect_left(wholes[old_level], slot)]
+                if new_level >= 0:
+                    insort(wholes[new_level], slot)
+            if old_count != new_count:
+                sizes[old_count] -= 1
+                sizes[new_count] += 1
         self.stale.clear()
 
     def dirty(self, n: int) -> int | None:
@@ -65,18 +75,24 @@ class IdleIndex:
 
     def clean(self, n: int) -> int | None:
         """The same of nodes without any."""
-        return self._tightest(1, n)
+        return self._tightest(_CLEAN, n)
 
     def _tightest(self, kind: int, n: int) -> int | None:
-        self.refresh()
-        at = self._outside.bisect_left((kind, n))
-        return -self._outside[at][2] if at < len(self._outside) and self._outside[at][0] == kind else None
+        """`kind`: 0 with opportunistic work, or _CLEAN."""
+        if self.stale:
+            self.refresh()
+        at = bisect_left(self._outside, kind + n << _SLOT)
+        if at == len(self._outside):
+            return None
+        key = self._outside[at]
+        return _LAST - (key & _LAST) if key >> _SLOT < kind + _CLEAN else None
 
     def bound(self, n: int) -> int | None:
         """The node with the fewest idle leaves that suffice, some of them under bindings."""
-        self.refresh()
-        at = self._inside.bisect_left((n,))
-        return self._inside[at][1] if at < len(self._inside) else None
+        if self.stale:
+            self.refresh()
+        at = bisect_left(self._inside, n << _SLOT)
+        return self._inside[at] & _LAST if at < len(self._inside) else None
 
     def sizes(self) -> Sequence[int]:
         """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
@@ -91,32 +107,43 @@ class IdleIndex:
     def first_clean(self, slots: range) -> int | None:
         """The first node of these that is wholly idle and outside bindings."""
         self.refresh()
-        at = self._outside.bisect_right((1, self._devices, -slots.start)) - 1
-        return self._clean_among(at, slots)
+        return self._clean_among(bisect_right(self._outside, self._whole_key(slots.start)) - 1, slots)
 
     def last_clean(self, slots: range) -> int | None:
         self.refresh()
-        return self._clean_among(self._outside.bisect_left((1, self._devices, 1 - slots.stop)), slots)
+        return self._clean_among(bisect_left(self._outside, self._whole_key(slots.stop - 1)), slots)
+
+    def _whole_key(self, slot: int) -> int:
+        """Of a slot that is wholly idle and outside bindings."""
+        return _CLEAN + self._devices << _SLOT | _LAST - slot
 
     def _clean_among(self, at: int, slots: range) -> int | None:
         if not 0 <= at < len(self._outside):
             return None
-        kind, count, negative = self._outside[at]
-        return -negative if kind == 1 and count == self._devices and -negative in slots else None
+        slot = _LAST - (self._outside[at] & _LAST)
+        return slot if slot in slots and self._outside[at] == self._whole_key(slot) else None
 
     def snapshot(self) -> tuple[object, ...]:
         self.refresh()
         wholes, sizes = [list(slots) for slots in self._wholes], tuple(self._sizes[1:])
-        return list(self._outside), list(self._inside), wholes, dict(self._keys), sizes
+        keys = {slot: keys for slot, keys in self._keys.items() if keys != _NONE}
+        return list(self._outside), list(self._inside), wholes, keys, sizes
 
 
-_Keys = tuple[tuple[int, int, int] | None, tuple[int, int] | None, int | None, int]
-"""Where a slot stands in each of the lists, and how many idle leaves it has."""
-_NONE: _Keys = (None, None, None, 0)
+_Keys = tuple[int, int, int, int]
+"""The keys of a slot outside and inside bindings, its level among whole cells (-1: it is in no such list), and how many idle
+leaves it has."""
+_NONE: _Keys = (-1, -1, -1, 0)
 
 
-def _replace(ordered: SortedList, old: tuple[int, ...] | None, new: tuple[int, ...] | None) -> None:
-    if old is not None:
-        ordered.remove(old)
-    if new is not None:
-        ordered.add(new)
+def _keys_of(shape: Shape, slot: int, here: Slot) -> _Keys:
+    idle = here.healthy & ~(here.guaranteed | here.opportunistic)
+    if not idle:
+        return _NONE
+    count, bound, level = idle.bit_count(), idle & here.bound, parts(shape, idle)[-1].level
+    if not bound:
+        return (count if here.opportunistic else _CLEAN + count) << _SLOT | _LAST - slot, -1, level, count
+    outside, inside = (idle & ~bound).bit_count(), count << _SLOT | slot
+    if not outside:
+        return -1, inside, level, count
+    return (outside if here.opportunistic else _CLEAN + outside) << _SLOT | _LAST - slot, inside, level, count

@@ -7,9 +7,8 @@ Kept lazily: nodes that changed are looked at again when somebody asks. A cell t
 enters a list.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence, Set
-
-from sortedcontainers import SortedList
 
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
 from scheduler_service.core.model.values import Mask
@@ -25,8 +24,9 @@ class OwnedParts:
         """`devices` of a node."""
         self._facts = facts
         self._devices = devices
-        self._lists: dict[Owner, SortedList] = {}
-        """VC -> its units of which something is available."""
+        self._lists: dict[Owner, list[Unit]] = {}
+        """VC -> its units of which something is available, in order. They are few, as cells go back with the last run: all
+        behind a place is moved in one go."""
         self._sizes: dict[Owner, list[int]] = {}
         """VC -> how many of its units have 0, 1, 2, ... available leaves."""
         self._visited: dict[Owner, set[int]] = {}
@@ -39,22 +39,22 @@ class OwnedParts:
     def of(self, vc: Owner) -> Sequence[Unit]:
         if self.stale:
             self._refresh()
-        units: Sequence[Unit] = self._lists.get(vc, ())
-        return units
+        return self._lists.get(vc, ())
 
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
         """Those that have `n` leaves available, tightest first."""
         if self.stale:
             self._refresh()
-        units = self._lists.get(vc)
-        return units.irange((n,)) if units is not None else iter(())
+        units = self._lists.get(vc, ())
+        return (units[at] for at in range(bisect_left(units, (n,)), len(units)))
 
     def first_from(self, vc: Owner, least: tuple[int, ...]) -> Unit | None:
         """The first unit that does not come before `least`, in the order of units."""
         if self.stale:
             self._refresh()
-        units = self._lists.get(vc)
-        return next(units.irange(least), None) if units is not None else None
+        units = self._lists.get(vc, ())
+        at = bisect_left(units, least)
+        return units[at] if at < len(units) else None
 
     def sizes(self, vc: Owner) -> Sequence[int]:
         """How many of its units have 0, 1, 2, ... available leaves."""
@@ -96,13 +96,14 @@ class OwnedParts:
     def _list(self, before: list[tuple[Owner, Unit]], now: list[tuple[Owner, Unit]]) -> None:
         for vc, unit in before:
             if (vc, unit) not in now:
-                self._lists[vc].remove(unit)
+                units = self._lists[vc]
+                del units[bisect_left(units, unit)]
                 self._sizes[vc][unit[0]] -= 1
         for vc, unit in now:
             if (vc, unit) not in before:
                 if vc not in self._lists:
-                    self._lists[vc], self._sizes[vc] = SortedList(), [0] * (self._devices + 1)
-                self._lists[vc].add(unit)
+                    self._lists[vc], self._sizes[vc] = [], [0] * (self._devices + 1)
+                insort(self._lists[vc], unit)
                 self._sizes[vc][unit[0]] += 1
 
     def _visit(self, slot: int, here: Slot) -> None:

@@ -12,7 +12,7 @@ from scheduler_service.core.cells.free_lists import Free
 from scheduler_service.core.cells.healthy_leaves import HealthyLeaves
 from scheduler_service.core.cells.idle_index import IdleIndex
 from scheduler_service.core.cells.owned_parts import OwnedParts
-from scheduler_service.core.cells.promises import Balance, Promises, balance
+from scheduler_service.core.cells.promises import Balance, Promises, balance, holds
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
 from scheduler_service.core.model.values import Mask
@@ -203,7 +203,9 @@ class Pool:
 
     def holds(self) -> bool:
         """Eqn 2 at every level, with nothing taken off r_k."""
-        return not any(self.balance().missing)
+        if self._balance is None:
+            return holds(self.counts, self.promises.claims, self.shape.fan)
+        return not any(self._balance.missing)
 
     def doomed(self, vc: Owner, level: int) -> int:
         """How many of the VC's free virtual cells there is nothing for, even if nobody else asks."""

@@ -36,6 +36,17 @@ def balance(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> B
     return Balance(tuple(obtainable), tuple(left), tuple(missing))
 
 
+def holds(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> bool:
+    """Whether nothing is missing at any level in the balance of the same. Costs a third of it."""
+    split = 0
+    for level in range(len(fan) - 1, -1, -1):
+        over = free[level] + split - claims[level]
+        if over < 0:
+            return False
+        split = over * fan[level]
+    return True
+
+
 class Promises:
     """r and a, in all and for each VC."""
 

@@ -112,6 +112,8 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     in_the_way = in_the_way_of(state, spots)
     if lacking := overdrawn(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
+    if not in_the_way:  # nearly always
+        return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     leaving: dict[int, list[RunKey]] = defaultdict(list)
     staying = without_warm(state, in_the_way)
     for key in sorted(key for keys in staying.values() for key in keys):

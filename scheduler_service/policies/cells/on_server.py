@@ -1,11 +1,12 @@
-"""Where a running job of a virtual cluster can go on at one server: a guaranteed job in cells of its own, an opportunistic one
-on idle devices."""
+"""What a job of a virtual cluster can have at one server: a guaranteed job in cells of its own, an opportunistic one on idle
+devices."""
 
 from scheduler_service.core.cells.pool_queries import owned
-from scheduler_service.core.cells.positions import indices
+from scheduler_service.core.cells.positions import indices, positions
 from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.messages import Bind, Spot
 from scheduler_service.core.model import Job
+from scheduler_service.core.model.values import Mask
 from scheduler_service.core.model.virtual_clusters import Owner
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import suits
@@ -39,3 +40,17 @@ def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tupl
     if overdrawn(state, job.configured(job.configuration), spots):
         return None
     return tuple(binds), tuple(spots)
+
+
+def bind_on_server(state: State, job: Job, node: int, mask: Mask) -> tuple[Bind, ...] | None:
+    """The cells that are bound for a guaranteed job around these idle devices of the node. None: its virtual cluster has no
+    right to them."""
+    pools, vc_id, cells = state.pools, state.vc_ids.get(job.spec.vc), job.launch_spec.cells
+    position = None if pools is None else pools.positions.get(node)
+    if pools is None or position is None or vc_id is None or not suits(pools, job.launch_spec, position.pool):
+        return None
+    binds = list[Bind]()
+    with state.supposing():
+        pool, places = pools.pools[position.pool], positions(position, mask)
+        bound = bind_around(state, pool, position.slot, places, Owner(vc_id, cells.pin), binds, iter(range(TRIED)))
+    return tuple(binds) if bound else None

@@ -66,7 +66,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
                 yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
-            if not (_leaves_more(state, since) or _leaves_less(state, since) or _offers_turns(state, since)):
+            if not _others_may_want_more(state, since):
                 return
             vc_ids = _with_work(state)
 
@@ -99,34 +99,29 @@ def stages(options: Options) -> Stages:
     return Stages(cells(MATCHES[options.exchange], options.promotes), find=place_opportunistic)
 
 
-def _leaves_more(state: State, since: int) -> bool:
-    """Whether more can be had by others than so many changes ago, in this step: a cell came free, or one was bound that is not
-    wholly healthy, and a healthy one need not be kept for its virtual cluster any more."""
-    for table, _, _, new in state.journal.entries[since:]:
-        if table is state.bindings and (new is None or not _is_whole(state, new)):
-            return True
-    return False
-
-
-def _leaves_less(state: State, since: int) -> bool:
-    """Whether less can be had by others than so many changes ago, though nobody else asks: what they own is faulty in part, and
-    a cell was bound of what is left."""
+def _others_may_want_more(state: State, since: int) -> bool:
+    """Whether what was changed since, in this step, concerns others than those that were served: more can be had, as a cell
+    came free, or one was bound that is not wholly healthy, and a healthy one need not be kept for its virtual cluster any more;
+    or less, as a cell was bound in a pool that cannot keep all promises; or there are more runs to take turns with."""
     assert state.pools is not None
-    bound = {new.pool for table, _, _, new in state.journal.entries[since:] if table is state.bindings and new is not None}
-    return not all(state.pools.pools[name].holds() for name in bound)
+    bound, guaranteed = set[str](), set[str]()
+    for table, _, old, new in state.journal.entries[since:]:
+        if table is state.bindings:
+            if new is None or not _is_whole(state, new):
+                return True
+            bound.add(new.pool)
+        elif table is state.runs and new is not None and new.guaranteed and (old is None or not old.guaranteed):
+            guaranteed.add(new.vc)
+    if not all(state.pools.pools[name].holds() for name in bound):
+        return True
+    return any(_take_turns(state, name) for name in guaranteed)
 
 
-def _offers_turns(state: State, since: int) -> bool:
-    """Whether there are guaranteed runs that were not, where jobs wait that take turns with such."""
-    found = {
-        new.vc
-        for table, _, old, new in state.journal.entries[since:]
-        if table is state.runs and new is not None and new.guaranteed and (old is None or not old.guaranteed)
-    }
-    waiting = {name for name, lane in state.queues if lane in OWN_LANES}
-    return any(
-        stages_within(state.vcs.rows[state.vc_ids[name]].policy).overload is not None for name in found & waiting if name
-    )
+def _take_turns(state: State, name: str) -> bool:
+    """Whether jobs of the virtual cluster wait that take turns with guaranteed runs, for which there are no others."""
+    if not name or not any((name, lane) in state.queues for lane in OWN_LANES):
+        return False
+    return stages_within(state.vcs.rows[state.vc_ids[name]].policy).overload is not None
 
 
 def _is_whole(state: State, binding: Binding) -> bool:
@@ -139,9 +134,11 @@ def _is_whole(state: State, binding: Binding) -> bool:
 def _with_work(state: State) -> list[int]:
     """Virtual clusters with jobs that wait for cells of theirs, would rather be guaranteed, or are parked; in order of their
     ids. Those that run without a virtual cluster, from before there were any, wait for no cells."""
-    names = {name for name, lane in state.queues if lane is not Lane.OPPORTUNISTIC}
-    names.update(state.overflowing, state.demoted, (state.jobs.rows[job_id].spec.vc for job_id in state.operation_of))
-    return sorted([state.vc_ids[name] for name in names if name])
+    names = {name for name, lane in state.queues if name and lane is not Lane.OPPORTUNISTIC}
+    if state.overflowing or state.demoted or state.operation_of:
+        names.update(state.overflowing, state.demoted, (state.jobs.rows[job_id].spec.vc for job_id in state.operation_of))
+        names.discard("")
+    return sorted([state.vc_ids[name] for name in names]) if names else []
 
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
@@ -149,8 +146,9 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     same. If the policy chooses which jobs start, those that wait hold up runs that have overflowed, and nobody else. Where
     trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait,
     and whoever lost its cells before them."""
-    yield from _go_on(state, vc, promotes)
     chosen = stages_within(vc.policy)
+    if chosen.put_back is not None or vc.name in state.demoted:
+        yield from _go_on(state, vc, promotes)
     held: set[Choice] = set()
     if chosen.starts is not None:
         yield from chosen.starts(state, VcScope(state, vc, lambda: _give_back(state, vc, promotes)))
@@ -158,8 +156,9 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     else:
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
             yield from _serve(state, vc, lanes, held, rng, promotes)
-    yield from _go_on(state, vc, promotes)
-    if promotes:
+    if chosen.put_back is not None or vc.name in state.demoted:
+        yield from _go_on(state, vc, promotes)
+    if promotes and (state.demoted or state.overflowing):
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
                 yield from promote(state, vc, jobs[vc.name], held)

@@ -13,7 +13,7 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualClus
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.beyond import with_more
 from scheduler_service.policies.cells.guaranteed import plan_in_cells, suits
-from scheduler_service.policies.cells.on_server import on_server
+from scheduler_service.policies.cells.on_server import bind_on_server, on_server
 from scheduler_service.policies.cells.opportunistic import place_opportunistic
 from scheduler_service.policies.stages import Overload, Where, stages_within
 
@@ -28,7 +28,7 @@ def in_turns(state: State, vc: VirtualCluster, job: Job, overload: Overload) -> 
     nodes = {state.runs.rows[key].node for key in state.guaranteed_runs.get(vc.name, ())}
     positions = ((node, pools.positions.get(node)) for node in sorted(nodes))
     suitable = [node for node, position in positions if position is not None and suits(pools, job.spec, position.pool)]
-    return overload(state, job, Where(vc.name, True, suitable, plan, on_server, with_more))
+    return overload(state, job, Where(vc.name, True, suitable, plan, on_server, bind_on_server, with_more))
 
 
 def _plan_of(vc: VirtualCluster) -> Callable[[State, Job], Plan | None]:

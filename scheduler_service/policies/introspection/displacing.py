@@ -6,30 +6,34 @@ parked. So no job is suspended for one that it outranks, and nobody who is parke
 their share group, and give their turns to the job (`overload/slicing.py`).
 """
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Migrate, Park, Plan, Remember, Unpark
 from scheduler_service.core.model import Job, JobClass, JobState, OperationKind, OperationPhase, RunPhase
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.values import SECOND, mask_of
 from scheduler_service.core.operations.parking import BY_USER, leave_devices
 from scheduler_service.core.operations.resuming import what_holds_up
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, place_to_move
+from scheduler_service.policies.overload.mates import outranked_devices, outranked_slots, outranks
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, outranks, would_do
+from scheduler_service.policies.overload.slicing import servers_with_room, would_do
 from scheduler_service.policies.placing.elsewhere import Find, elsewhere
 from scheduler_service.policies.stages import Where
 
 LOOKED_AT = 64
 """Jobs that are looked at as those whose place a job may take."""
+SERVERS = 16
+"""Servers on which they are looked at, if there are more such jobs."""
 PAUSE_US = 600 * SECOND
 """How long a job is left alone that could not be parked or moved."""
 TAKES_ITS_PLACE = "outranks it, and takes its place"
@@ -37,28 +41,31 @@ TAKES_ITS_PLACE = "outranks it, and takes its place"
 
 
 def displaced_subject(job_id: int) -> str:
-    """Of the memo that says that the job gives its place to another one, and to which."""
+    """Of the memo that says that a launch of the job gives its place to another one, and to which."""
     return f"displaced/{job_id}"
 
 
 # ---- to take a place ---------------------------------------------------------------------------------------------------
 
 
-def displace(state: State, job: Job, where: Where, settings: Settings) -> Plan | None:
-    """Has jobs leave that this one outranks, the fewest that make room. Empty: such jobs are about to leave. None: none would
-    make room."""
-    if job.spec.shares or where.plan is None or not any(one.spec.demand.devices for one in job.in_each_configuration()):
+Room = Callable[[State, Job], Plan | None]
+"""How a job would start beside all that run; None: there is no room for it."""
+
+
+def displace(state: State, job: Job, where: Where, settings: Settings, room: Room) -> Plan | None:
+    """Has jobs leave that this one outranks and that run alone, the fewest that make room. Empty: such jobs are about to leave.
+    None: none would make room."""
+    if job.spec.shares or not any(one.spec.demand.devices for one in job.in_each_configuration()):
         return None
     if any(_leaves_for(state, job_id, job) for job_id in state.operation_of):
         return ()
-    able = [other for other in _outranked(state, job) if _may_be_parked(state, other, where)]
-    chosen = _enough(state, job, able, where) if able else []
-    if not chosen:
-        return None
-    for moves in (True, False):
-        plan = tuple(action for other in chosen for action in _leave(state, job, other, settings, moves))
-        if would_do(state, plan):
-            return plan
+    for others in _outranked(state, job, where):
+        able = [other for other in others if _may_be_parked(state, other, where)]
+        chosen = _enough(state, job, able, room) if able else []
+        for moves in (True, False) if chosen else ():
+            plan = tuple(action for other in chosen for action in _leave(state, job, other, settings, moves))
+            if would_do(state, plan):
+                return plan
     return None
 
 
@@ -70,23 +77,35 @@ def _leaves_for(state: State, job_id: int, job: Job) -> bool:
     return moves or operation.phase is OperationPhase.PARKING
 
 
-def _outranked(state: State, job: Job) -> list[Job]:
-    """The first jobs to leave: those of the lowest priority, and of equals those that were submitted last. Costs little if
-    there are none, however many jobs run."""
+def _outranked(state: State, job: Job, where: Where) -> Iterator[list[Job]]:
+    """The first jobs to leave: those of the lowest priority, and of equals those that were submitted last. If there are many
+    jobs that could, then those of one server after the other; for a gang, those of all servers that have room for a task.
+    Costs little if there are none, however many jobs run."""
     c = state.candidates
     used = slice(0, c.used)
-    below = c.priority[used] <= job.priority if job.spec.job_class is JobClass.TRIAL else c.priority[used] < job.priority
-    slots = np.nonzero((c.job[used] > 0) & (c.unit[used] > 0) & (c.task[used] == 0) & below)[0]
+    slots = np.nonzero(outranked_slots(state, job) & (c.unit[used] > 0) & (c.task[used] == 0))[0]
     order = slots[np.lexsort((-c.job[slots], c.priority[slots]))]
-    jobs = (state.jobs.rows[int(job_id)] for job_id in c.job[order])
-    return list(islice((other for other in jobs if outranks(job, other)), LOOKED_AT))
+    if len(order):
+        yield _jobs_in(state, job, order[:LOOKED_AT])
+    if len(order) > LOOKED_AT:
+        nodes = servers_with_room(state, job, where, outranked_devices(state, job))
+        on = c.node[order]
+        for few in [nodes] if job.spec.gang else ([node] for node in nodes[:SERVERS]):
+            yield _jobs_in(state, job, order[np.isin(on, few)][: SERVERS * LOOKED_AT])
+
+
+def _jobs_in(state: State, job: Job, slots: NDArray[np.intp]) -> list[Job]:
+    jobs = (state.jobs.rows[int(job_id)] for job_id in state.candidates.job[slots])
+    return [other for other in jobs if outranks(job, other)]
 
 
 def _may_be_parked(state: State, job: Job, where: Where) -> bool:
-    """Whether the job runs in the part of the site that is meant, and nothing else is under way with it."""
+    """Whether the job runs in the part of the site that is meant, and nothing else is under way with it. One that could not be
+    parked or moved is left alone for some time."""
     if job.state is not JobState.RUNNING or job.spec.vc != where.vc or job.id in state.operation_of:
         return False
-    if job.spec.shares or job.resize_to or job.sampling is not None or memo_of(state, displaced_subject(job.id)) is not None:
+    memo = memo_of(state, displaced_subject(job.id))
+    if job.spec.shares or job.resize_to or job.sampling is not None or (memo is not None and memo.value[1] == job.run):
         return False
     return all(
         run.phase is RunPhase.RUNNING
@@ -100,25 +119,24 @@ def _may_be_parked(state: State, job: Job, where: Where) -> bool:
     )
 
 
-def _enough(state: State, job: Job, able: list[Job], where: Where) -> list[Job]:
+def _enough(state: State, job: Job, able: list[Job], room: Room) -> list[Job]:
     """The first of these that make room together once they are parked, without any that is not needed; or none."""
-    if not _has_room(state, job, able, where):
+    if not _has_room(state, job, able, room):
         return []
     chosen: list[Job] = []
     for other in able:
         chosen.append(other)
-        if _has_room(state, job, chosen, where):
+        if _has_room(state, job, chosen, room):
             break
     for other in list(chosen):
         fewer = [one for one in chosen if one is not other]
-        if fewer and _has_room(state, job, fewer, where):
+        if fewer and _has_room(state, job, fewer, room):
             chosen = fewer
     return chosen
 
 
-def _has_room(state: State, job: Job, parked: list[Job], where: Where) -> bool:
+def _has_room(state: State, job: Job, parked: list[Job], room: Room) -> bool:
     """Whether there would be room for the job if these were parked."""
-    assert where.plan is not None
     now = state.cluster.clock_us
     with state.supposing():
         for other in parked:
@@ -126,14 +144,14 @@ def _has_room(state: State, job: Job, parked: list[Job], where: Where) -> bool:
                 return False
             for run in state.runs_of(other.id):
                 leave_devices(state, now, run)
-        return where.plan(state, job) is not None
+        return room(state, job) is not None
 
 
 def _leave(state: State, job: Job, other: Job, settings: Settings, moves: bool) -> Plan:
     """How the other one leaves. A trial does not wait until others have moved."""
     why = f"job {job.id} {TAKES_ITS_PLACE}"
     due = state.cluster.clock_us + PAUSE_US
-    note = Remember(NAME, displaced_subject(other.id), (job.id,), other.id, due)
+    note = Remember(NAME, displaced_subject(other.id), (job.id, other.run), other.id, due)
     if (
         moves
         and settings.migration
@@ -144,6 +162,47 @@ def _leave(state: State, job: Job, other: Job, settings: Settings, moves: bool) 
         if spots is not None:
             return (Migrate(other.id, spots, why, any(run.guaranteed for run in state.runs_of(other.id))), note)
     return (Park(other.id, why), note)
+
+
+# ---- to wait for a place -----------------------------------------------------------------------------------------------
+
+
+def comes_free_soon(state: State, job: Job, where: Where) -> bool:
+    """Whether a job would have room if jobs that it outranks could be parked that cannot just now: the tasks of gangs begin, or
+    an operation is under way with them. That takes no longer than such operations may."""
+    c = state.candidates
+    tasks, lower = job.spec.tasks(), outranked_slots(state, job)
+    if job.spec.shares or not tasks[0].devices or not (lower.any() or state.operation_of):
+        return False
+    nodes = {run.node for job_id in state.operation_of for run in state.runs_of(job_id)}
+    nodes |= {int(node) for node in c.node[: c.used][lower & (c.tasks[: c.used] > 1)]}
+    if job.spec.gang:
+        nodes |= set(servers_with_room(state, job, where, outranked_devices(state, job)))
+    room, settles = 0, False
+    for node in sorted(nodes):
+        devices, some = _could_have(state, job, where, node)
+        if devices >= tasks[0].devices and state.free_resources.is_open(node) and state.is_usable(job.spec, node):
+            room, settles = room + devices // tasks[0].devices, settles or some
+    return settles and room >= len(tasks)
+
+
+def _could_have(state: State, job: Job, where: Where, node: int) -> tuple[int, bool]:
+    """How many devices of the node are idle, or held only by jobs that this one outranks and that can be parked, now or soon;
+    and whether some of these cannot be yet."""
+    closed = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
+    settling = 0
+    for key in sorted(state.runs_on.get(node, ())):
+        run = state.runs.rows[key]
+        other, mask = state.jobs.rows[run.job_id], mask_of(run.devices)
+        memo, group = memo_of(state, displaced_subject(other.id)), state.share_groups.rows.get(run.group)
+        mine = run.vc == where.vc and run.guaranteed == where.guaranteed and not other.spec.shares and other.sampling is None
+        stays = memo is not None and memo.value[1] == other.run and other.id not in state.operation_of
+        if not mine or stays or not outranks(job, other) or run.key in state.promised_by:
+            closed |= mask
+        elif other.id in state.operation_of or other.resize_to or run.phase is not RunPhase.RUNNING:
+            settling |= mask if group is None else mask_of(group.devices_on(node))
+    devices = ~closed & ((1 << state.nodes.rows[node].capacity.devices) - 1)
+    return devices.bit_count(), bool(devices & settling)
 
 
 # ---- to have it back ---------------------------------------------------------------------------------------------------

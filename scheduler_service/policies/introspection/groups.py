@@ -8,8 +8,9 @@ from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import memo_of
 from scheduler_service.policies.overload.memory import allowances
+from scheduler_service.policies.overload.probes import probe_subject
 from scheduler_service.policies.overload.rows import Unit
-from scheduler_service.policies.overload.slicing import probe_subject, rows_of, would_do
+from scheduler_service.policies.overload.slicing import rows_of, would_do
 
 
 def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:

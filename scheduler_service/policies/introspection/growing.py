@@ -21,8 +21,9 @@ from scheduler_service.core.model.values import SECOND, Vector, fits, times
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.overload.slicing import would_do
 from scheduler_service.policies.stages import Where
 
 

@@ -1,19 +1,16 @@
-"""What introspection remembers: the next look at a part of the servers, probes, which kinds of jobs go together, moves."""
+"""What introspection remembers: the next look at a part of the servers, which kinds of jobs go together, moves."""
 
-import json
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.messages import Remember
-from scheduler_service.core.model import Job, RunKey
+from scheduler_service.core.model import Job
 from scheduler_service.core.model.memo import Memo, shared
-from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.history import script_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.overload.slicing import NAME, probe_subject
+from scheduler_service.policies.overload.probes import NAME
 
 _LONGEST = 64
 HOUR_US = 3600 * SECOND
@@ -59,50 +56,6 @@ def round_of(memo: Memo | None) -> Round:
 
 def remember_round(vc: str, what: Round, due_us: Micros) -> Remember:
     return Remember(NAME, round_subject(vc), (what.part, what.hour_us, what.moves, *what.probes), due_us=due_us)
-
-
-# ---- probes ------------------------------------------------------------------------------------------------------------
-
-
-class Probe(NamedTuple):
-    """A change of rows that is being measured."""
-
-    parts: tuple[tuple[int, ...], ...]
-    """The jobs that were packed: those that took turns with each other, and in each part those that were packed before."""
-    rates: tuple[tuple[int, int], ...]
-    """Of jobs that were packed before: the rate of each while it executes, in millionths of its rate alone."""
-    deadline_us: Micros
-    before: tuple[Row, ...]
-    limits: tuple[tuple[RunKey, int], ...]
-    """What members were allowed to use of each device before."""
-    period_us: Micros
-    during: tuple[Row, ...]
-
-    @property
-    def jobs(self) -> tuple[int, ...]:
-        return tuple(sorted(job_id for part in self.parts for job_id in part))
-
-
-def remember_probe(vc: str, group: int, probe: Probe) -> Remember:
-    text = json.dumps(probe, separators=(",", ":"))
-    return Remember(NAME, probe_subject(vc, group), (text,))
-
-
-def probe_of(memo: Memo) -> Probe:
-    parts, rates, deadline, before, limits, period, during = json.loads(str(memo.value[0]))
-    return Probe(
-        tuple(map(tuple, parts)),
-        tuple((job_id, rate) for job_id, rate in rates),
-        deadline,
-        _rows(before),
-        tuple((RunKey(*key), limit) for key, limit in limits),
-        period,
-        _rows(during),
-    )
-
-
-def _rows(found: Iterable[tuple[list[list[int]], int]]) -> tuple[Row, ...]:
-    return tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in found)
 
 
 # ---- kinds of jobs -----------------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import Round, memo_of
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.overload.slicing import would_do
 from scheduler_service.policies.placing.first_fit import pick_devices
 from scheduler_service.policies.stages import Where
 

@@ -23,9 +23,11 @@ from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.introspection.moving import first_waiting, may_move, moved_subject, name_of, under_way
 from scheduler_service.policies.introspection.packing import learnt, may_pack, utilisation_of
 from scheduler_service.policies.introspection.pairing import may_be_worth_a_move, next_pair
+from scheduler_service.policies.overload.mates import may_share
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.rows import Unit, unit_of, units_of
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, holders, joined, may_share, shares_of, shares_with, would_do
+from scheduler_service.policies.overload.slicing import holders, joined, shares_of, shares_with, would_do
 from scheduler_service.policies.stages import Where
 
 _PPM = 1_000_000

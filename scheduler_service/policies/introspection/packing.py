@@ -20,20 +20,13 @@ from scheduler_service.core.operations.measuring import is_certain, plan_of
 from scheduler_service.core.sharing.equations import Device, limit_mib, time_share
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import arranged, devices_of, in_rows, is_ours, runs_in
-from scheduler_service.policies.introspection.memos import (
-    Probe,
-    forget,
-    kind_of,
-    memo_of,
-    pair_subject,
-    probe_of,
-    remember_probe,
-)
+from scheduler_service.policies.introspection.memos import forget, kind_of, memo_of, pair_subject
 from scheduler_service.policies.introspection.pairing import next_pair, pays
 from scheduler_service.policies.overload.memory import needed_mib
+from scheduler_service.policies.overload.probes import NAME, Probe, probe_of, probe_subject, remember_probe
 from scheduler_service.policies.overload.rows import Unit, apart, fair_rows, units_of
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, probe_subject, would_do
+from scheduler_service.policies.overload.slicing import would_do
 
 _PPM = 1_000_000
 _TRIED = 4

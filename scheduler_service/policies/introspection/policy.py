@@ -6,6 +6,7 @@ and then the others in the order of their queue. One that can do none of this ho
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Plan, Remember, Resize, Rng, Wait
@@ -13,15 +14,17 @@ from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.introspection.displacing import displace, leave_alone, put_back
+from scheduler_service.policies.introspection.displacing import comes_free_soon, displace, leave_alone, put_back
 from scheduler_service.policies.introspection.growing import as_before, retreat, shrink_for, shrink_in
 from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.order.fifo import head_of
+from scheduler_service.policies.overload.mates import Mates, outranked_slots
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, slicing, why_no_turn
+from scheduler_service.policies.overload.slicing import take_turns, why_no_turn
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
 from scheduler_service.policies.placing.first_fit import no_room, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
@@ -91,7 +94,7 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
 
 def overloaded(settings: Settings) -> Overload:
     """The stage: what becomes of a job without room, before anybody is preempted."""
-    turns = slicing(settings)
+    lower, equals = Mates.OUTRANKED, Mates.EQUALS
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
         plan = as_before(state, job, where)
@@ -104,8 +107,20 @@ def overloaded(settings: Settings) -> Overload:
         return plan
 
     def in_place_or_turns(state: State, job: Job, where: Where) -> Plan | None:
-        plan = displace(state, job, where, settings)
-        return turns(state, job, where) if plan is None else plan
+        """Jobs that it outranks run alone, take turns, or both: it has their devices in any case. Else it takes turns with its
+        equals."""
+        if not (state.operation_of or outranked_slots(state, job).any()):
+            return take_turns(state, job, where, settings, equals)
+        plan = displace(state, job, where, settings, where.plan) if where.plan is not None else None
+        for mates in (lower, equals, lower | equals) if plan is None else ():
+            room = partial(take_turns, where=where, settings=settings, mates=mates)
+            plan = room(state, job)
+            if plan is None and Mates.OUTRANKED in mates:
+                plan = displace(state, job, where, settings, room)
+            if plan is not None:
+                return plan
+        waits = plan is None and job.spec.job_class is JobClass.TRIAL and comes_free_soon(state, job, where)
+        return () if waits else plan
 
     return overload
 

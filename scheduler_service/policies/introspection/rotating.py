@@ -22,8 +22,10 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import is_ours
 from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, onto_idle, under_way
+from scheduler_service.policies.overload.mates import rank
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, rank, shares_with, would_do
+from scheduler_service.policies.overload.slicing import shares_with, would_do
 from scheduler_service.policies.stages import Where
 
 

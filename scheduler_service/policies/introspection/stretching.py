@@ -8,8 +8,8 @@ from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.groups import runs_in
 from scheduler_service.policies.introspection.memos import memo_of
+from scheduler_service.policies.overload.probes import probe_subject
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import probe_subject
 from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for, why_retimed
 
 

@@ -16,9 +16,10 @@ from scheduler_service.policies.introspection.moving import (
     under_way,
 )
 from scheduler_service.policies.introspection.packing import learnt
+from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.rows import units_of
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import NAME, would_do
+from scheduler_service.policies.overload.slicing import would_do
 from scheduler_service.policies.stages import Where
 
 

@@ -6,73 +6,36 @@ is parked so that one of lower priority, or a best-effort job instead of a trial
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Flag
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import owned
 from scheduler_service.core.enact import enact
-from scheduler_service.core.messages import Place, Plan, Share, Spot
-from scheduler_service.core.model import Job, JobClass, Run, RunKey, RunPhase
-from scheduler_service.core.model.memo import shared
+from scheduler_service.core.messages import Action, Place, Plan, Share, Spot
+from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.rows import made
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import SECOND, ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, mask_of
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.overload.mates import Mates, outranked_devices, outranks, users_on
 from scheduler_service.policies.overload.memory import allowances
-from scheduler_service.policies.overload.rows import Unit, ranked_rows, unit_of, units_of
+from scheduler_service.policies.overload.probes import end_undecided, probe_in
+from scheduler_service.policies.overload.rows import Unit, apart, ranked_rows, unit_of, units_of
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
-from scheduler_service.policies.stages import Overload, Where
+from scheduler_service.policies.stages import Where
 
-NAME = "gandiva"
 LOOKED_AT = 8
 """Servers of each kind that are looked at for a job."""
 
 
-def probe_subject(vc: str, group: int) -> str:
-    """Of the memo about the probe that changed the rows of a share group."""
-    return shared(vc, f"probe/{group}")
-
-
-class Mates(Flag):
-    """With whom a job shares devices."""
-
-    EQUALS = 1
-    """They take turns with it."""
-    OUTRANKED = 2
-    """They take turns with others, and have none while the job is there."""
-
-
-def slicing(settings: Settings) -> Overload:
-    """The stage."""
-
-    def overload(state: State, job: Job, where: Where) -> Plan | None:
-        either = (Mates.OUTRANKED, Mates.EQUALS, Mates.OUTRANKED | Mates.EQUALS)
-        for mates in either if _outranks_anybody(state, job) else (Mates.EQUALS,):
-            for one in _ways(job):
-                if (plan := _sliced(state, one, where, settings, mates)) is not None:
-                    return plan
-        return None
-
-    return overload
-
-
-def outranks(one: Job, other: Job) -> bool:
-    """Whether the one may take the place of the other."""
-    if other.spec.job_class is not JobClass.BEST_EFFORT:
-        return False
-    return one.priority > other.priority or (one.spec.job_class is JobClass.TRIAL and one.priority == other.priority)
-
-
-def _outranks_anybody(state: State, job: Job) -> bool:
-    """Whether the job could outrank one that shares devices. Costs little, however many jobs run."""
-    c = state.candidates
-    used = slice(0, c.used)
-    below = c.priority[used] <= job.priority if job.spec.job_class is JobClass.TRIAL else c.priority[used] < job.priority
-    return bool(state.share_groups.rows) and bool(np.any((c.job[used] > 0) & below))
+def take_turns(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
+    """The plan by which a job without room shares devices with these mates. None: there are none with whom it can."""
+    plans = (_sliced(state, one, where, settings, mates) for one in _ways(job))
+    return next((plan for plan in plans if plan is not None), None)
 
 
 def rows_of(units: Sequence[Unit], jobs: Mapping[int, Job]) -> tuple[Row, ...]:
@@ -123,7 +86,7 @@ def would_do(state: State, plan: Plan) -> bool:
 
 
 def _sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
-    nodes = list(_by_load(state, job, where, settings))
+    nodes = list(_by_load(state, job, where, settings, mates))
     for few in [[node] for node in nodes] + ([nodes] if job.spec.gang else []):
         spots = _spots(state, job, few, where, mates)
         plan = None if spots is None else _plan(state, job, spots, where, settings)
@@ -132,7 +95,7 @@ def _sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mat
     return None
 
 
-def _by_load(state: State, job: Job, where: Where, settings: Settings) -> Iterator[int]:
+def _by_load(state: State, job: Job, where: Where, settings: Settings, mates: Mates = Mates.EQUALS) -> Iterator[int]:
     """The servers that are looked at: those of the job's affinity first, in each case those with the lowest load first."""
     tasks = job.spec.tasks()
     loads, among = state.loads(), state.among(job.spec)
@@ -141,75 +104,55 @@ def _by_load(state: State, job: Job, where: Where, settings: Settings) -> Iterat
     asked = least.devices if job.spec.gang else job.spec.demand.devices
     may = (free[2] >= 0) & (whole >= max(least.devices, 1))
     may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
-    may &= loads.requested + asked <= whole * settings.oversubscription
+    crowded = loads.requested + asked > whole * settings.oversubscription
+    if Mates.OUTRANKED in mates:
+        held = outranked_devices(state, job)
+        may &= (held > 0) | bool(job.spec.gang)  # other tasks of a gang may have idle devices
+        may &= (held + free[2] >= least.devices) | (Mates.EQUALS in mates)
+    else:
+        may &= ~crowded
     may[0] = False
     if where.nodes is not None:
-        chosen = np.zeros_like(may)
-        chosen[[node for node in where.nodes if node < len(chosen)]] = True
-        may &= chosen
-    first = max(task.devices for task in tasks)
+        may &= _among(where.nodes, len(may))
+    first, most = max(task.devices for task in tasks), max(LOOKED_AT, len(tasks))
     alike = loads.affinity == first
     for kind in (may & alike, may & ~alike):
-        yield from _lowest(loads.requested, whole, kind)
+        nodes = _lowest_first(loads.requested, whole, kind)
+        if mates == Mates.EQUALS | Mates.OUTRANKED:
+            nodes = (node for node in nodes if not crowded[node] or _has_turns_left(state, job, node, asked, settings))
+        yield from islice(nodes, most)
 
 
-def _lowest(requested: NDArray[np.int64], whole: NDArray[np.int64], may: NDArray[np.bool_]) -> list[int]:
+def servers_with_room(state: State, job: Job, where: Where, held: NDArray[np.int64]) -> list[int]:
+    """The servers that have enough for a task of the job, with what others hold of their devices; the least loaded first."""
+    tasks, among = job.spec.tasks(), state.among(job.spec)
+    least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
+    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
+    may = (free[2] >= 0) & (held + free[2] >= max(least.devices, 1))
+    may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
+    may[0] = False
+    if where.nodes is not None:
+        may &= _among(where.nodes, len(may))
+    return list(_lowest_first(state.loads().requested, whole, may))
+
+
+def _among(nodes: Sequence[int], count: int) -> NDArray[np.bool_]:
+    chosen = np.zeros(count, np.bool_)
+    chosen[[node for node in nodes if node < count]] = True
+    return chosen
+
+
+def _lowest_first(requested: NDArray[np.int64], whole: NDArray[np.int64], may: NDArray[np.bool_]) -> Iterator[int]:
     ids = np.nonzero(may)[0]
     order = np.argsort(requested[ids] / whole[ids], kind="stable")
-    return [int(node) for node in ids[order[:LOOKED_AT]]]
+    return (int(node) for node in ids[order])
 
 
-class _Server(NamedTuple):
-    """The devices of a node that a job may share, with those who hold them."""
-
-    users: dict[int, list[Run]]
-    """By device; none of a device that is idle. In a virtual cluster, idle devices are in its own cells."""
-
-
-def _server(state: State, job: Job, node: int, where: Where, mates: Mates) -> _Server:
-    capacity = state.nodes.rows[node].capacity.devices
-    closed = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
-    idle = state.idle_devices.get(node, 0)
-    may_have = (i for i in range(capacity) if idle >> i & 1 and (not where.guaranteed or entitled(state, job, node, 1 << i)))
-    users: dict[int, list[Run]] = {i: [] for i in may_have}
-    refused: Mask = closed
-    for key in sorted(state.runs_on.get(node, ())):
-        run = state.runs.rows[key]
-        if not run.given or run.is_parked:
-            continue
-        if not may_share(state, run, job, where, mates):
-            group = state.share_groups.rows.get(run.group)
-            refused |= mask_of(run.devices if group is None else group.devices_on(node))
-        for index in run.devices:
-            users.setdefault(index, []).append(run)
-    return _Server({index: on for index, on in users.items() if not refused >> index & 1})
-
-
-def may_share(state: State, run: Run, job: Job, where: Where, mates: Mates = Mates.EQUALS) -> bool:
-    """Whether the job may share devices with the run."""
-    holder = state.jobs.rows[run.job_id]
-    if not run.phase.preemptible or run.key in state.promised_by or run.guaranteed != where.guaranteed or run.vc != where.vc:
-        return False
-    equal = Mates.EQUALS in mates and rank(holder) == rank(job)
-    if not equal and not (Mates.OUTRANKED in mates and outranks(job, holder) and _takes_turns(state, run)):
-        return False
-    if holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
-        return False
-    if holder.spec.shares or not all(task.devices for task in holder.launch_spec.tasks()):
-        return False  # its user says with whom it shares; or it is a gang with a task that cannot take turns
-    group = state.share_groups.rows.get(run.group)
-    return group is None or not (group.open or (NAME, probe_subject(group.vc, group.id)) in state.memos.rows)
-
-
-def _takes_turns(state: State, run: Run) -> bool:
-    """Whether it takes turns with others, or did until it was packed with them: so it can be parked."""
-    group = state.share_groups.rows.get(run.group)
-    return group is not None and len(group.members()) > 1 and run.phase is RunPhase.RUNNING
-
-
-def rank(job: Job) -> tuple[int, int]:
-    """Jobs that are equal in this take turns."""
-    return job.spec.job_class, job.priority
+def _has_turns_left(state: State, job: Job, node: int, asked: int, settings: Settings) -> bool:
+    """Whether the runs of the server ask for few enough devices, without those that have no turns while the job is there."""
+    runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
+    others = sum(run.demand.devices for run in runs if not outranks(job, state.jobs.rows[run.job_id]))
+    return others + asked <= state.nodes.rows[node].capacity.devices * settings.oversubscription
 
 
 def _spots(state: State, job: Job, nodes: Sequence[int], where: Where, mates: Mates = Mates.EQUALS) -> tuple[Spot, ...] | None:
@@ -217,7 +160,7 @@ def _spots(state: State, job: Job, nodes: Sequence[int], where: Where, mates: Ma
     tasks = job.spec.tasks()
     spots: list[Spot] = []
     for node in nodes:
-        users, taken = _server(state, job, node, where, mates).users, ZERO
+        users, taken = users_on(state, job, node, where, mates), ZERO
         left = sorted(users, key=lambda index: (len(users[index]), _holder(users[index]), index))
         free = state.free_resources.free(node)
         while len(spots) < len(tasks):
@@ -237,12 +180,40 @@ def _holder(users: Sequence[Run]) -> tuple[int, RunKey]:
 def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> Plan | None:
     """The job in a row of its own beside all that share devices with these. None: they cannot share."""
     others = holders(state, spots)
+    before = _binds(state, job, spots, where)
+    if before is None:
+        return None
+    before += _ended_probes(state, job, others)
     for share in shares_with(state, job, spots, others, settings):
         why = _why(state, spots, others, share, settings)
-        plan = (Place(job.id, spots, where.guaranteed, job.configuration, why, share),)
+        plan: Plan = (*before, Place(job.id, spots, where.guaranteed, job.configuration, why, share))
         if would_do(state, plan):
             return plan
     return None
+
+
+def _binds(state: State, job: Job, spots: Sequence[Spot], where: Where) -> tuple[Action, ...] | None:
+    """The cells that are bound around idle devices of these, for a guaranteed job. None: it has no right to them."""
+    found: tuple[Action, ...] = ()
+    for node in sorted({spot.node for spot in spots}) if where.guaranteed and where.bind is not None else ():
+        mask = state.idle_devices.get(node, 0) & mask_of(tuple(i for spot in spots if spot.node == node for i in spot.devices))
+        if mask and not owned(state, job, node, mask):
+            assert where.bind is not None
+            binds = where.bind(state, job, node, mask)
+            if binds is None:
+                return None
+            found += binds
+    return found
+
+
+def _ended_probes(state: State, job: Job, others: Sequence[Run]) -> tuple[Action, ...]:
+    """Ends what is being measured in the share groups that the job changes."""
+    found: tuple[Action, ...] = ()
+    for number in sorted({run.group for run in others if run.group}):
+        group = state.share_groups.rows[number]
+        if (probe := probe_in(state, group)) is not None:
+            found += end_undecided(group, probe, f"packing ends undecided: job {job.id} outranks those that were packed")
+    return found
 
 
 class Joined(NamedTuple):
@@ -263,6 +234,9 @@ def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run])
     groups = {run.group for run in others if run.group}
     runs = {run.key: run for run in [*own, *others]}
     units = units_of([row for number in sorted(groups) for row in state.share_groups.rows[number].rows], runs)
+    for number in sorted(groups):
+        if (probe := probe_in(state, state.share_groups.rows[number])) is not None:
+            units = apart(units, probe.parts, runs)
     alone = dict.fromkeys(run.job_id for run in others if not run.group)
     units += [unit_of(state.runs_of(job_id)) for job_id in alone]
     jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
@@ -279,7 +253,7 @@ def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[
 def shares_of(state: State, there: Joined, units: Sequence[Unit], settings: Settings) -> Iterator[Share]:
     """What all of them would share, if these are the units that take turns."""
     rows = rows_of(units, there.jobs)
-    if len(rows) > settings.rows:
+    if sum(row.weight > 0 for row in rows) > settings.rows:
         return
     groups = {run.group for run in there.runs.values() if run.group}
     present = max((state.share_groups.rows[number].period_us for number in groups), default=settings.period_us)

@@ -12,8 +12,9 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import head_of
+from scheduler_service.policies.overload.mates import Mates
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import slicing
+from scheduler_service.policies.overload.slicing import take_turns
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import Where
 from scheduler_service.sim.jobs import SimJob
@@ -26,7 +27,7 @@ from tests.sim.building import MINUTE, Listed, right
 
 PAPER = Setup(gandiva(interference=False))
 FREE = Setup(Proportional())
-SLICES = slicing(Settings())
+SLICES = Settings()
 MEMORY_MIB = 24 << 10
 
 
@@ -48,7 +49,7 @@ def turns(state: State, _rng: Rng) -> Proposals:
     """First come, first served. A job that finds no idle device has turns of a minute on devices with few users."""
     while (job := head_of(state, {Lane.BEST_EFFORT: 0})) is not None:
         alone = place(state, job)
-        action = alone if alone is not None else next(iter(SLICES(state, job, Where()) or ()), None)
+        action = alone if alone is not None else next(iter(take_turns(state, job, Where(), SLICES, Mates.EQUALS) or ()), None)
         if not isinstance(action, Place):
             return
         if (share := action.share) is not None:
