@@ -7,7 +7,7 @@ from client_sdk._requests import jobs
 from client_sdk._values.job_options import Time
 from client_sdk._values.options import job_id
 from client_sdk._values.parts import Sharing
-from client_sdk.models import Dependency, Job
+from client_sdk.models import Dependency, Job, JobAtRisk
 
 
 class JobChanges(Asking):
@@ -65,6 +65,19 @@ class JobChanges(Asking):
         cannot go there (CANNOT_MIGRATE).
         """
         return self._ask(jobs.migrate(job_id(job), nodes, devices))
+
+    def lost_by_suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> tuple[JobAtRisk, ...]:
+        """The job, if `suspend` would lose what it has done, because nothing saves it. Changes nothing, and raises what
+        `suspend` raises. It may take some seconds until it is sure that a job is at risk; so do the two that follow."""
+        return self._ask(jobs.Risks(jobs.Suspend(job_id(job), park, park_only)))
+
+    def lost_by_requeue(self, job: Job | int) -> tuple[JobAtRisk, ...]:
+        """As `lost_by_suspend`, for `requeue`."""
+        return self._ask(jobs.Risks(jobs.Requeue(job_id(job), 0)))
+
+    def lost_by_migrate(self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()) -> tuple[JobAtRisk, ...]:
+        """As `lost_by_suspend`, for `migrate`."""
+        return self._ask(jobs.Risks(jobs.migrate(job_id(job), nodes, devices)))
 
     def update(
         self,
@@ -126,6 +139,20 @@ class AsyncJobChanges(AskingAsync):
     async def migrate(self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()) -> Job:
         """As `Client.migrate`."""
         return await self._ask(jobs.migrate(job_id(job), nodes, devices))
+
+    async def lost_by_suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> tuple[JobAtRisk, ...]:
+        """As `Client.lost_by_suspend`."""
+        return await self._ask(jobs.Risks(jobs.Suspend(job_id(job), park, park_only)))
+
+    async def lost_by_requeue(self, job: Job | int) -> tuple[JobAtRisk, ...]:
+        """As `Client.lost_by_requeue`."""
+        return await self._ask(jobs.Risks(jobs.Requeue(job_id(job), 0)))
+
+    async def lost_by_migrate(
+        self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()
+    ) -> tuple[JobAtRisk, ...]:
+        """As `Client.lost_by_migrate`."""
+        return await self._ask(jobs.Risks(jobs.migrate(job_id(job), nodes, devices)))
 
     async def update(
         self,

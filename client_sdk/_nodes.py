@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from client_sdk._base import Asking, AskingAsync
 from client_sdk._requests import jobs
-from client_sdk.models import Node
+from client_sdk.models import JobAtRisk, Node
 
 
 class NodeCalls(Asking):
@@ -25,6 +25,10 @@ class NodeCalls(Asking):
     def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
         """Has nothing new placed on a node. Its runs finish; with `evict` they are told to leave, and queue again."""
         return self._ask(jobs.Drain(name, reason, evict))
+
+    def lost_by_drain(self, name: str, *, evict: bool = False) -> tuple[JobAtRisk, ...]:
+        """The jobs that would lose what they have done by `drain`, because nothing saves them. Changes nothing."""
+        return self._ask(jobs.Risks(jobs.Drain(name, "", evict)))
 
     def undrain(self, name: str) -> Node:
         """Opens a drained node again, and forgets its strikes."""
@@ -62,6 +66,10 @@ class AsyncNodeCalls(AskingAsync):
     async def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
         """As `Client.drain`."""
         return await self._ask(jobs.Drain(name, reason, evict))
+
+    async def lost_by_drain(self, name: str, *, evict: bool = False) -> tuple[JobAtRisk, ...]:
+        """As `Client.lost_by_drain`."""
+        return await self._ask(jobs.Risks(jobs.Drain(name, "", evict)))
 
     async def undrain(self, name: str) -> Node:
         """As `Client.undrain`."""

@@ -11,7 +11,18 @@ from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._values.profiles import Profile
-from client_sdk._values.runs import Operation, OperationKind, OperationPhase, OperationPhaseTime, Run, RunPage, RunPhase
+from client_sdk._values.runs import (
+    JobAtRisk,
+    Operation,
+    OperationKind,
+    OperationPhase,
+    OperationPhaseTime,
+    Run,
+    RunPage,
+    RunPhase,
+    SaveOutcome,
+    SaveResult,
+)
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
     Array,
@@ -94,6 +105,7 @@ __all__ = [
     "Explanation",
     "Guarantee",
     "Job",
+    "JobAtRisk",
     "JobClass",
     "JobEvent",
     "JobEventKind",
@@ -135,6 +147,8 @@ __all__ = [
     "RunPage",
     "RunPhase",
     "RunSteps",
+    "SaveOutcome",
+    "SaveResult",
     "Share",
     "ShareMode",
     "Shares",

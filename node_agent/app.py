@@ -145,7 +145,7 @@ async def _serve(
     executor.connect(launcher)
     node.executor = executor
     node.observing = observing
-    node.step_watch = StepWatch(spool, paths, settings.step_window)
+    node.step_watch = StepWatch(spool, paths, settings.step_window, executor.saves.look)
     if store is not None and settings.keep_stored is not None:
         node.stored_expiry = StoredExpiry(store, cluster, settings.keep_stored)
     log.info(

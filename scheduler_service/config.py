@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Seconds = Annotated[float, Field(le=1e8)]
 """Three years: the database's times, and the sums of such, are far from their ends. For those without a bound of their own,
 which this one would take the place of."""
+TimeLimit = Annotated[float, Field(ge=1, le=31_622_400)]
+"""As in the API: of at least a second, and at most 366 days."""
+TimeLimited = Literal["trial", "best-effort"]
+"""The classes of jobs, for settings of each."""
 MOST = 1_000_000
 """For counts: as good as no limit, and far below what the database can count to."""
 
@@ -60,6 +64,13 @@ class Config(FileSettings):
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
     grace_limit: Seconds = Field(
         300, ge=0, description="the longest grace period that a job without one of its own gets for the sake of its saves"
+    )
+    default_time_limit: dict[TimeLimited, TimeLimit] = Field(
+        {}, description="time limit of jobs that name none, by class, such as {trial: 600, best-effort: 86400}"
+    )
+    longest_time_limit: dict[TimeLimited, TimeLimit] = Field(
+        {},
+        description="the longest time limit that jobs may have, by class; without a default, jobs get it that name none",
     )
     backfill: bool = Field(True, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
@@ -173,6 +184,13 @@ class Config(FileSettings):
             raise ValueError("pools are for a site with virtual clusters: set `virtual_clusters: true`, or leave them out")
         if self.exchange != Config.model_fields["exchange"].default and not self.virtual_clusters:
             raise ValueError("exchange is for a site with virtual clusters: set `virtual_clusters: true`, or leave it out")
+        for name, limit in self.default_time_limit.items():
+            longest = self.longest_time_limit.get(name, limit)
+            if limit > longest:
+                raise ValueError(
+                    f"default_time_limit: {name} jobs that name no time limit would get {limit:g} s, which is more than "
+                    f"their longest_time_limit of {longest:g} s; make the default shorter, or the longest limit longer"
+                )
         if self.silent_after < 2 * self.heartbeat:
             raise ValueError("silent_after must be at least twice heartbeat, else one late heartbeat makes a node silent")
         if self.advertise is None and addresses.is_wildcard(self.listen):

@@ -1,6 +1,8 @@
 """What the engine and its policy are made of, from the settings of the service."""
 
-from scheduler_service.config import Config
+from collections.abc import Mapping
+
+from scheduler_service.config import Config, TimeLimited
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies import registry
@@ -24,6 +26,8 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         default_grace_us=micros(config.default_grace),
         grace_limit_us=micros(config.grace_limit),
+        default_time_limits_us=_by_class(config.default_time_limit),
+        longest_time_limits_us=_by_class(config.longest_time_limit),
         earmark_ttl_us=micros(config.earmark_ttl),
         aging_us=micros(config.aging),
         min_run_us=micros(config.min_run),
@@ -48,6 +52,11 @@ def vc_policy_of(config: Config) -> VcPolicy:
     name = config.policy if config.policy in registry.for_virtual_clusters() else "fifo"
     own = tuple(sorted(config.policy_settings.items())) if name == config.policy else ()
     return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight, settings=own)
+
+
+def _by_class(seconds: Mapping[TimeLimited, float]) -> tuple[int, int]:
+    """Of trials, and of best-effort jobs; 0: not given."""
+    return micros(seconds.get("trial", 0)), micros(seconds.get("best-effort", 0))
 
 
 def micros(seconds: float) -> int:

@@ -35,6 +35,7 @@ from client_sdk._requests.jobs import (
     Request,
     Requeue,
     Resize,
+    Risks,
     Story,
     Submit,
     Suspend,
@@ -98,6 +99,11 @@ def encode(request: Request[T]) -> Call[T]:
             for node, of_node in zip(nodes, devices or ((),) * len(nodes), strict=True):
                 migrate.destinations.add(node=node, devices=of_node)
             call = Call("Scheduler/Migrate", migrate, scheduler_pb2.MigrateResponse, _job)
+        case Risks(change):
+            made: Call[Any] = encode(change)
+            asked_only: Any = made.message
+            asked_only.validate_only = True
+            call = Call(made.method, asked_only, made.response, _risks)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage():
@@ -187,6 +193,10 @@ def _page(answer: scheduler_pb2.ListResponse) -> models.JobPage:
 
 def _runs(answer: scheduler_pb2.ListRunsResponse) -> models.RunPage:
     return reading.read(models.RunPage, answer)
+
+
+def _risks(answer: scheduler_pb2.SuspendResponse) -> tuple[models.JobAtRisk, ...]:
+    return tuple(reading.read(models.JobAtRisk, each) for each in answer.jobs_at_risk)
 
 
 def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:

@@ -18,6 +18,7 @@ from client_sdk.models import (
     Dependency,
     Explanation,
     Job,
+    JobAtRisk,
     JobEvent,
     JobPage,
     JobSpec,
@@ -96,6 +97,13 @@ class Migrate(Request[Job]):
     nodes: tuple[str, ...]
     devices: tuple[tuple[int, ...], ...]
     """For each of the nodes; empty: any that are idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Risks(Request[tuple[JobAtRisk, ...]]):
+    """Asks which jobs would lose their work by a change, and changes nothing."""
+
+    change: "Suspend | Requeue | Migrate | Drain"
 
 
 class NodePage(NamedTuple):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from client_sdk._values.jobs import Decision, Job, Task
+from client_sdk._values.runs import SaveResult
 from client_sdk._values.specs import Resources
 from client_sdk._values.states import JobReason
 
@@ -71,6 +72,8 @@ class PreemptionCost:
     """From the signal to its next start; None where it has not started since."""
     device_hours: float
     """Its devices x that time."""
+    save: SaveResult | None = None
+    """Whether its run had saved what it had done; None: it has not ended, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.profiles import Profile
-from client_sdk._values.runs import Operation
+from client_sdk._values.runs import Operation, SaveResult
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState, ShareMode
 from client_sdk._values.steps import MiniBatch, RunSteps
@@ -137,6 +137,9 @@ class Job:
     """Set by `Client.get` only: the name of the checkpoint from which its last run (task 0) began, if the program says so."""
     checkpoint: str | None = None
     """Set by `Client.get` only: the name of the last checkpoint that this run has saved, if the program says so."""
+    last_save: SaveResult | None = None
+    """Whether the last launch that has ended had saved what it had done: of a gang, what is worst of its tasks. None: none has
+    ended, there was nothing to save, or its agent does not say."""
 
     def executed(self, now: datetime) -> timedelta:
         """How long its runs have executed until now, without the time in which they were parked or the job queued."""

@@ -82,6 +82,48 @@ class OperationPhaseTime:
     """What was measured, such as "cooperative, 512 MiB, residue 0 MiB", or why the phase was given up."""
 
 
+class SaveOutcome(Word):
+    """Whether what a run had done was saved when it ended."""
+
+    UNSPECIFIED = 0
+    """It cannot be known."""
+    SAVED = 1
+    NOT_SAVED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveResult:
+    """Whether what a run had done was saved when it ended. `str` says it in words."""
+
+    outcome: SaveOutcome
+    step: int | None = None
+    """The step of the last checkpoint of the run, which holds all that it had done if the outcome is SAVED. None: it is not
+    known, or there is no checkpoint."""
+    detail: str = ""
+    """For people: why it did not save, or why that cannot be known; of one that saved: what has saved it, unless it did so."""
+
+    def __str__(self) -> str:
+        at = "" if self.step is None else f" at step {self.step}"
+        if self.outcome is SaveOutcome.SAVED:
+            return f"saved{at}"
+        if self.outcome is SaveOutcome.NOT_SAVED:
+            last = "" if self.step is None else f"; the last checkpoint is of step {self.step}"
+            return f"not saved: {self.detail or 'the reason is not known'}{last}"
+        return "cannot be known" + (f": {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAtRisk:
+    """A running job that loses what it has done if it is stopped: it has not registered with Ebb, handles no SIGTERM, has no
+    checkpoint signal or command, and has saved nothing."""
+
+    job_id: int
+    user: str
+    name: str
+    run_time: timedelta
+    """For how long its run has executed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A task of a launch of a job, whether it has ended or not."""
@@ -125,6 +167,8 @@ class Run:
     """The name of the checkpoint that its program loaded. None: none, or the program did not say."""
     checkpoint: str | None = None
     """The name of the last checkpoint that its program saved, as for `began_from`."""
+    save: SaveResult | None = None
+    """Whether what it had done was saved, once it has ended. None: there was nothing to save, or its agent does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

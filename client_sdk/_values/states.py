@@ -137,6 +137,8 @@ class JobReason(Word):
     """QUEUED: its checkpoint could not be fetched from the node where it ran last."""
     OUT_OF_DEVICE_MEMORY = 58
     """FAILED: it used more memory of a device, which others used at the same time, than it may."""
+    NODES_CLOSED = 64
+    """QUEUED: no node that is open could take it, even if it were empty; `reason_detail` says for which nodes it waits."""
 
 
 class JobEventKind(Word):
@@ -202,6 +204,10 @@ class JobEventKind(Word):
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
     RETIMED = 59
     """Its turns on shared devices have another length; `text` says which, and why."""
+    SAVE_FAILED = 62
+    """A save of its run failed, and the run goes on; `text` says why."""
+    GRACE_TOO_SHORT = 63
+    """By what was measured, a stop takes longer than its grace period; `text` says what takes so long."""
 
 
 class Guarantee(Word):

@@ -165,4 +165,6 @@ def _lost(cost: PreemptionCost) -> str:
         lost = "it has not started again since"
     else:
         lost = f"it was away for {output.duration(cost.away)}, {cost.device_hours:.2f} device-hours"
+    if cost.save is not None:
+        lost += f"; its work: {cost.save}"
     return f"last preempted at {output.when(cost.time)}, for {by}: {lost}"

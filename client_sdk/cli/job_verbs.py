@@ -6,7 +6,8 @@ import click
 
 from client_sdk._values.options import dependencies
 from client_sdk.cli import output
-from client_sdk.cli.many_ids import ask_each, job_verb
+from client_sdk.cli.confirmation import force_option
+from client_sdk.cli.many_ids import ask_each, confirm_losses, job_verb, with_losses
 from client_sdk.cli.option_values import ids
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.client import Client
@@ -48,15 +49,28 @@ def cancel(client: Client, job_id: int) -> Job:
     "--park", is_flag=True, help="Park each run in the memory of its node. One that cannot be parked saves and leaves."
 )
 @click.option("--park-only", is_flag=True, help="Park each run, or leave it running.")
+@force_option
 @output_option("json", "yaml")
 @quiet_option
 @click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
 @click.pass_context
-def suspend(ctx: click.Context, /, job_ids: tuple[int, ...], park: bool, park_only: bool, fmt: str | None, quiet: bool) -> None:
+def suspend(
+    ctx: click.Context,
+    /,
+    job_ids: tuple[int, ...],
+    park: bool,
+    park_only: bool,
+    force: bool,
+    fmt: str | None,
+    quiet: bool,
+) -> None:
     """Set running jobs aside, until they are resumed.
 
     Each saves its work and leaves, as when it is preempted; its devices become free. A run that is parked leaves its devices
     and stays in the memory of its node, where it goes on without a checkpoint. Safe to repeat.
+
+    If nothing saves one of them, it loses its work: the command asks first. Without a terminal it suspends none of them, and
+    exits with 1, unless --force is given.
 
     \b
     Examples:
@@ -65,7 +79,9 @@ def suspend(ctx: click.Context, /, job_ids: tuple[int, ...], park: bool, park_on
       ebb list -q --state R | xargs ebb suspend
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, park=park, park_only=park_only), _stands, fmt, quiet)
+    how = {"park": park, "park_only": park_only}
+    lost = confirm_losses(job_ids, lambda job_id: client.lost_by_suspend(job_id, **how), force)
+    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, **how), with_losses(_stands, lost), fmt, quiet)
 
 
 @job_verb(_stands)
@@ -106,12 +122,12 @@ def release(client: Client, job_id: int) -> Job:
     return client.release(job_id)
 
 
-@job_verb(_stands)
+@job_verb(_stands, Client.lost_by_requeue)
 def requeue(client: Client, job_id: int) -> Job:
     """Have running jobs leave and queue again.
 
     Each saves its work first, and goes on from its checkpoint, perhaps on another node. A job that waits for its next retry
-    is tried at once.
+    is tried at once. Before one of them loses its work, since nothing saves it, the command asks, as `ebb suspend` does.
 
     \b
     Example:
@@ -149,19 +165,28 @@ def _resized(job: Job) -> str:
 
 @click.command(short_help="Have a running or parked job go on at another node.")
 @click.option("--devices", metavar="N,...", multiple=True, help="Devices of the node; once for each NODE.")
+@force_option
 @output_option("json", "yaml")
 @quiet_option
 @click.argument("job_id", metavar="ID", type=an_id)
 @click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
 @click.pass_context
 def migrate(
-    ctx: click.Context, /, job_id: int, nodes: tuple[str, ...], devices: tuple[str, ...], fmt: str | None, quiet: bool
+    ctx: click.Context,
+    /,
+    job_id: int,
+    nodes: tuple[str, ...],
+    devices: tuple[str, ...],
+    force: bool,
+    fmt: str | None,
+    quiet: bool,
 ) -> None:
     """Have a running or parked job go on at another node.
 
     The node makes itself ready while the job runs or is parked. Then the job saves its work, stops, and begins there. If the
     node does not become ready, the job runs on where it is, or stays parked. A gang goes to one NODE, or to one for each
-    of its tasks. `ebb story` says what each phase took.
+    of its tasks. `ebb story` says what each phase took. Before the job loses its work, since nothing saves it, the command
+    asks, as `ebb suspend` does.
 
     \b
     Examples:
@@ -171,7 +196,9 @@ def migrate(
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     named = tuple(_indices(text) for text in devices)
-    ask_each(ctx, (job_id,), lambda each: client.migrate(each, *nodes, devices=named), _migrated, fmt, quiet)
+    lost = confirm_losses((job_id,), lambda each: client.lost_by_migrate(each, *nodes, devices=named), force)
+    say = with_losses(_migrated, lost)
+    ask_each(ctx, (job_id,), lambda each: client.migrate(each, *nodes, devices=named), say, fmt, quiet)
 
 
 def _indices(text: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import click
 from client_sdk.cli import configurations, output
 from client_sdk.cli.session import SHORT, Session, States, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.client import Client
-from client_sdk.models import LIVE, Job, JobState, ShareMode
+from client_sdk.models import LIVE, Job, JobState, SaveOutcome, ShareMode
 from client_sdk.units import format_memory
 
 _LARGEST_PAGE, _MOST_COUNTED = 1000, 1_000_000
@@ -57,7 +57,8 @@ def list_(
     from its first start. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
     HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
-    CONFIGURATION is that of the current or last run of a job that has several.
+    CONFIGURATION is that of the current or last run of a job that has several. The REASON of a job that waits ends with "not
+    saved" if its last run has lost what it had done; `ebb runs` says why.
 
     A table has the newest 100 jobs, and below it stands how many more there are. With -q, -o json and -o yaml, which are for
     programs, all of them are printed. --limit and --all-pages hold for each.
@@ -143,7 +144,7 @@ def _counted(number: int) -> str:
 
 def _row(job: Job, now: datetime, wide: bool) -> list[str]:
     needs = configurations.launched(job).resources
-    short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, output.reason(job)]
+    short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, _reason(job)]
     at = nodes(job) if has_place(job) else []
     node = at[0] + (f"+{len(at) - 1}" if at[1:] else "") if at else "-"
     short += [str(job.run), node, _devices(job, needs.devices), output.ran_for(job, now)]
@@ -163,6 +164,13 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
         output.when(job.submit_time),
         shlex.join(job.spec.command),
     ]
+
+
+def _reason(job: Job) -> str:
+    """With a word about work that a stop has lost, until the job runs again."""
+    save = job.last_save
+    lost = save is not None and save.outcome is SaveOutcome.NOT_SAVED and not has_place(job)
+    return f"{output.reason(job)}, not saved" if lost else output.reason(job)
 
 
 def _devices(job: Job, whole: int) -> str:

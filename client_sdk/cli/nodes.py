@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.many_ids import ask_each
+from client_sdk.cli.confirmation import force_option
+from client_sdk.cli.many_ids import ask_each, confirm_losses
 from client_sdk.cli.node_output import COLUMNS, WIDE_COLUMNS, drained, row, show_node, state
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.models import Node
@@ -89,14 +90,18 @@ def show(session: Session, name: str, fmt: str | None) -> None:
 @node.command()
 @click.option("-r", "--reason", default="", help="Why; others see it.")
 @click.option("--evict", is_flag=True, help="Also have the runs there save their work and leave; they queue again.")
+@force_option
 @output_option("json", "yaml")
 @quiet_option
 @click.argument("names", metavar="NODE...", nargs=-1, required=True)
 @click.pass_context
-def drain(ctx: click.Context, names: Sequence[str], reason: str, evict: bool, fmt: str | None, quiet: bool) -> None:
+def drain(
+    ctx: click.Context, names: Sequence[str], reason: str, evict: bool, force: bool, fmt: str | None, quiet: bool
+) -> None:
     """Have nothing new placed on nodes.
 
     What runs there finishes, unless --evict is given. `ebb node list` says DRAINED when nothing is left. Safe to repeat.
+    With --evict the command asks before a job loses its work, since nothing saves it, as `ebb suspend` does.
 
     \b
     Examples:
@@ -104,7 +109,10 @@ def drain(ctx: click.Context, names: Sequence[str], reason: str, evict: bool, fm
       ebb node drain n1 n2 --evict --reason "power off at 18:00"
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    lost = confirm_losses(names, lambda name: client.lost_by_drain(name, evict=True), force) if evict else {}
     ask_each(ctx, names, lambda name: client.drain(name, reason=reason, evict=evict), _stands, fmt, quiet, "node")
+    for job_id, loss in lost.items():
+        output.say(f"job {job_id}: {loss}", err=True)
 
 
 @node.command()

@@ -4,9 +4,9 @@ import click
 
 from client_sdk.cli import output
 from client_sdk.cli.session import Session, an_id, output_option
-from client_sdk.models import JobReason, OperationPhaseTime, Run
+from client_sdk.models import JobReason, OperationPhaseTime, Run, SaveOutcome
 
-COLUMNS = ("RUN", "NODE", "DEVICES", "PHASE", "STARTED", "TIME", "STOPPED FOR", "END")
+COLUMNS = ("RUN", "NODE", "DEVICES", "PHASE", "STARTED", "TIME", "STOPPED FOR", "END", "SAVED")
 PHASE_COLUMNS = ("RUN", "OPERATION", "PHASE", "BEGAN", "TOOK", "WHAT")
 
 
@@ -18,7 +18,8 @@ PHASE_COLUMNS = ("RUN", "OPERATION", "PHASE", "BEGAN", "TOOK", "WHAT")
 def runs(session: Session, job_id: int, limit: int | None, fmt: str | None) -> None:
     """Show the runs of a job, the newest first: node, devices, phase, how each ended, and what its operations took.
 
-    TIME is how long a run that has ended has executed: time that it was parked does not count.
+    SAVED says whether what a run had done was saved when it ended: at which step, or why not. TIME is how long a run that
+    has ended has executed: time that it was parked does not count.
 
     \b
     Examples:
@@ -52,17 +53,27 @@ def _row(run: Run) -> list[str]:
         took = output.duration(run.end_time - run.start_time - run.parked_time)
     why = "-" if run.stop_reason is JobReason.UNSPECIFIED else output.reason_words(run.stop_reason, None)
     devices = output.numbers(run.devices)
-    return [_name(run), run.node, devices, run.phase.name, output.when(run.start_time), took, why, _end(run)]
+    return [_name(run), run.node, devices, run.phase.name, output.when(run.start_time), took, why, _end(run), _saved(run)]
 
 
 def _end(run: Run) -> str:
     if run.end_time is None:
         return f"{run.rung}, {run.parked_mib} MiB" if run.rung else "-"
-    if run.saved:
+    if run.saved and (run.save is None or run.save.outcome is not SaveOutcome.NOT_SAVED):
         return f"saved {run.checkpoint}" if run.checkpoint else "saved its work"
     if run.exit_signal:
         return output.signal_text(run.exit_signal)
     return "unknown" if run.lost else f"exit {run.exit_code}"
+
+
+def _saved(run: Run) -> str:
+    if run.end_time is None or run.start_time is None:
+        return "-"
+    if run.save is not None:
+        return str(run.save)
+    if run.saved:
+        return "saved"
+    return "-" if run.stop_reason is JobReason.UNSPECIFIED else "cannot be known"
 
 
 def _phase(run: Run, phase: OperationPhaseTime) -> list[str]:

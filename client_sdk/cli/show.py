@@ -140,6 +140,8 @@ def _lines(job: Job) -> dict[str, str]:
         lines["began from"] = job.began_from
     if job.checkpoint:
         lines["last saved"] = job.checkpoint
+    if job.last_save is not None:
+        lines["last stop"] = str(job.last_save)
     if job.suspend_requested and not job.ended and job.state is not JobState.SUSPENDED:
         lines["suspension"] = "requested"
     if job.cancel_requested:

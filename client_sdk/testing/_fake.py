@@ -102,6 +102,11 @@ class FakeCluster:
             life.preempt(self._state, _id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
             return self._shown(job)
 
+    def saves_nothing(self, job: Job | int) -> None:
+        """Has a job be of a program that saves nothing: it loses its work if it is stopped (`Client.lost_by_suspend`)."""
+        with self._state.changed:
+            self._state.unsaved.add(_id(job))
+
     def observe(self, node: str, seen: Observations | None) -> None:
         """Sets what `Client.node` returns about a node's devices, all of them or none, and about its runs; None: nothing.
         `Client.get` returns the steps of the job's tasks.

@@ -10,6 +10,7 @@ from client_sdk._protobuf import convert
 from client_sdk._values.parts import WHOLE
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
+from client_sdk.testing import _runs
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 
 T = TypeVar("T", job_pb2.RunSteps, job_pb2.MiniBatch)
@@ -237,6 +238,12 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> list[int]:
     if not drain.HasField("time"):
         set_now(drain.time)
     return sorted({job_id for job_id, _ in tasks_on(state, request.node)}) if request.evict else []
+
+
+def at_risk(state: State, request: cluster_pb2.DrainRequest) -> list[job_pb2.JobAtRisk]:
+    """The jobs that lose their work by a drain."""
+    known(state, request.node)
+    return _runs.of_unsaved(state, sorted({job_id for job_id, _ in tasks_on(state, request.node)})) if request.evict else []
 
 
 def undrain(state: State, name: str) -> None:

@@ -1,6 +1,8 @@
 """The runs of the jobs of the fake cluster, as `Client.runs` tells them."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from ebb.v1 import job_pb2, scheduler_pb2
 
@@ -27,6 +29,20 @@ def begin(state: State, job: job_pb2.Job) -> None:
         set_now(run.place_time)
         set_now(run.start_time)
         state.runs.setdefault(job.id, []).append(run)
+
+
+def at_risk(state: State, request: Any) -> list[job_pb2.JobAtRisk]:
+    """The job of a request that stops it, if it loses its work. Parked, it loses nothing."""
+    if getattr(request, "park", False) or getattr(request, "park_only", False):
+        return []
+    return of_unsaved(state, [request.job_id])
+
+
+def of_unsaved(state: State, jobs: Iterable[int]) -> list[job_pb2.JobAtRisk]:
+    """Those of these jobs that run and lose their work if they are stopped."""
+    found = [state.find(job_id) for job_id in jobs if job_id in state.unsaved]
+    running = [job for job in found if state_of(job) is JobState.RUNNING]
+    return [job_pb2.JobAtRisk(job_id=job.id, user=job.user, name=job.spec.name) for job in running]
 
 
 def stopping(state: State, job: job_pb2.Job, reason: JobReason) -> None:

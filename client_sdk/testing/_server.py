@@ -57,13 +57,25 @@ def _scheduler(state: State) -> dict[str, Answer]:
         "Get": get,
         "List": state.page,
         "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_handlers.cancel(state, r.job_id)),
-        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r)),
+        "Suspend": lambda r: (
+            scheduler_pb2.SuspendResponse(job=state.find(r.job_id), jobs_at_risk=_runs.at_risk(state, r))
+            if r.validate_only
+            else scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r))
+        ),
         "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_handlers.resume(state, r.job_id)),
         "Hold": lambda r: scheduler_pb2.HoldResponse(job=_handlers.hold(state, r.job_id)),
         "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_handlers.release(state, r.job_id)),
-        "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_handlers.requeue(state, r.job_id)),
+        "Requeue": lambda r: (
+            scheduler_pb2.RequeueResponse(job=state.find(r.job_id), jobs_at_risk=_runs.at_risk(state, r))
+            if r.validate_only
+            else scheduler_pb2.RequeueResponse(job=_handlers.requeue(state, r.job_id))
+        ),
         "Resize": lambda r: scheduler_pb2.ResizeResponse(job=_resizing.resize(state, r)),
-        "Migrate": lambda r: scheduler_pb2.MigrateResponse(job=_migrating.migrate(state, r)),
+        "Migrate": lambda r: (
+            scheduler_pb2.MigrateResponse(job=state.find(r.job_id), jobs_at_risk=_runs.at_risk(state, r))
+            if r.validate_only
+            else scheduler_pb2.MigrateResponse(job=_migrating.migrate(state, r))
+        ),
         "Update": lambda r: scheduler_pb2.UpdateResponse(job=_updating.update(state, r)),
         "Explain": lambda r: _explanations.explain(state, r.job_id),
         "Shares": lambda r: _explanations.shares(state, r),
@@ -86,7 +98,11 @@ def _cluster(state: State) -> dict[str, Answer]:
     return {
         "ListNodes": lambda r: _nodes.nodes(state, r),
         "GetNode": lambda r: _nodes.found(state, r.node),
-        "Drain": lambda r: cluster_pb2.DrainResponse(node=_handlers.drain(state, r)),
+        "Drain": lambda r: (
+            cluster_pb2.DrainResponse(node=_nodes.node(state, r.node), jobs_at_risk=_nodes.at_risk(state, r))
+            if r.validate_only
+            else cluster_pb2.DrainResponse(node=_handlers.drain(state, r))
+        ),
         "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_handlers.undrain(state, r.node)),
         "Fence": lambda r: cluster_pb2.FenceResponse(node=_handlers.fence(state, r.node)),
         "DeleteNode": lambda r: _handlers.delete_node(state, r.node),

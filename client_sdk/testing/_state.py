@@ -54,6 +54,8 @@ class State:
     first_graces: dict[int, Duration] = field(default_factory=dict)
     """Of jobs whose grace period was changed: that of their submission."""
     drains: dict[str, cluster_pb2.NodeDrain] = field(default_factory=dict)
+    unsaved: set[int] = field(default_factory=set)
+    """Jobs that lose their work if they are stopped."""
     observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
     shares: scheduler_pb2.SharesResponse | None = None
     """By node."""

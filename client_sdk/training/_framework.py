@@ -1,6 +1,7 @@
 """Checkpoints that a framework writes in its own format, with the rules of a Checkpointer."""
 
 import hashlib
+import logging
 import os
 import signal
 import sys
@@ -9,18 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.training._gang.ranks import ranks_of
-from client_sdk.training._run.run_files import RunFiles
+from client_sdk.training._run.run_files import RunFiles, reason_of
+from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import folders
+from client_sdk.training._storing.files import CheckpointError
 from client_sdk.training._storing.folders import MANIFEST, Reference
 from client_sdk.training.checkpoint import Checkpointer
+
+_log = logging.getLogger("client_sdk.training")
 
 
 class FrameworkCheckpoints:
     """The checkpoints of this job, each a folder that the framework writes, and its end when a stop is asked for."""
 
-    def __init__(self, directory: str | os.PathLike[str] | None, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        environment: Mapping[str, str] | None = None,
+        on_save_error: OnSaveError = "warn",
+    ) -> None:
         environment = os.environ if environment is None else environment
-        self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment)
+        check(on_save_error)
+        self._on_save_error: OnSaveError = on_save_error
+        self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment, on_save_error=on_save_error)
         self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]
         self._entered = False
         self._files = RunFiles.of(environment)
@@ -50,30 +62,53 @@ class FrameworkCheckpoints:
 
     def is_stop_due(self) -> bool:
         """Whether a stop is asked for; in a process group of torch, whether it is on any rank. Call it after each step."""
-        asked = self._checkpointer.stop_requested
+        if found := self._on_any_rank(self._checkpointer.stop_requested):
+            self._checkpointer.request_stop()
+        return found
+
+    def _on_any_rank(self, here: bool) -> bool:
+        """Whether something is so on any rank. All ranks ask together."""
         if (group := self._process_group()) is None:
-            return asked
+            return here
         import torch
 
         device = "cuda" if group.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(asked)], device=device)
+        flag = torch.tensor([int(here)], device=device)
         group.all_reduce(flag, op=group.ReduceOp.MAX)
-        if flag.item():
-            self._checkpointer.request_stop()
         return bool(flag.item())
+
+    def failed(self, error: Exception | None) -> bool:
+        """Whether the framework could not write a folder, on any rank: then the training goes on without it. Call it on each
+        rank after a save, with what the save raised. At a stop, and if no later save could succeed, it raises the error, and
+        CheckpointError on the other ranks."""
+        if error is not None:
+            self._files.say_not_saved(error)
+        if not self._on_any_rank(error is not None):
+            return False
+        ends = self._checkpointer.stop_requested or (error is not None and not is_survived(error, self._on_save_error))
+        if self._on_any_rank(ends):
+            raise error or CheckpointError("another rank could not write the checkpoint")
+        if error is not None:
+            _log.warning("the checkpoint could not be written: %s. The training goes on and tries again", reason_of(error))
+        return True
 
     def saved(self, folder: Path, step: int) -> None:
         """Call it on each rank when the framework has written a folder. Stops the program if that was asked for.
 
-        Raises OSError if the manifest cannot be written, and SystemExit(OBEYED) at a stop.
+        A manifest that cannot be written is a save that has failed. Raises what `failed` raises, and SystemExit(OBEYED) at a
+        stop.
         """
-        group = self._process_group()
+        group, error = self._process_group(), None
         if group is not None:
             group.barrier()  # the files of all ranks are there
         if group is None or group.get_rank() == 0:
-            reference = folders.seal_existing(folder, {"step": step})
+            try:
+                reference = folders.seal_existing(folder, {"step": step})
+            except OSError as raised:
+                error = raised
+        if self.failed(error):
+            return
         if group is not None:
-            group.barrier()
             text = (folder / MANIFEST).read_bytes()
             reference = Reference(folder.name, hashlib.blake2b(text, digest_size=32).hexdigest())
         self._checkpointer.at_boundary(lambda: reference)

@@ -9,6 +9,7 @@ from client_sdk.training._data import random_state, torch_loader
 from client_sdk.training._data.elastic import ElasticPass, Share, scale_rates, share_in
 from client_sdk.training._data.position import Pass
 from client_sdk.training._parked import WhileParked
+from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training._saving import OWN, Options, Saving
 from client_sdk.training._storing.registered import Access, access, put_back
 from client_sdk.training._storing.sharded import is_sharded
@@ -71,6 +72,7 @@ class Job:
         keep_batch: bool = True,
         seed: int = 0,
         sharded: bool = False,
+        on_save_error: OnSaveError = "warn",
         **parts: Any,
     ) -> None:
         """Registers what to save by name, and restores it from the newest checkpoint if there is one.
@@ -91,6 +93,9 @@ class Job:
         `keep_batch=False` it has `micro_batches` for each task (by default 1), so that a step grows with the number of tasks.
         The order of the data follows from `seed`.
 
+        If a save fails that no stop asked for, as on a full disk, a warning says so, the training goes on, and the save is
+        tried again after the next step. With `on_save_error="raise"` the training ends.
+
         With `sharded`, a job is elastic, and each rank writes and reads its own shards of modules and optimizers, by
         torch.distributed.checkpoint, in the foreground. The process group must be there before.
 
@@ -98,7 +103,7 @@ class Job:
         ValueError for an option or a name that cannot be, and CheckpointError when there are checkpoints and none can be used.
         """
         chosen = None if ranks is None else tuple(ranks)
-        shares = elastic, micro_batches, keep_batch, seed, sharded
+        shares = elastic, micro_batches, keep_batch, seed, sharded, on_save_error
         options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen, *shares)
         if self._complete:
             self._opened()
@@ -269,7 +274,7 @@ class Job:
     def finish(self) -> None:
         """Says that the work is complete: a stop that comes later has nothing to save. `epochs` calls it at its end.
 
-        Raises CheckpointError if the last save has failed.
+        With `on_save_error="raise"` it raises CheckpointError if the last save has failed.
         """
         if not self._complete:
             self._opened().finish()

@@ -1,5 +1,6 @@
 """Checkpoints of named parts: when they are saved, and how."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,11 +11,13 @@ from typing import Any, NamedTuple
 from client_sdk.training._gang.notices import read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._run.grace import Grace
-from client_sdk.training._run.run_files import RunFiles
+from client_sdk.training._run.run_files import RunFiles, reason_of
+from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import folders, sharded
 from client_sdk.training._storing.background import Background
 from client_sdk.training._storing.copies import Copies
 from client_sdk.training._storing.files import CheckpointError
+from client_sdk.training._storing.schedule import pause_after
 from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.step_counter import steps
 
@@ -23,6 +26,7 @@ OWN = "job"
 """The part that is not registered: the step, the place in the data, and the random generators."""
 
 _NAME = "checkpoint"
+_log = logging.getLogger("client_sdk.training")
 
 
 class Options(NamedTuple):
@@ -40,6 +44,7 @@ class Options(NamedTuple):
     keep_batch: bool = True
     seed: int = 0
     sharded: bool = False
+    on_save_error: OnSaveError = "warn"
 
 
 class Saving:
@@ -51,6 +56,7 @@ class Saving:
             value = getattr(options, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name}={value!r} must be greater than 0")
+        check(options.on_save_error)
         mine = ranks_of(environment, options.ranks)
         if options.every_seconds is not None and mine is not None and len(mine.together) > 1:
             raise ValueError(
@@ -84,6 +90,12 @@ class Saving:
         self.folder: Path | None = None
         """That of the checkpoint from which this run resumes."""
         self._saved_at = 0
+        """The step of the last save, which may have failed."""
+        self._failures = 0
+        """Of saves, since the last one that succeeded."""
+        self._retry_at: float = inf
+        """The step after which a save that has failed is tried again."""
+        self._saves_alone = mine is None or len(mine.together) == 1 or (self.elastic and not self.sharded)
         self._next_time = time.monotonic() + (options.every_seconds or inf)
         self._last_boundary: float | None = None
         self._longest_step = 0.0
@@ -109,7 +121,7 @@ class Saving:
         self._saved_at = saved.about["step"]
         self._grace.measured(saved.about["seconds"], 0.0)
         self.folder = saved.folder
-        self._files.say_loaded(saved.folder.name)
+        self._files.say_loaded(saved.folder.name, self._saved_at)
         return saved.parts
 
     def _read(self, reference: folders.Reference) -> folders.Saved:
@@ -119,31 +131,38 @@ class Saving:
         return folders.Saved(folder, sharded.read_others(folder), manifest["about"])
 
     def begin_loop(self) -> None:
-        """Says that a loop over steps begins: the time since the last boundary was no step."""
-        self._last_boundary = time.monotonic()
+        """Says that a loop over steps begins. What was done since the last boundary, as an evaluation, is time in which a stop
+        waits."""
+        if self._last_boundary is None:
+            self._last_boundary = time.monotonic()
 
     def at_boundary(self, step: int, parts: Callable[[], Parts]) -> None:
         """Call it between two steps. Raises SystemExit(OBEYED) when a stop was asked for and the parts are saved.
 
-        Raises CheckpointError if the last save in the background has failed, and OSError if a save in the foreground fails.
+        If a save fails that was due, the training goes on, and it is tried again: at the next step, after two more, after four
+        more, and so on. Ranks that save together try again when all of them save next. Raises the error if no later save could
+        succeed or the options say so, and CheckpointError for one in the background.
         """
         now = time.monotonic()
         if self._last_boundary is not None:
             self._longest_step = max(self._longest_step, now - self._last_boundary)
+            self._grace.step_took(now - self._last_boundary)
         if self._background.failure is not None and not self._checkpointer.stop_requested:
-            self._report_failure()
+            self._report_failure(step)
         self._checkpointer.at_boundary(lambda: self._save_for_stop(parts))
         every = self._options.every_steps
-        if (every is not None and step // every > self._saved_at // every) or now >= self._next_time:
-            self._save(parts)
+        due = (every is not None and step // every > self._saved_at // every) or now >= self._next_time
+        if due or step >= self._retry_at:
+            self._retry_at = inf
+            self._save(step, parts)
             self._saved_at = step
             self._next_time = time.monotonic() + (self._options.every_seconds or inf)
         self._last_boundary = time.monotonic()
 
     def finish(self) -> None:
-        """Says that the work is complete. Raises CheckpointError if the last save has failed."""
+        """Says that the work is complete. With `on_save_error="raise"` raises CheckpointError if the last save has failed."""
         self.wait()
-        self._report_failure()
+        self._report_failure(self._saved_at)
         self._checkpointer.__exit__(None, None, None)
 
     def wait(self) -> None:
@@ -161,7 +180,7 @@ class Saving:
         Raises what reading and writing the parts raise.
         """
         self.wait()
-        if self._background.failure is None and step and self._saved_at == step:
+        if self._background.failure is None and not self._failures and step and self._saved_at == step:
             return
         self._background.failure = None  # that checkpoint is not there, and this one takes its place
         if self._takes_part:
@@ -183,22 +202,40 @@ class Saving:
         stop = None if self._files.stop is None else read_stop_file(self._files.stop)
         return stop is not None and stop.reason == "migrated" and self._options.keep > 1
 
-    def _save(self, parts: Callable[[], Parts]) -> None:
+    def _save(self, step: int, parts: Callable[[], Parts]) -> None:
         if not self._takes_part:
             return
         self.wait()
-        self._report_failure()
+        self._report_failure(step)
         began = time.monotonic()
         save = self._checkpointer.save_later()
         with steps().saving():
-            if self.sharded or not self._options.background:
-                self._complete(save, parts(), began)
+            taken = parts()
+            if not self.sharded and self._options.background:
+                copied = self._copies.copy(taken)
+                self._background.start(lambda: self._complete(save, copied, began))
                 return
-            copied = self._copies.copy(parts())
-        self._background.start(lambda: self._complete(save, copied, began))
+            try:
+                self._complete(save, taken, began)
+            except Exception as error:
+                if not is_survived(error, self._options.on_save_error):
+                    raise
+                _log.warning("the checkpoint could not be written: %s. The one before it is whole", reason_of(error))
+                self._put_off(step)
+
+    def _put_off(self, step: int) -> None:
+        """A save of this step, or of one before, has failed, and is tried again."""
+        self._failures += 1
+        if self._saves_alone:
+            self._retry_at = step + pause_after(self._failures)
 
     def _complete(self, save: Callable[[object], Path], parts: Parts, began: float) -> None:
-        save(self._write(parts, began))
+        try:
+            save(self._write(parts, began))
+        except Exception as error:
+            self._files.say_not_saved(error)
+            raise
+        self._failures = 0
         if self._checkpointer.writes:
             folders.clear(self._directory, self._name, self._options.keep_every)
         self._grace.measured(time.monotonic() - began, self._longest_step)
@@ -221,10 +258,13 @@ class Saving:
         """Whether this process does something in a save."""
         return self.sharded or self._checkpointer.writes
 
-    def _report_failure(self) -> None:
-        """Raises what the last save in the background raised."""
+    def _report_failure(self, step: int) -> None:
+        """Raises what the last save in the background raised, unless the training goes on."""
         if (failure := self._background.failure) is not None:
             self._background.failure = None
+            if is_survived(failure, self._options.on_save_error):
+                self._put_off(step)
+                return
             raise CheckpointError(
                 f"the checkpoint could not be written in the background: {type(failure).__name__}: {failure}. "
                 "The one before it is whole"

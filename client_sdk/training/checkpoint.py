@@ -1,5 +1,6 @@
 """The checkpoint hook: what a training loop says to the scheduler, and the scheduler to it."""
 
+import logging
 import os
 import sys
 import threading
@@ -19,7 +20,8 @@ from client_sdk.training._parking import park
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
 from client_sdk.training._run.leaving import end_after_exit_handlers
-from client_sdk.training._run.run_files import RunFiles
+from client_sdk.training._run.run_files import RunFiles, reason_of
+from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import files
 from client_sdk.training._storing.schedule import Schedule
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ebb_inject.ebb_hook.parking import Parking
 
 T = TypeVar("T")
+_log = logging.getLogger("client_sdk.training")
 
 
 class Checkpointer:
@@ -43,7 +46,8 @@ class Checkpointer:
     `directory` is where the checkpoints are; left out, it is EBB_CHECKPOINT_DIR (one directory for all runs of a job),
     and outside of Ebb ./checkpoints. Several that share a directory and are not ranks of one gang need different
     `name`s. `every_seconds` and `every_steps` (calls of `at_boundary`) also save in between, so that a run that is
-    killed unasked loses no more than that. The last `keep` checkpoints are kept.
+    killed unasked loses no more than that. The last `keep` checkpoints are kept. If such a save fails, as on a full disk, a
+    warning says so, the training goes on, and the save is tried again; `on_save_error="raise"` ends the training.
 
     In a gang (WORLD_SIZE is more than 1) each rank has files of its own, and `load` goes on from the newest step that all
     ranks have whole. The ranks need one directory, on a file system that their nodes share, the same `name`, and calls of
@@ -68,12 +72,15 @@ class Checkpointer:
         ranks: Iterable[int] | None = None,
         replicated: bool = False,
         rank_timeout: float = 300.0,
+        on_save_error: OnSaveError = "warn",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint has to be kept")
         if not name or "/" in name:
             raise ValueError(f"name={name!r} is not the beginning of a file name")
+        check(on_save_error)
+        self._on_save_error: OnSaveError = on_save_error
         environment = os.environ if environment is None else environment  # not as a default, which help() would print
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
         self._files = RunFiles.of(environment)
@@ -205,8 +212,8 @@ class Checkpointer:
         saves, tells the scheduler, and raises SystemExit(OBEYED). In a gang this happens at the same boundary on all ranks.
         The program may be parked here, too; see `park_point`.
 
-        Where saving fails the error is raised and the scheduler is not told, so that the job is seen to fail rather
-        than to have left in good order; the checkpoint before stays.
+        If the save of a stop fails, the error is raised and the job is told not to have saved; the checkpoint before stays. If
+        another save fails, the training goes on, unless `on_save_error` says otherwise or no later save could succeed.
         """
         self._boundaries += 1
         if self._stop or self._schedule.is_due(self._boundaries):
@@ -217,13 +224,31 @@ class Checkpointer:
     def _attend(self, state: Callable[[], object]) -> None:
         stops = self._stops_here()
         if stops or self._schedule.is_due(self._boundaries):
+            saved = self._try_to_save(state, stops)
+            if stops or self._stops_here():
+                if not saved:
+                    self._try_to_save(state, stops=True)
+                self._leave()
+
+    def _try_to_save(self, state: Callable[[], object], stops: bool) -> bool:
+        """Whether it saved. Raises what fails, unless the training goes on without it."""
+        try:
             with self._saving, step_counter.saving():
                 taken = state()
                 if stops and self._agreement is not None:
                     self._agreement.ready()  # it may write for a while, but the others need not wait for it
                 self._save(taken, direct=False)
-            if stops or self._stops_here():
-                self._leave()
+        except Exception as error:
+            self._files.say_not_saved(error)
+            if stops or not is_survived(error, self._on_save_error):
+                raise
+            self._schedule.put_off(self._boundaries, alone=self._together is None or self._together.is_replicated)
+            _log.warning(
+                "the checkpoint could not be written: %s. The training goes on, and the one before it is whole",
+                reason_of(error),
+            )
+            return False
+        return True
 
     def _stops_here(self) -> bool:
         return self._stop and (self._agreement is None or bool(self._agreement.stops_at(self._boundaries)))
@@ -238,7 +263,11 @@ class Checkpointer:
         """
         self._saves_by_itself = False
         with self._saving, step_counter.saving():
-            return self._save(state, direct=True)
+            try:
+                return self._save(state, direct=True)
+            except Exception as error:
+                self._files.say_not_saved(error)
+                raise
 
     def save_later(self) -> Callable[[object], Path]:
         """Returns a `save` that belongs to this moment, whenever a thread calls it: call it once, before the next save begins.
@@ -247,20 +276,22 @@ class Checkpointer:
         The step counter does not show the program as saving meanwhile, because the training goes on.
         """
         with self._saving:
-            key = self._next_key(direct=True)
+            key, step = self._next_key(direct=True), step_counter.known_step()
             self._alone.take(key)
-        return lambda state: self._write(key, state)
+        return lambda state: self._write(key, state, step)
 
     def _save(self, state: object, direct: bool) -> Path:
-        return self._write(self._next_key(direct), state)
+        return self._write(self._next_key(direct), state, step_counter.known_step())
 
-    def _write(self, key: files.Key, state: object) -> Path:
+    def _write(self, key: files.Key, state: object, step: int | None) -> Path:
         # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
         with self._writing:
             if self.writes:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 path = files.write(self.directory, self._tag, key, state)
-                self._files.say_saved(state.folder if isinstance(state, files.Refers) else path.name)
+                self._files.say_saved(state.folder if isinstance(state, files.Refers) else path.name, step)
+            else:
+                self._files.say_saved(None, step)
             if self._together is None:
                 self._alone.saved(key)
             else:

@@ -9,13 +9,16 @@ trainer.fit(model, ebb.resumable(loader), ckpt_path=ebb.newest())
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from client_sdk.training._data.resumable import ResumableLoader
 from client_sdk.training._framework import FrameworkCheckpoints
+from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training._storing.folders import folder_name
+from client_sdk.training._storing.schedule import pause_after
 from client_sdk.training.step_counter import steps
 
 T = TypeVar("T")
@@ -26,13 +29,23 @@ class EbbCallback(Callback):
     """Saves Lightning's own checkpoint after a batch, when a stop is asked for and every `every_steps` batches.
 
     `directory` is EBB_CHECKPOINT_DIR by default. The last two checkpoints are kept. Several ranks stop after the same batch.
+    If a save fails that no stop asked for, as on a full disk, the training goes on, and saves after the next batch; with
+    `on_save_error="raise"` it ends.
     """
 
-    def __init__(self, every_steps: int | None = None, directory: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        every_steps: int | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        on_save_error: OnSaveError = "warn",
+    ) -> None:
         if every_steps is not None and every_steps <= 0:
             raise ValueError(f"every_steps={every_steps!r} must be greater than 0")
         self._every_steps = every_steps
-        self._checkpoints = FrameworkCheckpoints(directory)
+        self._checkpoints = FrameworkCheckpoints(directory, on_save_error=on_save_error)
+        self._failures = 0
+        """Of saves, since the last one that succeeded."""
+        self._retry_at: int | None = None
         self._batches = 0
 
     def newest(self) -> str | None:
@@ -63,14 +76,33 @@ class EbbCallback(Callback):
         self._batches += 1
         steps().advance()
         is_due = self._every_steps is not None and self._batches % self._every_steps == 0
+        is_due = is_due or self._batches == self._retry_at
         if not (self._checkpoints.is_stop_due() or is_due):
             return
         run = int(os.environ.get("EBB_RUN") or 0)
         folder = self._checkpoints.directory / folder_name(_NAME, self._batches, run)
         with steps().saving():
-            trainer.save_checkpoint(folder / "trainer.ckpt")
+            if self._checkpoints.failed(_save(trainer, folder / "trainer.ckpt")):
+                self._failures += 1
+                self._retry_at = self._batches + pause_after(self._failures)
+                return
+            self._failures, self._retry_at = 0, None
             self._checkpoints.saved(folder, self._batches)
             self._checkpoints.clear(_NAME)
 
     def on_fit_end(self, _trainer: Trainer, _module: LightningModule) -> None:
         self._checkpoints.finish()
+
+
+def _save(trainer: Trainer, path: Path) -> Exception | None:
+    """What kept the trainer from saving; None: it has saved. Ranks meet at the end of a save, also one that has failed."""
+    try:
+        trainer.save_checkpoint(path)
+    except OSError as error:
+        failure: Exception = error
+    except RuntimeError as error:  # of torch.save, on a full disk
+        failure = error
+    else:
+        return None
+    trainer.strategy.barrier("Trainer.save_checkpoint")
+    return failure

@@ -79,6 +79,12 @@ def in_charge() -> Steps | None:
     return found
 
 
+def known_step() -> int | None:
+    """The step that this process has come to; None if nobody counts its steps."""
+    counter = in_charge()
+    return None if counter is None else counter.step
+
+
 class Counted(Generic[T]):
     """What `count` returns."""
 

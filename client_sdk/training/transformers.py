@@ -14,6 +14,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from client_sdk.training._framework import FrameworkCheckpoints
+from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training.step_counter import steps
 
 
@@ -22,11 +23,12 @@ class EbbCallback(TrainerCallback):
 
     The Trainer's own settings (`save_steps`, `save_total_limit`) say when it saves otherwise, and what it keeps. Each of its
     checkpoints gets a manifest with checksums, and a run resumes from the newest one that is whole. Several ranks stop after
-    the same step. `directory` is EBB_CHECKPOINT_DIR by default.
+    the same step. `directory` is EBB_CHECKPOINT_DIR by default. If the manifest cannot be written, as on a full disk, the
+    training goes on without this checkpoint; with `on_save_error="raise"` it ends, as it does if the Trainer cannot save.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        self._checkpoints = FrameworkCheckpoints(directory)
+    def __init__(self, directory: str | os.PathLike[str] | None = None, on_save_error: OnSaveError = "warn") -> None:
+        self._checkpoints = FrameworkCheckpoints(directory, on_save_error=on_save_error)
         self.directory = str(self._checkpoints.directory)
         """For `output_dir`."""
 

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from node_agent.jobs import exit_status
+from node_agent.jobs.checkpoint_names import read_names
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.launcher.spawn import savers_of
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.jobs.run_events import Exited
+from node_agent.jobs.save_result import Known, save_result
+from node_agent.jobs.save_values import RunSaves, SaveMeans
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_files import read_record
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +26,7 @@ LAUNCH_ERROR_LIMIT = 2048
 class Ending:
     """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
     runs are killed because the agent stops. `bring_home` takes what a restored run has left where it thinks that its folder is,
-    and `dump_said` is what came of dumping a run, in words."""
+    `dump_said` is what came of dumping a run, in words, and `means`, what was to save it when it was told to stop."""
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Ending:
         killing: Callable[[], bool],
         bring_home: Callable[[RunKey], None],
         dump_said: Callable[[RunKey], str],
+        means: Callable[[RunKey], SaveMeans],
     ) -> None:
         self._spool = spool
         self._holding = holding
@@ -46,6 +52,7 @@ class Ending:
         self._killing = killing
         self._bring_home = bring_home
         self._dump_said = dump_said
+        self._means = means
 
     def refuse(self, record: RunRecord, error: str) -> None:
         """A run that cannot be launched."""
@@ -57,6 +64,7 @@ class Ending:
 
     def finish(self, record: RunRecord, event: Exited) -> None:
         self._bring_home(record.key)
+        means = self._means(record.key)
         self._over(record.key)
         killing = self._killing()
         if not (event.launch_error or event.not_fetched):
@@ -67,7 +75,9 @@ class Ending:
                 event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
-            event = exit_status.with_checkpoints(event, self._paths.checkpoint_names(record.key))
+            names = read_names(self._paths.checkpoint_names(record.key))
+            save = save_result(event, record, self._known(record, names, means))
+            event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.
@@ -76,3 +86,11 @@ class Ending:
             log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
         self._holding.release(record.key)
         self._gone(record, event)
+
+    def _known(self, record: RunRecord, said: RunSaves, means: SaveMeans) -> Known:
+        """What is known of the saves of a run that has ended."""
+        if savers_of(self._paths.folder(record.key)):
+            means = SaveMeans.REGISTERED
+        by_system = record.checkpoint_asked and record.launch is not None and not record.launch.checkpoint_signal
+        late = record.stop_deadline is not None and time.monotonic() >= record.stop_deadline
+        return Known(said, means, by_system, late, read_record(self._paths.steps(record.key), time.monotonic_ns()))

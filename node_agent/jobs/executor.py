@@ -64,6 +64,8 @@ from node_agent.jobs.reconcile import (
 )
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.run_events import Exited
+from node_agent.jobs.save_means import SaveMeansWatch
+from node_agent.jobs.save_values import SaveMeans
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
@@ -101,7 +103,9 @@ class Executor:
         self._killing = False
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
-        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said
+        path = self._holding.path
+        self.saves = SaveMeansWatch(paths, path, lambda run: dumps.would_dump([run], path), dumps.has_files)
+        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said, self._means
         self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
@@ -110,7 +114,7 @@ class Executor:
         moves = self._begun, self._ending.not_fetched, dumps, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
-        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._guarded)
+        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._guarded, self.saves.now)
         self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
@@ -330,6 +334,9 @@ class Executor:
         self._rendezvous.release(key)
         self.starting.transfers.over(key)
         self.starting.drop(key)
+
+    def _means(self, key: RunKey) -> SaveMeans:
+        return self.stopping.means.get(key, SaveMeans.UNKNOWN)
 
     def _gone(self, record: RunRecord, event: Exited) -> None:
         """The end of a run is kept: what it has held is free."""

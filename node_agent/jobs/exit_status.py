@@ -3,27 +3,13 @@
 import json
 import os
 import signal
-import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import EXIT_FILE
-from node_agent.jobs.model import RunKey, RunRecord, clean
+from node_agent.jobs.model import RunRecord
 from node_agent.jobs.run_events import Exited
-
-_MOST_BYTES = 4096
-_LONGEST_NAME = 255
-"""Bytes, of the name of a checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunCheckpoints:
-    """The names of the checkpoints of a run: the one that it has loaded, and the last one that it has saved; empty: none."""
-
-    key: RunKey
-    began_from: str
-    saved: str
 
 
 def exit_file(folder: str) -> Exited | None:
@@ -44,32 +30,6 @@ def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> 
     if (record.out_of_memory or (starved and event.unknown)) and (event.unknown or event.signal == signal.SIGKILL):
         return Exited(signal=signal.SIGKILL, out_of_memory=True, out_of_device_memory=record.device_memory)
     return replace(event, out_of_memory=True) if starved and killed(event) else event
-
-
-def with_checkpoints(event: Exited, file: str) -> Exited:
-    """An end, with the names of the checkpoints that the run has loaded and saved."""
-    began_from, saved = checkpoint_names(file)
-    return replace(event, began_from=began_from, saved=saved) if began_from or saved else event
-
-
-def checkpoint_names(file: str) -> tuple[str, str]:
-    """Which checkpoint a run has loaded, and which one it has saved last; empty: none. Raises nothing: a job may write anything
-    into its file, or replace the file, and what names nothing is no name."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return "", ""
-    try:
-        said = json.loads(os.pread(descriptor, _MOST_BYTES, 0)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    except (OSError, ValueError, RecursionError):
-        return "", ""
-    finally:
-        os.close(descriptor)
-    return (_name(said.get("began_from")), _name(said.get("saved"))) if isinstance(said, dict) else ("", "")
-
-
-def _name(said: object) -> str:
-    return clean(said, _LONGEST_NAME) if isinstance(said, str) else ""
 
 
 def _obeys(event: Exited, record: RunRecord) -> bool:

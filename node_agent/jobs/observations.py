@@ -17,12 +17,12 @@ from pathlib import Path
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.device_memory import Used
-from node_agent.jobs.exit_status import RunCheckpoints
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.park_state import ParkStage
 from node_agent.jobs.processes import read, stat_fields
+from node_agent.jobs.save_values import RunCheckpoints
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_measurements import RunMeasurement, memory_peak
 from node_agent.jobs.step_rates import RunSteps
@@ -99,7 +99,7 @@ class Observations:
     graces: tuple[RunGrace, ...] = ()
     """Every run that asks for a grace period."""
     checkpoints: tuple[RunCheckpoints, ...] = ()
-    """Every run that names its checkpoints."""
+    """Every run of which it is known how it saves."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
     slices: tuple[SliceObservation, ...] = ()

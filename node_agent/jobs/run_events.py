@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from node_agent.jobs.run_key import RunKey
+from node_agent.jobs.save_values import SaveResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Exited:
     """The checkpoint that its program loaded, if it said so."""
     saved: str = ""
     """The last one that its program saved, if it said so."""
+    save: SaveResult | None = None
+    """Whether what it had done was saved; None: there was nothing to save."""
 
 
 Phases = tuple[tuple[str, float], ...]

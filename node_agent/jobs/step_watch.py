@@ -5,13 +5,16 @@ That is their step files, and the files in which they ask for a grace period and
 
 import asyncio
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from ebb_inject.ebb_hook.step_file import EVALUATING, Record
+from node_agent.jobs.checkpoint_names import read_names
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.exit_status import RunCheckpoints, checkpoint_names
 from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.park_state import ParkStage, Rung
+from node_agent.jobs.save_values import NOTHING_SAID, RunCheckpoints, SaveMeans
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import read_record
 from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
@@ -19,6 +22,8 @@ from node_agent.jobs.step_rates import WINDOW, Advance, RunSteps, StepState
 
 EVERY = 1.0
 """Seconds between two readings, as with the devices."""
+_LONG = 2.0
+"""Seconds: shorter steps fit into any grace period."""
 MOST = 4096
 """Runs that are reported: as many as the scheduler accepts."""
 _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
@@ -27,8 +32,14 @@ _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARK
 class StepWatch:
     """Keeps the steps of the runs that are at work. It holds no file open, and needs no state from before a restart."""
 
-    def __init__(self, spool: Spool, paths: Paths, window: float = WINDOW) -> None:
-        """`window`: seconds over which current rates are computed, at least."""
+    def __init__(
+        self,
+        spool: Spool,
+        paths: Paths,
+        window: float = WINDOW,
+        saves: Callable[[Iterable[RunRecord]], Mapping[RunKey, SaveMeans]] = lambda _: {},
+    ) -> None:
+        """`window`: seconds over which current rates are computed, at least. `saves` says what would save each run."""
         self.latest: tuple[RunSteps, ...] = ()
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
@@ -36,11 +47,14 @@ class StepWatch:
         self.graces: tuple[RunGrace, ...] = ()
         """Every run that asks for a grace period, in the order of the keys."""
         self.checkpoints: tuple[RunCheckpoints, ...] = ()
-        """Every run that names its checkpoints, in the order of the keys."""
+        """Every run of which it is known how it saves, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._window = window
+        self._saves = saves
         self._advances: dict[RunKey, Advance] = {}
+        self._longest: dict[RunKey, tuple[float, bool]] = {}
+        """The longest time without the end of a step, of runs whose steps are long, and whether they evaluated then."""
         self._stops: dict[RunKey, int] = {}
         """How often each run was stopped in the middle of a step, when it was looked at last."""
 
@@ -57,12 +71,15 @@ class StepWatch:
         measurements: list[RunMeasurement] = []
         graces: list[RunGrace] = []
         checkpoints: list[RunCheckpoints] = []
+        means = self._saves(at_work)
+        self._longest = {run.key: self._longest[run.key] for run in at_work if run.key in self._longest}
         for run in at_work:
             key = run.key
             found = self._advances.get(key)
             if (record := read_record(self._paths.steps(key), now)) is not None:
                 found = found or Advance(key, self._window)
                 found.add(record)
+                self._note_longest(run, record, now)
                 if run.pid and (measured := measurement(key, record, run.start_ticks, memory_peak(run.pid))) is not None:
                     measurements.append(measured)
             if found is not None:
@@ -71,8 +88,10 @@ class StepWatch:
                 advances[key] = found
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
-            if any(names := checkpoint_names(self._paths.checkpoint_names(key))):
-                checkpoints.append(RunCheckpoints(key, *names))
+            said, how = read_names(self._paths.checkpoint_names(key)), means.get(key, SaveMeans.UNKNOWN)
+            if how or said != NOTHING_SAID:
+                longest = self._longest.get(key, (0.0, False)) if how is SaveMeans.REGISTERED else (0.0, False)
+                checkpoints.append(RunCheckpoints(key, said, how, *longest))
         self._advances = advances
         self.graces = tuple(sorted(graces, key=lambda one: one.key)[:MOST])
         self.checkpoints = tuple(sorted(checkpoints, key=lambda one: one.key)[:MOST])
@@ -82,6 +101,13 @@ class StepWatch:
         reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
         parked = {run.key for run in at_work if run.phase is RunPhase.PARKED}
         self.latest = tuple(_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
+
+    def _note_longest(self, run: RunRecord, record: Record, now: int) -> None:
+        """Only while it executes: a parked run is in no step."""
+        since = (now - record.last_ns) * 1e-9
+        awake = run.park.stage is ParkStage.EXECUTES and record.last_ns >= run.park.changed * 1e9
+        if awake and run.share is None and since >= max(_LONG, self._longest.get(run.key, (0.0, False))[0]):
+            self._longest[run.key] = since, record.state == EVALUATING
 
 
 def _parked(steps: RunSteps) -> RunSteps:

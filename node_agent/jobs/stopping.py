@@ -17,6 +17,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.spawn import savers_of
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.processes import kill_group, led_by, terminate_group
+from node_agent.jobs.save_values import SaveMeans
 from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _SAVED_LEAVES = 10.0
 
 class Stopping:
     """Of the runs of one spool. `spawn` and `find` are those of `Checkpointing`. `guarded` calls a function for the event
-    loop, and tells of what fails in it."""
+    loop, and tells of what fails in it. `saves` says what would save a run now."""
 
     def __init__(
         self,
@@ -38,11 +39,15 @@ class Stopping:
         find: Callable[[RunKey], None],
         dumps: Dumps,
         guarded: Callable[..., None],
+        saves: Callable[[RunRecord], SaveMeans],
     ) -> None:
         self._spool = spool
         self._holding = holding
         self._paths = paths
         self._guarded = guarded
+        self._saves = saves
+        self.means: dict[RunKey, SaveMeans] = {}
+        """What was to save a run when it got SIGTERM from this agent."""
         self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
         """When a run that is being stopped is killed."""
         dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.said
@@ -75,6 +80,7 @@ class Stopping:
     def over(self, key: RunKey) -> None:
         """The run has ended."""
         self._no_deadline(key)
+        self.means.pop(key, None)
         self.checkpointing.over(key)
 
     def relent(self, key: RunKey) -> None:
@@ -93,6 +99,7 @@ class Stopping:
         if record.phase is RunPhase.ENDED or record.signalled:
             return
         assert record.stop_deadline is not None
+        self.means[key] = self._saves(record)
         log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
         # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
         # that it is to save its work.

@@ -30,6 +30,7 @@ from node_agent.jobs.run_events import Exited, Phases, Ready, Report, RunParked,
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 from node_agent.transport.convert_durations import duration_in, duration_out
 from node_agent.transport.convert_observations import encode_observations
+from node_agent.transport.convert_saves import save_out
 from node_agent.transport.messages import (
     Acknowledgement,
     DesiredRuns,
@@ -186,6 +187,7 @@ def _report(report: Report) -> pb.Report:
                     out_of_device_memory=event.out_of_device_memory,
                     began_from=event.began_from,
                     saved=event.saved,
+                    save=save_out(event.save),
                 )
             )
     return message

@@ -4,10 +4,10 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Observation
-from node_agent.jobs.exit_status import RunCheckpoints
 from node_agent.jobs.grace_files import RunGrace
 from node_agent.jobs.mini_batch import MiniBatch
 from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
+from node_agent.jobs.save_values import RunCheckpoints
 from node_agent.jobs.step_measurements import RunMeasurement
 from node_agent.jobs.step_rates import RunSteps
 from node_agent.transport.convert_durations import duration_out
@@ -99,7 +99,20 @@ def _measurement(seen: RunMeasurement) -> pb.RunMeasurement:
 
 def _checkpoints(named: RunCheckpoints) -> pb.RunCheckpoints:
     job_id, run, task = named.key
-    return pb.RunCheckpoints(job_id=job_id, run=run, task=task, began_from=named.began_from, saved=named.saved)
+    said = named.said
+    return pb.RunCheckpoints(
+        job_id=job_id,
+        run=run,
+        task=task,
+        began_from=said.began_from,
+        saved=said.saved,
+        step=said.step if said.step >= 0 else None,
+        failed=said.failed,
+        failures=said.failures,
+        means=pb.SaveMeans.Name(int(named.means)),
+        longest_step=duration_out(named.longest_step) if named.longest_step else None,
+        evaluated=named.evaluated,
+    )
 
 
 def _grace(asked: RunGrace) -> pb.RunGrace:

@@ -74,6 +74,7 @@ WAITING = frozenset(
         Reason.BEHIND,
         Reason.NO_ROOM,
         Reason.TOO_LARGE,
+        Reason.NODES_CLOSED,
         Reason.WAITING_FOR_VICTIMS,
         Reason.NOTHING_TO_PREEMPT,
         Reason.ARRAY_LIMIT,
@@ -82,8 +83,8 @@ WAITING = frozenset(
         Reason.NEVER_IN_QUOTA,
     }
 )
-"""Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it never will."""
-_NEVER = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE)
+"""Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it cannot."""
+_BESIDE = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE, Reason.NODES_CLOSED)
 _QUEUED, _STARTING, _STARTS = JobState.QUEUED, JobState.STARTING, RunPhase.STARTING
 _NONE, _PLACED = Reason.NONE, EventKind.PLACED
 
@@ -219,7 +220,7 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
     reason, detail, cause = action.reason, action.detail, action.cause_job
     if job.reason is reason and job.detail == detail and job.cause_job == cause:
         return
-    if job.reason in WAITING or reason in _NEVER:
+    if job.reason in WAITING or reason in _BESIDE:
         state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
 
 

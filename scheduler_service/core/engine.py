@@ -9,9 +9,10 @@ from collections.abc import Callable, Generator, Sequence
 from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
+from scheduler_service.core.lifecycle.closed_nodes import review_closed_nodes
 from scheduler_service.core.lifecycle.desired import desired, not_needed
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Step
-from scheduler_service.core.model import Run
+from scheduler_service.core.model import Reason, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
@@ -22,6 +23,7 @@ Proposals = Generator[Plan, str | None, None]
 """A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
 
 Policy = Callable[[State, Rng], Proposals]
+_NODES_CLOSED = Reason.NODES_CLOSED
 
 
 def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: Policy) -> Step:
@@ -43,6 +45,8 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         overdue(state, now)
     if state.waiting_operations:
         resume_waiting(state, now)
+    if state.nodes_changed and state.beside[_NODES_CLOSED]:
+        review_closed_nodes(state)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
     orders = _orders(state) if state.news else ()
     return Step(

@@ -14,7 +14,7 @@ from scheduler_service.core.handlers.exchange import (
     return_requested,
     withdraw_requested,
 )
-from scheduler_service.core.handlers.grace import grace_wanted
+from scheduler_service.core.handlers.grace import grace_wanted, step_too_long
 from scheduler_service.core.handlers.jobs import (
     cancel_requested,
     hold_requested,
@@ -28,6 +28,7 @@ from scheduler_service.core.handlers.migrate import migrate_requested
 from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
 from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
+from scheduler_service.core.handlers.saves import save_failed
 from scheduler_service.core.handlers.skipped_numbers import numbers_lost
 from scheduler_service.core.handlers.submit import submitted
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
@@ -68,6 +69,8 @@ from scheduler_service.core.messages import (
     RunReady,
     RunResumed,
     RunStarted,
+    SaveFailed,
+    StepTooLong,
     Submitted,
     SuspendRequested,
     SwitchingMeasured,
@@ -221,6 +224,7 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         done=how is None,
         began_from=event.began_from,
         checkpoint=event.saved,
+        save=event.save,
     )
     task_over(state, now, ended, how, detail, event.checkpoint)
 
@@ -253,6 +257,8 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     PlanReady: plan_ready,
     RunMeasured: run_measured,
     GraceWanted: grace_wanted,
+    StepTooLong: step_too_long,
+    SaveFailed: save_failed,
     MiniBatchMeasured: mini_batch_measured,
     SwitchingMeasured: switching_measured,
     CancelRequested: cancel_requested,

@@ -83,6 +83,8 @@ class Link:
         """What the agent saw last of its devices and runs, as `rpc` keeps it; of no use once the link has ended."""
         self.checkpoints: dict[RunKey, tuple[str, str]] = {}
         """Of runs that name them: the checkpoint that they began from, and the last one that they saved; as `observed`."""
+        self.means: dict[RunKey, int] = {}
+        """What would save a run, by the numbers of ebb.agent.v1.SaveMeans; as `observed`."""
         self.executed: dict[RunKey, Micros] = {}
         """Of runs that take turns: for how long each has executed since it does; as `observed`."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -56,8 +56,11 @@ def with_reason(job: Job, heads: Heads) -> Job:
     """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
     The first of its lane, at which the policy has not looked, waits for the first of the other lane. In a virtual cluster
-    it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there.
+    it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there. A job
+    that waits for nodes that nobody before it could use names itself as the cause, and is behind nobody.
     """
+    if job.cause_job == job.id:
+        return changed(job, cause_job=0)
     waits = job.held or job.eligible_us is not None or job.waits_for
     if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
         own, others = _queues_of(job)

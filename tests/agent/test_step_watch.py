@@ -23,6 +23,7 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.grace_files import RunGrace, read_grace
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.observations import Observations, RunCycle
+from node_agent.jobs.save_values import SaveMeans
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.step_files import MOST, is_plausible
@@ -276,6 +277,8 @@ def test_from_the_program_to_the_scheduler_over_a_restart_of_the_agent(
     beats = scheduler.heartbeats
     os.kill(scheduler.started(7, 2).pid, signal.SIGKILL)
     scheduler.exited(7, 2)
+    os.kill(scheduler.started(8, 1).pid, signal.SIGKILL)
+    scheduler.exited(8, 1)
     scheduler.wait(lambda: scheduler.heartbeats > beats + 1)  # nothing is seen any more
 
 
@@ -321,3 +324,20 @@ def test_the_graces_of_live_runs_are_told(spool: Spool, paths: Paths) -> None:
     told = pb.ConnectRequest.FromString(data).observations
     protovalidate.validate(told)
     assert [(one.job_id, one.run, one.task, one.grace_period.seconds) for one in told.graces] == [(7, 2, 0, 90), (9, 1, 3, 90)]
+
+
+@pytest.mark.parametrize("state", [RUNNING, EVALUATING])
+def test_the_longest_time_without_the_end_of_a_step_is_told(spool: Spool, paths: Paths, state: int) -> None:
+    """Of a run that has registered, and so saves between two steps; also once a step has ended."""
+    watch = StepWatch(spool, paths, saves=lambda runs: {run.key: means[run.key] for run in runs})
+    means = {KEY: SaveMeans.REGISTERED, OTHER: SaveMeans.HANDLER}
+    runs(spool, RunPhase.RUNNING, KEY, OTHER)
+    ago = time.monotonic_ns() - 40 * SECOND
+    for key in (KEY, OTHER):
+        publish(paths, key, 10, last_ns=ago, changed_ns=ago, state=state)
+    watch.look()
+    for key in (KEY, OTHER):
+        publish(paths, key, 11)
+    watch.look()
+    found = {known.key: (round(known.longest_step), known.evaluated) for known in watch.checkpoints}
+    assert found == {KEY: (40, state == EVALUATING), OTHER: (0, False)}

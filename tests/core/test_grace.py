@@ -6,7 +6,16 @@ import pytest
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition
 from scheduler_service.core.handlers.grace import is_more
-from scheduler_service.core.messages import Accepted, GraceWanted, Stopped, Submitted, SuspendRequested, UpdateRequested
+from scheduler_service.core.messages import (
+    Accepted,
+    GraceWanted,
+    SaveFailed,
+    StepTooLong,
+    Stopped,
+    Submitted,
+    SuspendRequested,
+    UpdateRequested,
+)
 from scheduler_service.core.model import Array, EventKind, Job, JobSpec, RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import DEFAULTS
@@ -33,7 +42,9 @@ def running(given: bool = False, **more: Any) -> tuple[Driver, int]:
 def asks(d: Driver, job: int, seconds: float, node: str = "n1") -> list[str]:
     """A run asks for so much. What the story says of it."""
     took = d.step(GraceWanted(node, RunKey(job, 1), round(seconds * SECOND)))
-    assert all(entry.kind is EventKind.UPDATED for entry in took.log)
+    longer = (EventKind.UPDATED, "-> ")
+    assert all((longer[1] in entry.text) is (entry.kind is longer[0]) for entry in took.log)
+    assert all(entry.kind in (EventKind.UPDATED, EventKind.GRACE_TOO_SHORT) for entry in took.log)
     return [entry.text for entry in took.log]
 
 
@@ -159,3 +170,22 @@ def test_the_spec_is_that_of_the_submission_in_every_other_field() -> None:
     job = Job(1, asked, "ann", "", 0)
     assert job.with_grace(SECOND).with_grace(2 * SECOND).as_submitted() == asked
     assert job.with_grace(SECOND).spec == changed(asked, grace_us=SECOND)
+
+
+@pytest.mark.parametrize(("evaluated", "what"), [(False, "a step"), (True, "an evaluation")])
+def test_a_step_that_is_longer_than_the_grace_period_is_told(evaluated: bool, what: str) -> None:
+    d, job = running(given=True)
+    (line,) = d.step(StepTooLong("n1", RunKey(job, 1), 40 * SECOND, evaluated)).log
+    said = f"{what} takes 40 s, the grace period is 30 s: a stop may end the run before it has saved"
+    assert (line.kind, line.text, line.run) == (EventKind.GRACE_TOO_SHORT, said, 1)
+    d.step(UpdateRequested(job, grace_us=60 * SECOND))
+    assert not d.step(StepTooLong("n1", RunKey(job, 1), 40 * SECOND)).log, "it is long enough now"
+    assert not d.step(StepTooLong("n1", RunKey(job, 7), 400 * SECOND)).log, "of a run that is over"
+
+
+def test_a_save_that_fails_is_told() -> None:
+    d, job = running()
+    (line,) = d.step(SaveFailed("n1", RunKey(job, 1), "No space left on device", 900, 2)).log
+    why = "it could not save, 2 times so far (No space left on device); its last checkpoint is of step 900"
+    assert (line.kind, line.text) == (EventKind.SAVE_FAILED, f"{why}. It goes on, and tries again")
+    assert not d.step(SaveFailed("n1", RunKey(job, 9), "No space left on device")).log

@@ -1,4 +1,4 @@
-"""FIFO against a loop over the queue; head-of-line blocking and who is asked first."""
+"""FIFO against a loop over the queue and the nodes; who waits for whom, and who is asked first."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,18 +19,22 @@ JOBS = st.builds(JobSpec, st.just(("true",)), CAPACITIES, st.sampled_from(JobCla
 
 def expected(jobs: list[JobSpec], nodes: list[Vector]) -> dict[int, int]:
     """Job -> node, both counted from 1."""
-    free = [list(node) for node in nodes]
-    placed = {}
+    free, placed = [list(node) for node in nodes], {}
+    waiting: list[Vector] = []
     for i, job in enumerate(jobs, 1):
         if not any(all(d <= c for d, c in zip(job.demand, node, strict=True)) for node in nodes):
             continue  # no node is large enough: it blocks nobody
         for n, room in enumerate(free, 1):
-            if all(d <= r for d, r in zip(job.demand, room, strict=True)):
-                free[n - 1] = [r - d for r, d in zip(room, job.demand, strict=True)]
+            before = [head for head in waiting if all(h <= c for h, c in zip(head, nodes[n - 1], strict=True))]
+            left = [r - d for r, d in zip(room, job.demand, strict=True)]
+            if min(left) >= 0 and all(
+                not d or rest >= h for head in before for d, rest, h in zip(job.demand, left, head, strict=True)
+            ):
+                free[n - 1] = left
                 placed[i] = n
                 break
         else:
-            break
+            waiting.append(job.demand)
     return placed
 
 
@@ -77,7 +81,7 @@ def test_nothing_is_proposed_where_a_job_comes_behind_one_that_waits() -> None:
     assert proposed == {3: [], 4: []}
 
 
-def test_the_first_blocks_those_behind_it() -> None:
+def test_the_first_blocks_those_behind_it_that_would_take_what_it_lacks() -> None:
     d = Driver()
     d.join()
     running, head, small = d.submit(devices=5), d.submit(devices=4), d.submit(devices=1)
@@ -124,7 +128,7 @@ def test_a_job_that_fits_a_silent_node_alone_waits_for_it() -> None:
     d.join("n2")
     d.silence("n1")
     large = d.submit(devices=9)
-    assert d.job(large).reason is Reason.NO_ROOM
+    assert (d.job(large).reason, d.job(large).detail) == (Reason.NODES_CLOSED, "waits for node n1, which is silent")
     d.join("n1", Vector(64_000, 65_536, 16))
     assert d.job(large).state is JobState.STARTING
 

@@ -121,3 +121,41 @@ def test_growth_can_be_turned_off() -> None:
     d.begins(d.submit(elastic()))
     assert d.pass_minutes(20) == []
     d.join("n2", SERVER)
+
+
+def two_jobs(d: Growing, fast: int) -> tuple[int, int]:
+    """Two elastic jobs, the first of which has had two devices before, with mini-batches of so many ms instead of 100; an idle
+    device is left."""
+    first, filler = d.submit(elastic(most=2)), d.begin(2)
+    d.begins(first)
+    d.profile({first: 100})
+    d.pass_minutes(7)
+    d.stops(first)
+    assert len(d.state.runs_of(first)) == 2
+    d.profile({first: fast})
+    other = d.submit(elastic(most=2))
+    d.stops(first)
+    d.begins(other)
+    assert [len(d.state.runs_of(job)) for job in (first, other)] == [1, 1]
+    d.leaves(filler)
+    return first, other
+
+
+def test_of_two_jobs_the_one_whose_measured_progress_is_worth_more_grows_first() -> None:
+    d = Growing("n1", packing=0)
+    first, other = two_jobs(d, fast=90)
+    assert any(text.startswith("tasks 1 -> 2") for text in d.pass_minutes(7))
+    assert d.job(other).resize_to == 2
+    assert d.job(first).resize_to == 0
+    d = Growing("n1", packing=0)
+    first, other = two_jobs(d, fast=50)
+    d.pass_minutes(7)
+    assert d.job(first).resize_to == 2
+
+
+def test_a_job_that_was_no_faster_with_more_tasks_does_not_grow() -> None:
+    d = Growing("n1", packing=0)
+    first, other = two_jobs(d, fast=100)
+    d.leaves(other)
+    assert d.pass_minutes(12) == []
+    assert len(d.state.runs_of(first)) == 1

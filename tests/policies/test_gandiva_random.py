@@ -165,13 +165,11 @@ class Histories(Introspected):
         """Nobody starves: of R rows that have turns, each job executes in one at least, unless another one outranks it that has
         turns on its devices."""
         for group in self.state.share_groups.rows.values():
-            assert {row.weight for row in group.rows} <= {0, 1}
             assert 60 * SECOND <= group.period_us <= 600 * SECOND
-            turns = sum(row.weight for row in group.rows)
             runs = [self.state.runs.rows[key] for key in group.members()]
             if any(run.phase.exits_soon for run in runs):
                 continue  # once they have left, turns are given anew
-            executing = {run.job_id for run in runs if time_share(group.rows, run.key) * turns >= 1}
+            executing = {run.job_id for run in runs if time_share(group.rows, run.key)}
             for job_id in {run.job_id for run in runs} - executing:
                 first = [other for other in executing if outranks(self.job(other), self.job(job_id))]
                 mine = self._devices_of(job_id)

@@ -8,9 +8,11 @@ import pytest
 from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model import RunPhase
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.policies.introspection.memos import memo_of
 from scheduler_service.policies.introspection.rotating import rotation_subject
 from tests.core.test_migrate import of, target, warm
+from tests.policies.fairest import fairest_anywhere
 from tests.policies.introspected import Introspected
 
 
@@ -129,3 +131,28 @@ def test_a_destination_that_fails_leaves_all_as_they_were() -> None:
     d.step(of(d, target(d, moves), RunExited, exit_signal=9))
     assert users(d) == before
     assert moves not in d.state.operation_of
+
+
+def parts_in_the_long_run(d: Introspected, jobs: list[int], minutes: int) -> list[float]:
+    """The part of the time in which each job executes, by its turns."""
+    got = dict.fromkeys(jobs, 0.0)
+    for _ in range(minutes):
+        passes(d, 1)
+        for job in jobs:
+            group = d.group_of(job)
+            got[job] += 1 if group is None else float(time_share(group.rows, d.run(job).key))
+    return [got[job] / minutes for job in jobs]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(2, 2, 2), (2, 1, 1, 1), (1,) * 5, (2, 2, 1, 1), (2, 2, 2, 1), (2, 2, 2, 2, 2), (4, 2, 2)],
+)
+def test_jobs_of_any_sizes_get_what_is_fair_in_the_long_run(sizes: tuple[int, ...]) -> None:
+    """Within two points of what is possible if jobs could change their devices all the time."""
+    d = Introspected("n1", packing=0, growth=0, rotate=60, move_pause=60)
+    jobs = [d.begin(size) for size in sizes]
+    passes(d, 5)
+    parts = parts_in_the_long_run(d, jobs, 100)
+    best = fairest_anywhere(sizes, 4)
+    assert max(abs(part - fair) for part, fair in zip(parts, best, strict=True)) <= 0.02, (parts, [float(b) for b in best])

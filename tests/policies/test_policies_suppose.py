@@ -62,8 +62,8 @@ QUESTIONS: Mapping[type, set[str]] = {
         "tops",
     },
     FreeResources: {
-        *("any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit", "free"),
-        *("is_open", "offered", "snapshot", "total_cpu"),
+        *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
+        *("free", "is_open", "keeping", "offered", "snapshot", "total_cpu"),
     },
 }
 ELSEWHERE_TOO = {"give", "take"}
@@ -99,6 +99,7 @@ def test_no_policy_changes_an_index_or_undoes_by_hand(path: Path) -> None:
         ("state.pools.nodes, other = 1, 2", "sets state.pools.nodes"),
         ("def f():\n    with state.supposing():\n        yield plan", "proposes a plan inside a supposition"),
         ("def f():\n    with state.supposing():\n        yield from plans()", "proposes a plan inside a supposition"),
+        ("def f():\n    with room.keeping(kept):\n        yield plan", "proposes a plan while something is kept"),
         ("put = pool.set_guaranteed", "calls set_guaranteed"),
         ("column.take(slots)\nplaces['bind'] = state.put(table, key, row)\nseen.add(1)", None),
         ("with state.supposing():\n    state.put(state.runs, key, None)", None),
@@ -122,6 +123,9 @@ def _wrong(tree: ast.Module) -> Iterator[str]:
             case ast.With() if any("supposing" in ast.unparse(item) for item in node.items):
                 if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node)):
                     yield "proposes a plan inside a supposition"
+            case ast.With() if any(".keeping(" in ast.unparse(item) for item in node.items):
+                if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node)):
+                    yield "proposes a plan while something is kept"
 
 
 def _rooms(tree: ast.Module) -> Iterator[str]:

@@ -139,7 +139,8 @@ def test_a_job_that_has_run_and_that_no_node_can_take_any_more_says_so() -> None
     large = running(d, 16)
     d.silence("n1")
     d.step(FenceRequested("n1", "op"))
-    assert listed(d, large)[0] is Reason.NODE_LOST
+    assert listed(d, large)[0] is Reason.NODES_CLOSED
+    assert d.job(large).detail == "waits for node n1, which is silent"
     d.step(NodeDeleteRequested("n1"))
     running(d, 8)
     assert listed(d, large)[0] is Reason.TOO_LARGE

@@ -134,7 +134,7 @@ def test_a_run_names_the_folders_that_it_has_loaded_and_saved(new_job: New, tmp_
         job.checkpointable(seen=seen)
         run_to(job, job.step + 3)
     one, two = (path.name for path in folders(tmp_path))
-    assert json.loads(tmp_path.with_suffix(".names").read_text()) == {"began_from": one, "saved": two}
+    assert json.loads(tmp_path.with_suffix(".names").read_text()) == {"began_from": one, "saved": two, "step": 6}
     assert (one.split("-run-")[0], two.split("-run-")[0]) == ("checkpoint-step-00000003", "checkpoint-step-00000006")
 
 

@@ -21,7 +21,7 @@ LIMIT = 60
 @pytest.mark.parametrize("background", [True, False])
 def test_a_full_disk_leaves_the_checkpoint_before(new_job: New, tmp_path: Path, background: bool) -> None:
     job, weight = new_job(), np.zeros(100_000)
-    job.checkpointable(weight=weight, every_steps=2, background=background)
+    job.checkpointable(weight=weight, every_steps=2, background=background, on_save_error="raise")
     batches = job.steps(range(10))
     for _ in zip(range(3), batches, strict=False):
         weight += 1

@@ -56,6 +56,7 @@ from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
+from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import (
@@ -278,6 +279,8 @@ readings = st.lists(st.builds(Reading, natural, big), max_size=2).map(tuple)
 samplings = st.builds(Sampling, natural, big, maybe(times), readings, natural, natural, natural)
 past_runs = st.builds(PastRun, words, natural, natural, natural, st.lists(st.floats(-1e300, 1e300), max_size=2).map(tuple), big)
 
+save_results = st.builds(SaveResult, st.sampled_from(SaveOutcome), st.integers(-1, 2**53), words)
+
 
 @st.composite
 def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
@@ -323,6 +326,7 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
         draw(nodes_of),
         draw(st.lists(estimates, max_size=2).map(tuple)),
         draw(maybe(samplings)),
+        last_save=draw(st.none() | st.builds(LaunchSave, natural, save_results)),
     )
 
 
@@ -373,6 +377,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         parking,
         draw(st.lists(phase_times, max_size=2).map(tuple)),
         draw(st.integers(0, 1_000_000)),
+        save=draw(st.none() | save_results),
     )
 
 

@@ -35,7 +35,7 @@ class Together:
         self._launch = f"{run:06}.0"
         self._known_run = run
         self._saves = 0
-        self._replicated = replicated
+        self.is_replicated = replicated
         self.writes = not replicated or ranks.own == ranks.together[0]
         self.tag = name + self._tag_of(ranks.own)
         """The name in the files that this rank loads."""
@@ -111,13 +111,13 @@ class Together:
 
     def _own(self, restarted: bool) -> list[Key]:
         found = self._everything()[self._ranks.own]
-        if self._replicated and self._known_run and not restarted:
+        if self.is_replicated and self._known_run and not restarted:
             # What the writer has saved in this run is no checkpoint from which this run could have begun.
             found = {key for key in found if key.run < self._known_run}
         return sorted(found)
 
     def _tag_of(self, rank: int) -> str:
-        return _ALL if self._replicated else self._ranks.tag(rank)
+        return _ALL if self.is_replicated else self._ranks.tag(rank)
 
     def _everything(self) -> dict[int, set[Key]]:
         """The checkpoints that are here, by rank."""

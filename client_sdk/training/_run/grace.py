@@ -24,6 +24,8 @@ class Grace:
         file = environment.get("EBB_GRACE_FILE")
         self._file = Path(file) if file else None
         self._saves = 2 if background else 1
+        self._save = self._step = 0.0
+        """The longest that were measured, in seconds."""
         self._warned = False
         self._asked = 0
         self.needed = 0.0
@@ -31,7 +33,8 @@ class Grace:
 
     def measured(self, save_seconds: float, step_seconds: float) -> None:
         """Takes the durations of a complete save and of the longest step."""
-        self.needed = max(self.needed, self._saves * save_seconds + step_seconds)
+        self._save, self._step = max(self._save, save_seconds), max(self._step, step_seconds)
+        self.needed = self._saves * self._save + self._step
         given = "unknown" if self.given is None else f"{self.given:g} s"
         _log.info("a save takes %.2f s, a stop at most %.2f s; the grace period is %s", save_seconds, self.needed, given)
         if self.given is None or self.needed <= max(self.given, self._asked):
@@ -49,6 +52,11 @@ class Grace:
                 wanted,
                 wanted,
             )
+
+    def step_took(self, seconds: float) -> None:
+        """Takes the time between two boundaries, an evaluation included: a stop waits for the second one. Cheap."""
+        if seconds > self._step and self.given is not None and self._saves * self._save + seconds > self.given:
+            self.measured(self._save, seconds)
 
     def _ask(self, seconds: int) -> None:
         """Asks for a longer grace period. A full disk does not stop the training."""

@@ -1,11 +1,16 @@
 """The files by which a run and its agent tell each other what they do (`docs/using.md`, "Being preempted")."""
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+_MOST_REASONS = 4
+_LONGEST_REASON = 300
+"""Characters: the agent reads 4096 bytes of the file."""
 
 
 class RunFiles(NamedTuple):
@@ -17,7 +22,7 @@ class RunFiles(NamedTuple):
     stop: Path | None
     """Written by the agent, before SIGTERM."""
     checkpoint: Path | None = None
-    """Names the checkpoints that the run has loaded and saved."""
+    """Names the checkpoints that the run has loaded and saved, and says why a save failed."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "RunFiles":
@@ -32,6 +37,7 @@ class RunFiles(NamedTuple):
         for file in (self.yielded, self.done):
             if file is not None:
                 file.unlink(missing_ok=True)
+        self._note(lambda known: {**known, "failed": {}})
 
     def add_saver(self) -> None:
         """Has the agent leave the children of this process to this process. If it cannot be said, they get the signal too."""
@@ -39,24 +45,41 @@ class RunFiles(NamedTuple):
             with suppress(OSError), self.savers.open("a") as file:
                 file.write(f"{os.getpid()}\n")
 
-    def say_loaded(self, checkpoint: str) -> None:
+    def say_loaded(self, checkpoint: str, step: int | None = None) -> None:
         """The run goes on from the checkpoint of this name. A full disk does not stop it."""
-        self._name("began_from", checkpoint)
+        self._note(lambda known: known | {"began_from": checkpoint, "step": step})
 
-    def say_saved(self, checkpoint: str) -> None:
-        """The checkpoint of this name is whole. A full disk does not undo it."""
-        self._name("saved", checkpoint)
+    def say_saved(self, checkpoint: str | None, step: int | None) -> None:
+        """The checkpoint of this name is whole; None: another rank names it. A full disk does not undo it."""
+        named = {} if checkpoint is None else {"saved": checkpoint}
 
-    def _name(self, what: str, checkpoint: str) -> None:
+        def saved(known: dict[str, Any]) -> dict[str, Any]:
+            others = {pid: why for pid, why in known.get("failed", {}).items() if pid != str(os.getpid())}
+            return known | named | {"step": step, "failed": others}
+
+        self._note(saved)
+
+    def say_not_saved(self, error: BaseException) -> None:
+        """A save of this process has failed. The next one that does not takes it back."""
+        text = reason_of(error)[:_LONGEST_REASON]
+
+        def failed(known: dict[str, Any]) -> dict[str, Any]:
+            others = dict(list(known.get("failed", {}).items())[-_MOST_REASONS + 1 :])
+            return known | {"failed": {str(os.getpid()): text} | others, "failures": known.get("failures", 0) + 1}
+
+        self._note(failed)
+
+    def _note(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Changes what the file says. Ranks that torchrun starts share it."""
         if self.checkpoint is None:
             return
-        with suppress(OSError):
-            known = {}
+        with suppress(OSError), _locked(self.checkpoint):
+            known: dict[str, Any] = {}
             with suppress(FileNotFoundError, ValueError):
                 known = json.loads(self.checkpoint.read_text("utf-8"))
-            new = self.checkpoint.with_name(f".{self.checkpoint.name}.{os.getpid()}")  # ranks that torchrun starts share it
-            new.write_text(json.dumps(known | {what: checkpoint}), "utf-8")
-            new.replace(self.checkpoint)
+            changed = {name: value for name, value in change(known).items() if value not in (None, {})}
+            if changed != known:
+                _replace(self.checkpoint, json.dumps(changed).encode())
 
     def say_yielded(self, run: int) -> None:
         """The work is saved, and the process leaves because it was asked to. Raises OSError."""
@@ -71,3 +94,31 @@ class RunFiles(NamedTuple):
         if self.done is not None:
             with suppress(OSError):
                 self.done.write_text(f"{os.getpid()}\n")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a save failed, for people."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """On a full disk it writes over what is there: the block of the file is its own already."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        with path.open("r+b") as file:
+            file.write(content)
+            file.truncate()

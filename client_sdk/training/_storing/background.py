@@ -24,7 +24,8 @@ class Background:
                 save()
             except Exception as error:
                 self.failure = error
-                _log.warning("the checkpoint could not be written in the background: %s: %s", type(error).__name__, error)
+                text = "the checkpoint could not be written in the background: %s: %s. The one before it is whole"
+                _log.warning(text, type(error).__name__, error)
 
         self._thread = threading.Thread(target=work, name="ebb-checkpoint")
         self._thread.start()

@@ -14,14 +14,26 @@ class Schedule:
         self._in_gang = in_gang
         self._next_boundary: float = inf
         self._next_time: float = inf
+        self._failures = 0
+        """Of saves, since the last one that succeeded."""
 
     def is_due(self, boundary: int) -> bool:
         return boundary >= self._next_boundary or time.monotonic() >= self._next_time
 
     def begin(self, boundary: int) -> None:
         """Begins to count at this boundary, now: at the start, or after a save."""
+        self._failures = 0
         self.go_on_from(boundary)
         self._next_time = time.monotonic() + self._every_seconds
+
+    def put_off(self, boundary: int, alone: bool) -> None:
+        """The save that was due at this boundary has failed. It is tried again at the next one, after two more, after four
+        more, and so on, but not less often than without a failure. A rank that is not `alone` saves again when all ranks do."""
+        self._failures += 1
+        self.go_on_from(boundary)
+        self._next_time = time.monotonic() + self._every_seconds
+        if alone:
+            self._next_boundary = min(self._next_boundary, boundary + pause_after(self._failures))
 
     def go_on_from(self, boundary: int) -> None:
         """Counts boundaries from this one, which a checkpoint has given."""
@@ -29,3 +41,8 @@ class Schedule:
             self._next_boundary = boundary + self._every_steps
         else:
             self._next_boundary = (boundary // self._every_steps + 1) * self._every_steps
+
+
+def pause_after(failures: int) -> int:
+    """How many boundaries pass until a save that has failed so often in a row is tried again."""
+    return 1 << min(failures - 1, 20)

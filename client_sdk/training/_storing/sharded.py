@@ -34,7 +34,7 @@ def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping
     """Writes a new folder together with all ranks. Returns the reference to it in rank 0, and None in others.
 
     `things` are modules and optimizers; `others` are states, of which those of rank 0 are written. Raises OSError, ValueError
-    for an optimizer without its module, and in all ranks what torch.distributed.checkpoint raises in one.
+    for an optimizer without its module, and CheckpointError in all ranks if one of them cannot write its shards.
     """
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -44,7 +44,11 @@ def write(directory: Path, name: str, things: Mapping[str, Any], others: Mapping
     dist.broadcast_object_list(chosen, 0)
     (folder,) = chosen
     assert folder is not None
-    dcp.save(_states(things), checkpoint_id=folder)
+    try:
+        dcp.save(_states(things), checkpoint_id=folder)
+    except dcp.api.CheckpointException as error:  # in all ranks; it is no Exception
+        why = "; ".join(f"rank {rank}: {failure[0]}" for rank, failure in sorted(error.failures.items()))
+        raise CheckpointError(f"{folder} could not be written: {why}") from error
     if not first:
         return None
     (folder / _OTHERS).write_bytes(pickle.dumps(dict(others), protocol=5))

@@ -95,10 +95,14 @@ class Dumps:
         live = (record for record in records if record.pid and self.keeps(record.launch))
         return any(not self._saves_itself(record, group(record.key)) for record in live)
 
+    def has_files(self, job_id: int) -> bool:
+        """Whether the program of a job has saved something in its checkpoint folder."""
+        return next(self._own_files(job_id), None) is not None
+
     def _saves_itself(self, record: RunRecord, group: str) -> str:
         if savers_of(self._paths.folder(record.key)):
             return "it saves its work itself"
-        if next(self._own_files(record.key.job_id), None) is not None:
+        if self.has_files(record.key.job_id):
             return "it has saved something itself"
         members = set(rest_of(record.pid, record.start_ticks, group))
         if any(handles(pid, signal.SIGTERM) and not _is_worker(pid) for pid in members):
@@ -137,7 +141,7 @@ class Dumps:
         if key.run == 1 or launch.gang is not None:
             return None
         image = images.read_image(self._folder(key.job_id) / DUMP)
-        if image is None or next(self._own_files(key.job_id), None) is not None:
+        if image is None or self.has_files(key.job_id):
             return None
         if not self._program:
             return Restoration(image, self._why_not)

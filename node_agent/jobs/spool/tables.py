@@ -9,6 +9,7 @@ from typing import Any, get_args
 from node_agent.jobs.model import CheckpointAt, Gang, LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
 from node_agent.jobs.park_state import NEVER_PARKED, ParkStage, ParkState, Rung
 from node_agent.jobs.run_events import RunEvent
+from node_agent.jobs.save_values import SaveOutcome, SaveResult
 from node_agent.jobs.share_plan import SharePlan, ShareRow
 
 _VERSION = 8
@@ -208,4 +209,6 @@ def event(text: str) -> RunEvent:
     held = json.loads(text)
     if "phases" in held:
         held["phases"] = tuple((name, seconds) for name, seconds in held["phases"])
+    if save := held.get("save"):
+        held["save"] = SaveResult(**save | {"outcome": SaveOutcome(save["outcome"])})
     return _EVENTS[held.pop("kind")](**held)

@@ -187,20 +187,24 @@ class NodeObservations(_message.Message):
     def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[MemoryCycle, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[_job_pb2.RunSteps, _Mapping]]] = ..., mini_batches: _Optional[_Iterable[_Union[_job_pb2.MiniBatch, _Mapping]]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
-    __slots__ = ("node", "reason", "evict")
+    __slots__ = ("node", "reason", "evict", "validate_only")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     EVICT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     node: str
     reason: str
     evict: bool
-    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ..., evict: bool = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ..., evict: bool = ..., validate_only: bool = ...) -> None: ...
 
 class DrainResponse(_message.Message):
-    __slots__ = ("node",)
+    __slots__ = ("node", "jobs_at_risk")
     NODE_FIELD_NUMBER: _ClassVar[int]
+    JOBS_AT_RISK_FIELD_NUMBER: _ClassVar[int]
     node: Node
-    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ...) -> None: ...
+    jobs_at_risk: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobAtRisk]
+    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., jobs_at_risk: _Optional[_Iterable[_Union[_job_pb2.JobAtRisk, _Mapping]]] = ...) -> None: ...
 
 class UndrainRequest(_message.Message):
     __slots__ = ("node",)

@@ -75,6 +75,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_MIGRATED: _ClassVar[JobReason]
     JOB_REASON_CHECKPOINT_AWAY: _ClassVar[JobReason]
     JOB_REASON_OUT_OF_DEVICE_MEMORY: _ClassVar[JobReason]
+    JOB_REASON_NODES_CLOSED: _ClassVar[JobReason]
 
 class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -135,6 +136,12 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_PARKED: _ClassVar[RunPhase]
     RUN_PHASE_RESUMING: _ClassVar[RunPhase]
     RUN_PHASE_WARMING: _ClassVar[RunPhase]
+
+class SaveOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SAVE_OUTCOME_UNSPECIFIED: _ClassVar[SaveOutcome]
+    SAVE_OUTCOME_SAVED: _ClassVar[SaveOutcome]
+    SAVE_OUTCOME_NOT_SAVED: _ClassVar[SaveOutcome]
 
 class EstimateSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -199,6 +206,8 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_MIGRATION_FAILED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_RESIZED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_RETIMED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_SAVE_FAILED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_GRACE_TOO_SHORT: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -254,6 +263,7 @@ JOB_REASON_PARKED: JobReason
 JOB_REASON_MIGRATED: JobReason
 JOB_REASON_CHECKPOINT_AWAY: JobReason
 JOB_REASON_OUT_OF_DEVICE_MEMORY: JobReason
+JOB_REASON_NODES_CLOSED: JobReason
 GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OVERFLOW: Guarantee
@@ -293,6 +303,9 @@ RUN_PHASE_PARKING: RunPhase
 RUN_PHASE_PARKED: RunPhase
 RUN_PHASE_RESUMING: RunPhase
 RUN_PHASE_WARMING: RunPhase
+SAVE_OUTCOME_UNSPECIFIED: SaveOutcome
+SAVE_OUTCOME_SAVED: SaveOutcome
+SAVE_OUTCOME_NOT_SAVED: SaveOutcome
 ESTIMATE_SOURCE_UNSPECIFIED: EstimateSource
 ESTIMATE_SOURCE_USER: EstimateSource
 ESTIMATE_SOURCE_HISTORY: EstimateSource
@@ -345,6 +358,8 @@ JOB_EVENT_KIND_MIGRATED: JobEventKind
 JOB_EVENT_KIND_MIGRATION_FAILED: JobEventKind
 JOB_EVENT_KIND_RESIZED: JobEventKind
 JOB_EVENT_KIND_RETIMED: JobEventKind
+JOB_EVENT_KIND_SAVE_FAILED: JobEventKind
+JOB_EVENT_KIND_GRACE_TOO_SHORT: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -581,7 +596,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked", "skip_steps", "grace_follows", "grace_wanted", "share_next", "began_from", "checkpoint", "profile", "executed_time", "executing_since")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed", "configuration", "steps", "resize_to", "mini_batches", "estimates", "sampling", "operation", "parked", "skip_steps", "grace_follows", "grace_wanted", "share_next", "began_from", "checkpoint", "profile", "executed_time", "executing_since", "last_save")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -629,6 +644,7 @@ class Job(_message.Message):
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     EXECUTED_TIME_FIELD_NUMBER: _ClassVar[int]
     EXECUTING_SINCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SAVE_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -676,7 +692,8 @@ class Job(_message.Message):
     profile: Profile
     executed_time: _duration_pb2.Duration
     executing_since: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ..., skip_steps: _Optional[int] = ..., grace_follows: bool = ..., grace_wanted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., share_next: _Optional[_Union[ShareMode, str]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., executed_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., executing_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    last_save: SaveResult
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ..., configuration: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[RunSteps, _Mapping]]] = ..., resize_to: _Optional[int] = ..., mini_batches: _Optional[_Iterable[_Union[MiniBatch, _Mapping]]] = ..., estimates: _Optional[_Iterable[_Union[ConfigurationEstimate, _Mapping]]] = ..., sampling: bool = ..., operation: _Optional[_Union[Operation, _Mapping]] = ..., parked: bool = ..., skip_steps: _Optional[int] = ..., grace_follows: bool = ..., grace_wanted: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., share_next: _Optional[_Union[ShareMode, str]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ..., profile: _Optional[_Union[Profile, _Mapping]] = ..., executed_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., executing_since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_save: _Optional[_Union[SaveResult, _Mapping]] = ...) -> None: ...
 
 class Profile(_message.Message):
     __slots__ = ("mini_batch_time", "best_mini_batch_time", "memory_mib", "utilization_ppm", "devices", "model")
@@ -722,8 +739,30 @@ class OperationPhaseTime(_message.Message):
     detail: str
     def __init__(self, kind: _Optional[_Union[OperationKind, str]] = ..., phase: _Optional[_Union[OperationPhase, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., detail: _Optional[str] = ...) -> None: ...
 
+class SaveResult(_message.Message):
+    __slots__ = ("outcome", "step", "detail")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    outcome: SaveOutcome
+    step: int
+    detail: str
+    def __init__(self, outcome: _Optional[_Union[SaveOutcome, str]] = ..., step: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class JobAtRisk(_message.Message):
+    __slots__ = ("job_id", "user", "name", "run_time")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RUN_TIME_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    user: str
+    name: str
+    run_time: _duration_pb2.Duration
+    def __init__(self, job_id: _Optional[int] = ..., user: _Optional[str] = ..., name: _Optional[str] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class Run(_message.Message):
-    __slots__ = ("run", "task", "node", "devices", "resources", "phase", "place_time", "start_time", "end_time", "exit_code", "exit_signal", "stop_reason", "saved", "lost", "log_path", "guaranteed", "parks", "parked_time", "rung", "parked_mib", "residue_mib", "operations", "began_from", "checkpoint")
+    __slots__ = ("run", "task", "node", "devices", "resources", "phase", "place_time", "start_time", "end_time", "exit_code", "exit_signal", "stop_reason", "saved", "lost", "log_path", "guaranteed", "parks", "parked_time", "rung", "parked_mib", "residue_mib", "operations", "began_from", "checkpoint", "save")
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -748,6 +787,7 @@ class Run(_message.Message):
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
     run: int
     task: int
     node: str
@@ -772,7 +812,8 @@ class Run(_message.Message):
     operations: _containers.RepeatedCompositeFieldContainer[OperationPhaseTime]
     began_from: str
     checkpoint: str
-    def __init__(self, run: _Optional[int] = ..., task: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., place_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., stop_reason: _Optional[_Union[JobReason, str]] = ..., saved: bool = ..., lost: bool = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., parks: _Optional[int] = ..., parked_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., parked_mib: _Optional[int] = ..., residue_mib: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationPhaseTime, _Mapping]]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ...) -> None: ...
+    save: SaveResult
+    def __init__(self, run: _Optional[int] = ..., task: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., place_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., stop_reason: _Optional[_Union[JobReason, str]] = ..., saved: bool = ..., lost: bool = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., parks: _Optional[int] = ..., parked_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rung: _Optional[str] = ..., parked_mib: _Optional[int] = ..., residue_mib: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationPhaseTime, _Mapping]]] = ..., began_from: _Optional[str] = ..., checkpoint: _Optional[str] = ..., save: _Optional[_Union[SaveResult, _Mapping]] = ...) -> None: ...
 
 class ConfigurationEstimate(_message.Message):
     __slots__ = ("configuration", "time", "error", "sources", "memory_mib", "detail", "impossible")

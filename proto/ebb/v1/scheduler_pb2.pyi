@@ -161,20 +161,24 @@ class ListRunsResponse(_message.Message):
     def __init__(self, runs: _Optional[_Iterable[_Union[_job_pb2.Run, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SuspendRequest(_message.Message):
-    __slots__ = ("job_id", "park", "park_only")
+    __slots__ = ("job_id", "park", "park_only", "validate_only")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     PARK_FIELD_NUMBER: _ClassVar[int]
     PARK_ONLY_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     park: bool
     park_only: bool
-    def __init__(self, job_id: _Optional[int] = ..., park: bool = ..., park_only: bool = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, job_id: _Optional[int] = ..., park: bool = ..., park_only: bool = ..., validate_only: bool = ...) -> None: ...
 
 class SuspendResponse(_message.Message):
-    __slots__ = ("job",)
+    __slots__ = ("job", "jobs_at_risk")
     JOB_FIELD_NUMBER: _ClassVar[int]
+    JOBS_AT_RISK_FIELD_NUMBER: _ClassVar[int]
     job: _job_pb2.Job
-    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+    jobs_at_risk: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobAtRisk]
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., jobs_at_risk: _Optional[_Iterable[_Union[_job_pb2.JobAtRisk, _Mapping]]] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
     __slots__ = ("job_id",)
@@ -213,18 +217,22 @@ class ReleaseResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class RequeueRequest(_message.Message):
-    __slots__ = ("job_id", "run")
+    __slots__ = ("job_id", "run", "validate_only")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., validate_only: bool = ...) -> None: ...
 
 class RequeueResponse(_message.Message):
-    __slots__ = ("job",)
+    __slots__ = ("job", "jobs_at_risk")
     JOB_FIELD_NUMBER: _ClassVar[int]
+    JOBS_AT_RISK_FIELD_NUMBER: _ClassVar[int]
     job: _job_pb2.Job
-    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+    jobs_at_risk: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobAtRisk]
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., jobs_at_risk: _Optional[_Iterable[_Union[_job_pb2.JobAtRisk, _Mapping]]] = ...) -> None: ...
 
 class ResizeRequest(_message.Message):
     __slots__ = ("job_id", "tasks")
@@ -241,12 +249,14 @@ class ResizeResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class MigrateRequest(_message.Message):
-    __slots__ = ("job_id", "destinations")
+    __slots__ = ("job_id", "destinations", "validate_only")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     DESTINATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     destinations: _containers.RepeatedCompositeFieldContainer[Destination]
-    def __init__(self, job_id: _Optional[int] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, job_id: _Optional[int] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
 
 class Destination(_message.Message):
     __slots__ = ("node", "devices")
@@ -257,10 +267,12 @@ class Destination(_message.Message):
     def __init__(self, node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MigrateResponse(_message.Message):
-    __slots__ = ("job",)
+    __slots__ = ("job", "jobs_at_risk")
     JOB_FIELD_NUMBER: _ClassVar[int]
+    JOBS_AT_RISK_FIELD_NUMBER: _ClassVar[int]
     job: _job_pb2.Job
-    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+    jobs_at_risk: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobAtRisk]
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., jobs_at_risk: _Optional[_Iterable[_Union[_job_pb2.JobAtRisk, _Mapping]]] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
     __slots__ = ("job_id", "priority", "time_limit", "dependencies", "grace_period", "grace_follows", "skip_steps", "share")
@@ -369,18 +381,20 @@ class StartEstimate(_message.Message):
     def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., basis: _Optional[str] = ..., runs_of_unknown_length: _Optional[int] = ...) -> None: ...
 
 class PreemptionCost(_message.Message):
-    __slots__ = ("by_job_id", "by_user", "time", "away", "device_hours")
+    __slots__ = ("by_job_id", "by_user", "time", "away", "device_hours", "save")
     BY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     AWAY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_HOURS_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
     by_job_id: int
     by_user: str
     time: _timestamp_pb2.Timestamp
     away: _duration_pb2.Duration
     device_hours: float
-    def __init__(self, by_job_id: _Optional[int] = ..., by_user: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., device_hours: _Optional[float] = ...) -> None: ...
+    save: _job_pb2.SaveResult
+    def __init__(self, by_job_id: _Optional[int] = ..., by_user: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., device_hours: _Optional[float] = ..., save: _Optional[_Union[_job_pb2.SaveResult, _Mapping]] = ...) -> None: ...
 
 class SharesRequest(_message.Message):
     __slots__ = ("virtual_cluster",)

@@ -5,7 +5,7 @@ site's limit, for every stop from then on, also for that of the run that asks. T
 """
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import GraceWanted
+from scheduler_service.core.messages import GraceWanted, StepTooLong
 from scheduler_service.core.model import EventKind, Job, JobSpec
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
@@ -25,6 +25,7 @@ def grace_wanted(state: State, event: GraceWanted, now: Micros) -> None:
     if job is None or run is None or state.nodes.rows[run.node].name != event.node or not is_more(job, event.grace_us):
         return
     job = changed(job, grace_wanted_us=event.grace_us)
+    kind = EventKind.GRACE_TOO_SHORT
     most, has = state.settings.grace_limit_us, seconds(job.spec.grace_us)
     if not job.grace_follows:
         said = f"its saves ask for a grace period of {seconds(event.grace_us)}, and its user has given it {has}"
@@ -35,9 +36,20 @@ def grace_wanted(state: State, event: GraceWanted, now: Micros) -> None:
         )
     else:
         said = f"grace period {has} -> {seconds(event.grace_us)}: its saves take so long"
-        job = job.with_grace(event.grace_us)
-    log_event(state, now, job.id, EventKind.UPDATED, run=job.run, text=said)
+        job, kind = job.with_grace(event.grace_us), EventKind.UPDATED
+    log_event(state, now, job.id, kind, run=job.run, text=said)
     state.put(state.jobs, job.id, job)
+
+
+def step_too_long(state: State, event: StepTooLong, now: Micros) -> None:
+    """Tells that a stop in such a step may end the run before it has saved, unless the grace period has become longer since."""
+    job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
+    if job is None or run is None or event.took_us <= job.spec.grace_us:
+        return
+    what = "an evaluation" if event.evaluated else "a step"
+    took = f"{what} takes {event.took_us / SECOND:.3g} s, the grace period is {seconds(job.spec.grace_us)}"
+    text = f"{took}: a stop may end the run before it has saved"
+    log_event(state, now, job.id, EventKind.GRACE_TOO_SHORT, run=run.run, node=run.node, text=text)
 
 
 def changed_by_user(state: State, job: Job, grace_us: Micros | None, follows: bool) -> tuple[Job, str]:

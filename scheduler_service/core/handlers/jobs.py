@@ -9,6 +9,7 @@ from scheduler_service.core.allocation.transitions import any_task, end_job, req
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
 from scheduler_service.core.handlers import grace, share_mode
 from scheduler_service.core.handlers.submit import still_awaited
+from scheduler_service.core.handlers.time_limits import check_limit
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
     Accepted,
@@ -219,6 +220,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         said.append(f"priority {job.priority} -> {event.priority}")
         job = changed(job, priority=event.priority)
     if event.time_limit_us is not None and event.time_limit_us != job.time_limit_us:
+        check_limit(state.settings, job.spec.job_class, event.time_limit_us)
         said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
         job = _with_limit(state, job, event.time_limit_us)
     job, changed_grace = grace.changed_by_user(state, job, event.grace_us, event.grace_follows)

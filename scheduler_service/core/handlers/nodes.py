@@ -156,7 +156,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
 
 def _ask_again(state: State) -> None:
     """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
-    for job_id in sorted(state.too_large):
+    for job_id in sorted(state.beside[Reason.TOO_LARGE]):
         job = state.jobs.rows[job_id]
         if state.could_ever_take(job):
             state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))

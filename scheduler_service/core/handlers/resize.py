@@ -64,7 +64,7 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyo
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
         job = job.resized(tasks)
-        beside = job.reason is Reason.TOO_LARGE  # of its queue, where nobody would look at it again
+        beside = job.reason in state.beside  # beside its queue, where nobody would look at it again
         state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
     job = changed(job, resize_to=0 if tasks == now_has else tasks, beyond=beyond)

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from scheduler_service.core.allocation.transitions import holds, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded, NotFound
 from scheduler_service.core.handlers.admission import check_in_cells
+from scheduler_service.core.handlers.time_limits import limit_of_new_job
 from scheduler_service.core.handlers.virtual_clusters import pools_of
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState
 from scheduler_service.core.model.rows import changed, made
-from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.operations.history import known_from_history
 from scheduler_service.core.state import suitable_nodes
 from scheduler_service.core.state.state import State
@@ -29,6 +30,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         check_can_ever_run(state, spec)
     else:
         check_in_cells(state, state.pools, spec)
+    limit_us = limit_of_new_job(state.settings, spec.job_class, spec.time_limit_us)
     waiting = still_awaited(state, spec.dependencies, event.ends)
     cluster = state.cluster
     job = made(
@@ -39,7 +41,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         request_id=event.request_id,
         submitted_us=now,
         priority=spec.priority,
-        time_limit_us=spec.time_limit_us,
+        time_limit_us=limit_us,
         waits_for=waiting,
         elements=Elements() if spec.array else None,
         grace_follows=not event.grace_given,
@@ -50,7 +52,8 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         job = known_from_history(state, job)
     state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
-    log_event(state, now, job.id, _SUBMITTED)
+    limited = limit_us != spec.time_limit_us
+    log_event(state, now, job.id, _SUBMITTED, text=f"time limit {limit_us / SECOND:g} s, the site's default" if limited else "")
     return Accepted(job.id)
 
 

@@ -14,6 +14,7 @@ from scheduler_service.core.lifecycle.node_health import praise, strike
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
 from scheduler_service.core.model.launch_time import parked_us
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.saves import SaveOutcome, with_task
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations import history, migrating, parking, samples
 from scheduler_service.core.state.state import State
@@ -60,6 +61,8 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         facts = {"left": job.left or told} | first | ({} if decided else codes)
     else:
         facts = codes if job.verdict is _NONE and not job.left else {}
+    if run.save is not None or job.last_save is not None:
+        facts = facts | {"last_save": with_task(job.last_save, run.run, run.save)}
     if job.id not in state.active:  # it was the last
         began, ended = run.started_us, run.ended_us
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
@@ -133,7 +136,7 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
     elif job.suspend_requested:
         _suspended(state, now, job, last, checkpoint)
     elif last.stop_reason is StopReason.TIME_LIMIT or is_over(job):
-        time_out(state, now, job, last.node, checkpoint)
+        time_out(state, now, job, last.node, _joined(_not_saved(job, last), checkpoint))
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
         _tell_left(state, now, job, last, checkpoint)
         requeue(state, now, with_target(job), Reason.RESUMED, node=last.node)
@@ -190,7 +193,7 @@ def _tell_left(state: State, now: Micros, job: Job, last: Run, checkpoint: str) 
     facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
     why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
     other = "another task was stopped before its work was done" if last.done else ""
-    text = _joined(describe(last, Reason.YIELDED), other, checkpoint)
+    text = _joined(describe(_as_worst(job, last), Reason.YIELDED), other, checkpoint)
     log_event(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
 
 
@@ -207,8 +210,19 @@ def _suspended(state: State, now: Micros, job: Job, last: Run, checkpoint: str =
         rendezvous="",
     )
     state.put(state.jobs, job.id, aside)
-    text = _joined(describe(last, Reason.YIELDED), checkpoint)
+    text = _joined(describe(_as_worst(job, last), Reason.YIELDED), checkpoint)
     log_event(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
+
+
+def _as_worst(job: Job, last: Run) -> Run:
+    """The last task of a launch, with the worst that is known of the saves of all of its tasks."""
+    whole = job.last_save
+    return last if whole is None or whole.run != last.run else changed(last, save=whole.worst)
+
+
+def _not_saved(job: Job, last: Run) -> str:
+    save = _as_worst(job, last).save
+    return f"it {save}" if save is not None and save.outcome is SaveOutcome.NOT_SAVED else ""
 
 
 def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
@@ -273,8 +287,14 @@ def describe(run: Run, how: Reason | None) -> str:
         return "was killed: out of device memory"
     if run.started_us is None and run.stop_reason is not None and not run.lost:
         return "left before it began"
-    if run.yielded:
-        return "saved its work and left"
+    save = run.save if run.stop_reason is not None else None
+    if save is None or save.outcome is SaveOutcome.SAVED:
+        at = "" if save is None or save.step < 0 else f" at step {save.step}"
+        return f"saved its work{at} and left" if run.yielded else _exit(run)
+    return f"{'left' if run.yielded else _exit(run)}, and {save}"
+
+
+def _exit(run: Run) -> str:
     if _is_unknown(run):
         return "is gone; nobody knows how it ended"
     if is_stopped(run):

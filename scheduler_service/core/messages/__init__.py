@@ -82,6 +82,8 @@ from scheduler_service.core.messages.measurements import (
     GraceWanted,
     MiniBatchMeasured,
     RunMeasured,
+    SaveFailed,
+    StepTooLong,
     SwitchingMeasured,
 )
 from scheduler_service.core.messages.orders import (
@@ -182,11 +184,13 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "Running",
+    "SaveFailed",
     "Share",
     "SharePlan",
     "SkipSamples",
     "Spot",
     "Step",
+    "StepTooLong",
     "Stopped",
     "Submitted",
     "SuspendRequested",

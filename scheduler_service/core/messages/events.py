@@ -4,12 +4,15 @@ from scheduler_service.core.messages.measurements import (
     GraceWanted,
     MiniBatchMeasured,
     RunMeasured,
+    SaveFailed,
+    StepTooLong,
     SwitchingMeasured,
 )
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.saves import SaveResult
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy
 
@@ -302,6 +305,8 @@ class RunExited:
     """The checkpoint that its program loaded, if it said so."""
     saved: str = ""
     """The last checkpoint that its program saved, if it said so."""
+    save: SaveResult | None = None
+    """Whether what it had done was saved; None: there was nothing to save, or its agent does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,4 +410,6 @@ Event = (
     | MiniBatchMeasured
     | SwitchingMeasured
     | GraceWanted
+    | SaveFailed
+    | StepTooLong
 )

@@ -60,3 +60,28 @@ class SwitchingMeasured:
     node: str
     key: RunKey
     switching: Switching
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFailed:
+    """A save of a run has failed, and the run goes on. Only every doubling of the number of failures is told."""
+
+    node: str
+    key: RunKey
+    why: str
+    step: int = -1
+    """Of its last checkpoint; -1: unknown, or there is none."""
+    failures: int = 1
+    """So far."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTooLong:
+    """A run that saves between two steps has ended none for longer than its grace period. Only what is a quarter more than
+    before is told."""
+
+    node: str
+    key: RunKey
+    took_us: Micros
+    evaluated: bool = False
+    """It evaluated then."""

@@ -83,6 +83,7 @@ class Reason(IntEnum):
     MIGRATED = 46
     CHECKPOINT_AWAY = 55
     OUT_OF_DEVICE_MEMORY = 58
+    NODES_CLOSED = 64
 
 
 class StopReason(IntEnum):
@@ -173,6 +174,8 @@ class EventKind(IntEnum):
     MIGRATION_FAILED = 57
     RESIZED = 58
     RETIMED = 59
+    SAVE_FAILED = 62
+    GRACE_TOO_SHORT = 63
 
 
 class OperationKind(IntEnum):

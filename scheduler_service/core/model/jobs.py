@@ -15,6 +15,7 @@ from scheduler_service.core.model.enums import (
 from scheduler_service.core.model.estimates import Estimate, Sampling
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass
+from scheduler_service.core.model.saves import LaunchSave
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
 
@@ -263,6 +264,8 @@ class Job:
     """The highest number that was given to a launch which did not begin: the next one has a higher one. 0: none was."""
     skip_steps: int = 0
     """How many steps, from its first one on, its next launches count without taking them. 0: none."""
+    last_save: LaunchSave | None = None
+    """Whether its last launch of which a task has ended had saved its work; None: nothing was to be saved, or no agent said."""
 
     @property
     def next_run(self) -> int:

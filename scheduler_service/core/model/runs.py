@@ -6,6 +6,7 @@ from scheduler_service.core.model.enums import StopReason
 from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
+from scheduler_service.core.model.saves import SaveResult
 from scheduler_service.core.model.values import WHOLE, Micros, Vector
 
 
@@ -86,6 +87,8 @@ class Run:
     """The checkpoint that its program loaded, once it has ended; empty: none, or the program did not say."""
     checkpoint: str = ""
     """The last checkpoint that its program saved, in the same way."""
+    save: SaveResult | None = None
+    """Whether what it had done was saved, once it has ended; None: there was nothing to save, or its agent did not say."""
 
     @property
     def charged(self) -> Vector:

@@ -13,6 +13,10 @@ class Settings(NamedTuple):
     """The grace period of jobs that name none."""
     grace_limit_us: Micros = 300 * SECOND
     """The longest grace period that a job gets because its saves take so long."""
+    default_time_limits_us: tuple[Micros, Micros] = (0, 0)
+    """The time limits of trials, and of best-effort jobs, that name none; 0: none."""
+    longest_time_limits_us: tuple[Micros, Micros] = (0, 0)
+    """The longest time limits that trials, and best-effort jobs, may have; 0: any, and none is needed."""
     earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
     aging_us: Micros = 0

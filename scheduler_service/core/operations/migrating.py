@@ -36,6 +36,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.saves import SaveOutcome
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.moving_parked import back_to_park, becomes_move, check_can_save, park_of, where
 from scheduler_service.core.operations.parking import BY_USER
@@ -171,9 +172,20 @@ def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
         begun = changed(run, phase=phase, awaits=False, placed_us=now, generation=run.generation + 1)
         state.put(state.runs, run.key, begun)
     _note(state, now, operation, "save_us")
-    text = "it saved its work, and begins there"
+    text = f"{_how_it_saved(job, last)}, and begins there"
     log_event(state, now, job.id, EventKind.PLACED, run=following.run, node=runs[0].node, reason=Reason.MIGRATED, text=text)
     return True
+
+
+def _how_it_saved(job: Job, last: Run) -> str:
+    """What is said of the launch that has ended, of which this was the last task."""
+    if (whole := job.last_save) is None or whole.run != last.run:
+        # As of an agent that does not say it. A program that fails, or exits with 0, may have saved.
+        return "it saved its work" if last.yielded else "whether it saved its work is not known; it stopped"
+    save = whole.worst
+    if save.outcome is SaveOutcome.SAVED:
+        return f"it saved its work{'' if save.step < 0 else f' at step {save.step}'}"
+    return f"it {save}" if save.outcome is SaveOutcome.NOT_SAVED else f"{save}; it stopped"
 
 
 def _hindrance(state: State, job: Job, operation: Operation, last: Run) -> str:

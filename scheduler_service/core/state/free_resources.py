@@ -5,7 +5,9 @@ is devices that are scarce: of the nodes that have enough of these, which are a 
 they lack something else, all nodes are, as columns of an integer matrix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +66,27 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
     return nodes
 
 
+def bits_of(mask: NDArray[np.bool_]) -> int:
+    """The set of these nodes: bit i is node i."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def mask_of(bits: int, nodes: int) -> NDArray[np.bool_]:
+    """The same set, by node, of so many nodes."""
+    width = (nodes + 7) // 8
+    data = np.frombuffer((bits & (1 << nodes) - 1).to_bytes(width, "little"), dtype=np.uint8)
+    return np.unpackbits(data, count=nodes, bitorder="little").view(np.bool_)
+
+
+class Kept(NamedTuple):
+    """What a job that is placed must leave on nodes, for jobs that wait before it."""
+
+    bits: int
+    """The nodes: bit i is node i."""
+    need: Vector | None
+    """What must be left on each of them of every resource that the job takes there; None: it may take nothing there."""
+
+
 class FreeResources:
     """Free and total resources by node."""
 
@@ -73,6 +96,8 @@ class FreeResources:
         "_ever",
         "_free",
         "_having",
+        "_kept",
+        "_kept_bits",
         "_lacking",
         "_offered",
         "_scratch",
@@ -111,6 +136,10 @@ class FreeResources:
         self._unlisted: set[int] = set()
         """Nodes of which `_lacking` is not up to date."""
         self._scratch = np.empty_like(self._lacking)
+        self._kept: Sequence[Kept] = ()
+        """What is to be left on nodes by a job for which room is sought now (`keeping`)."""
+        self._kept_bits = 0
+        """The nodes on which something is."""
         self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
     def set_node(self, node: int, row: Node | None) -> None:
@@ -191,20 +220,61 @@ class FreeResources:
 
     def is_open(self, node: int) -> bool:
         """Whether something may be placed on it: it is up, and not drained."""
-        return 0 < node < len(self._up) and self._up[node]
+        return 0 < node < len(self._up) and self._up[node] and not self._kept_bits >> node & 1
 
     def any_open(self) -> bool:
         """Whether something may be placed anywhere."""
         return any(self._up)
 
+    @contextmanager
+    def keeping(self, kept: Sequence[Kept]) -> Iterator[None]:
+        """Inside, `first_fit` and `offered` know only of what is free beside this, and no node on which something is kept is
+        open, as for share groups and victims. What is kept for several jobs is told as sets of nodes without a common node."""
+        before = self._kept, self._kept_bits
+        self._kept, self._kept_bits = kept, sum(part.bits for part in kept)
+        try:
+            yield
+        finally:
+            self._kept, self._kept_bits = before
+
+    def any_device_beside(self, kept: Sequence[Kept]) -> bool:
+        """Whether a device is free on some open node beside what is kept. Costs little."""
+        if self._uncounted:
+            self._count()
+        having, rest = self._having, self._having[1]
+        for bits, need in kept:
+            if need is not None and having[min(need.devices + 1, _COUNTED)] & bits:
+                return True
+            rest &= ~bits
+        return rest != 0
+
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
         """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
+        if self._kept:
+            return self._first_beside(need, among)
+        return self._first_within(need, among, None)
+
+    def _first_beside(self, need: Vector, among: Suitable | None) -> int | None:
+        """Of what it takes on a node, the job leaves there what is kept."""
+        first = self._first_within(need, among, ~self._kept_bits)
+        for bits, kept in self._kept:
+            if kept is not None:
+                beside = Vector(*(n + k if n else 0 for n, k in zip(need, kept, strict=True)))
+                node = self._first_within(beside, among, bits)
+                if node is not None and (first is None or node < first):
+                    first = node
+        return first
+
+    def _first_within(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
+        """As `first_fit`, of all that is free; `within`: a set of nodes, by bits."""
         if self._uncounted:
             self._count()
         devices, free = need[2], self._free
         may = self._having[devices if devices < _COUNTED else _COUNTED]
         if among is not None:
             may &= among.bits
+        if within is not None:
+            may &= within
         for _ in range(_LOOKED_AT):
             if not may:
                 return None
@@ -213,12 +283,15 @@ class FreeResources:
             if fits(need, free[node]):
                 return node
             may ^= lowest
-        return self._first_of_all(need, among) if may else None
+        return self._first_of_all(need, among, within) if may else None
 
-    def _first_of_all(self, need: Vector, among: Suitable | None) -> int | None:
-        """As `first_fit`: one pass over the nodes in C."""
-        if among is not None or not fits(need, _MOST):  # very large nodes
-            nodes = pack((need,), self.offered(among).copy())
+    def _first_of_all(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
+        """As `_first_within`: one pass over the nodes in C."""
+        if among is not None or within is not None or not fits(need, _MOST):  # very large nodes
+            offered = self._offered_of(among)
+            if within is not None:
+                offered = np.where(mask_of(within, self.count + 1), offered, _NEVER)
+            nodes = pack((need,), offered.copy())
             return None if nodes is None else nodes[0]
         self._list()
         over, asked = self._scratch, self._asked
@@ -230,6 +303,14 @@ class FreeResources:
 
     def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open or not `among` these."""
+        offered = self._offered_of(among)
+        for bits, need in self._kept:
+            mask = mask_of(bits, self.count + 1)
+            left = np.full_like(offered, _NEVER) if need is None else (offered - np.array(need)[:, np.newaxis]).clip(0)
+            offered = np.where(mask & (offered[0] >= 0), left, offered)
+        return offered
+
+    def _offered_of(self, among: Suitable | None) -> NDArray[np.int64]:
         for node in self._stale:
             self._offered[:, node] = self._free[node] if self._up[node] else _NEVER
         self._stale.clear()

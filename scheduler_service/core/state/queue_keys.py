@@ -6,13 +6,14 @@ Functions of one row alone: the indices of the state are made of them.
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
-from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, ShareMode
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import Guarantee
 
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
 """States of jobs that have a run that has not ended; of an array, that elements of it have."""
-_QUEUED, _TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
+_EXCLUSIVE = ShareMode.EXCLUSIVE
+_QUEUED, _TOO_LARGE, _NODES_CLOSED = JobState.QUEUED, Reason.TOO_LARGE, Reason.NODES_CLOSED
 
 
 class Lane(IntEnum):
@@ -90,10 +91,19 @@ def due(job: Job) -> Due:
 
 
 def stands(job: Job) -> bool:
-    """Whether it is in a queue. One that no node can take stands beside it, in nobody's way, until a node joins that can."""
-    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for or job.reason is _TOO_LARGE:
+    """Whether it is in a queue. One that no node can take waits beside it, in nobody's way, until a node joins or opens that
+    can."""
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+        return False
+    if job.reason is _TOO_LARGE or job.reason is _NODES_CLOSED:
         return False
     return job.elements is None or startable(job)
+
+
+def may_do_without_devices(spec: JobSpec) -> bool:
+    """Whether a job may start though no device is idle: it asks for none, in one of its configurations, or may join others on a
+    device in use."""
+    return not spec.demand.devices or bool(spec.alternatives) or spec.share is not _EXCLUSIVE
 
 
 def startable(job: Job) -> bool:

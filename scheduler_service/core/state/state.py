@@ -84,7 +84,7 @@ class State(Tables):
         del self.log[to[1] :]
         while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
             self.news.popitem()
-        self.unsettled = self.board_changed = True
+        self.unsettled = self.board_changed = self.nodes_changed = True
         self.longer = False
         if not to[0]:
             turned, charged_anew, stirred = self.not_noted
@@ -93,7 +93,7 @@ class State(Tables):
 
     def settle(self) -> None:
         """The policies have looked at everything."""
-        self.unsettled = self.longer = self.board_changed = False
+        self.unsettled = self.longer = self.board_changed = self.nodes_changed = False
         self.bound_otherwise.clear()
         self.turned, self.charged_anew, self.stirred = set(), set(), set()
 
@@ -154,6 +154,10 @@ class State(Tables):
             "queues": {
                 at: {named: (queue.first, list(queue)) for named, queue in queues.items()} for at, queues in self.queues.items()
             },
+            "kinds": {
+                lane: {kind: list(queue) for kind, queue in self.kinds_waiting(lane).items()} for lane in self.site_queues
+            },
+            "without_devices": dict(self.without_devices),
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
             "active": {job: set(keys) for job, keys in self.active.items()},
             "tasks": (dict(self.ready), dict(self.begun), dict(self.unreachable)),
@@ -180,7 +184,8 @@ class State(Tables):
             "subjects": {at: set(jobs) for at, jobs in self.subjects.items()},
             "charged": dict(self.charged),
             "due_memos": set(self.due_memos),
-            "too_large": set(self.too_large),
+            "beside": {reason: set(jobs) for reason, jobs in self.beside.items()},
+            "open_nodes": self.open_nodes.snapshot(),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.exchange_index.snapshot(),

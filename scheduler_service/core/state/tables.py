@@ -20,6 +20,7 @@ from scheduler_service.core.model import (
     JobSpec,
     Node,
     NodeDevice,
+    Reason,
     Run,
     RunKey,
     present,
@@ -49,11 +50,13 @@ from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
+from scheduler_service.core.state.open_nodes import OpenNodes
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
 from scheduler_service.core.state.server_loads import Loads, ServerLoads
 from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
+from scheduler_service.core.state.waiting_kinds import Kinds, WaitingKinds
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -106,6 +109,7 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
+        self.open_nodes = OpenNodes()
         self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
@@ -121,6 +125,10 @@ class Tables:
         self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
         """Virtual cluster (empty: none) and lane -> queued jobs, by what they name: a queue for each. Those for jobs of no
         virtual cluster are always there; others as long as a job is in them."""
+        self.site_kinds = {lane: WaitingKinds() for lane in OWN_LANES}
+        """Those of `site_queues`, by what they ask for: `kinds_waiting` brings them up to date."""
+        self.without_devices = dict.fromkeys(OWN_LANES, 0)
+        """Of `site_queues`, how many jobs may start though no device is idle (`may_do_without_devices`)."""
         self.vc_orders: dict[str, QueueOrder] = {}
         """Virtual cluster -> the order of its queues."""
         self.running: dict[str, Queue] = {}
@@ -134,8 +142,10 @@ class Tables:
         millionths of one, and the CPUs of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
-        self.too_large: set[int] = set()
-        """Jobs that no node can take. They stand in no queue."""
+        self.beside: dict[Reason, set[int]] = {Reason.TOO_LARGE: set(), Reason.NODES_CLOSED: set()}
+        """Jobs that are in no queue, as no node can take them, or none that is open."""
+        self.nodes_changed = True
+        """Nodes have come, gone, opened or closed since it was last decided which jobs no open node can take."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -256,6 +266,10 @@ class Tables:
         queues = self.queues.get((vc, lane), {}).values()
         return iter(*queues) if len(queues) == 1 else (key for key, _ in groupby(merge(*queues)))
 
+    def kinds_waiting(self, lane: Lane) -> Kinds:
+        """The queued jobs of no virtual cluster, by what they ask for; a queue of each kind."""
+        return self.site_kinds[lane].kinds(self.site_queues[lane], self.jobs.rows, self.queue_key)
+
     def order_for(self, job: Job) -> QueueOrder:
         """The order of the job's queue."""
         return self.vc_orders.get(job.spec.vc, self.site_order)
@@ -313,6 +327,17 @@ class Tables:
             self.free_resources.could_ever_fit_all(one.spec.tasks(), among)
             if (among := self.among(one.spec)) is not None or one.spec.gang
             else self.free_resources.could_ever_fit(one.spec.demand)
+            for one in job.in_each_configuration()
+        )
+
+    def could_take_now(self, job: Job) -> bool:
+        """Whether the job would fit in one of its configurations if every open node were empty."""
+        if not (job.spec.gang or job.spec.alternatives) and asks_nothing(job.spec):  # nearly always
+            return self.open_nodes.seats(job.spec.demand).bits != 0
+        return any(
+            self.open_nodes.could_fit_all(one.spec.tasks(), among)
+            if (among := self.among(one.spec)) is not None or one.spec.gang
+            else self.open_nodes.seats(one.spec.demand).bits
             for one in job.in_each_configuration()
         )
 

@@ -81,7 +81,7 @@ class Site:
         for job in jobs:
             needs = self._known.of(job).needs
             if needs not in possible:
-                possible[needs] = any(map(self._may_have_slots, needs))
+                possible[needs] = any(map(self.has_slots, needs))
             if job.reason is not Reason.NO_ROOM or not possible[needs]:
                 wait = no_room(self._state, job)
                 if wait.reason is not job.reason:
@@ -90,11 +90,6 @@ class Site:
     def has_slots(self, need: int) -> bool:
         """Whether the nodes that are open would have a slot for this need if they were empty."""
         return self._kinds.has_slots(need)
-
-    def _may_have_slots(self, need: int) -> bool:
-        """The same, with the nodes that are not open now."""
-        kind = self._kinds.kinds[self._kinds.number(need)]
-        return bool(kind.seats.sum() >= kind.tasks)
 
 
 def _place(state: State, one: Job, reserved: int) -> Place | None:

@@ -30,6 +30,7 @@ from scheduler_service.policies.explain.explanation import (
 from scheduler_service.policies.explain.forecast import estimate, may_fit
 from scheduler_service.policies.explain.launch import joined_by
 from scheduler_service.policies.explain.parked import explain_parked
+from scheduler_service.policies.order.precedence import may_delay
 from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
@@ -50,7 +51,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         return Explanation(tuple(blockers), estimate=_after(job, blockers))
     if job.spec.vc:
         return explain_in_cells(state, job)
-    before = list(_before(state, job, stages))
+    before = [other for other in _before(state, job, stages) if may_delay(state, job, other)]
     if before:
         blockers.append(Blocker(Reason.BEHIND, f"{counted(len(before), 'job')} before it", before[0].id))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])

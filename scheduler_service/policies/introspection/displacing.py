@@ -25,8 +25,9 @@ from scheduler_service.policies.introspection.memos import forget, memo_of
 from scheduler_service.policies.introspection.moving import may_move, place_to_move
 from scheduler_service.policies.overload.mates import outranked_devices, outranked_slots, outranks
 from scheduler_service.policies.overload.probes import NAME
+from scheduler_service.policies.overload.servers import servers_with_room
 from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import servers_with_room, would_do
+from scheduler_service.policies.overload.slicing import would_do
 from scheduler_service.policies.placing.elsewhere import Find, elsewhere
 from scheduler_service.policies.stages import Where
 

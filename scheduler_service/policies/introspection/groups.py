@@ -20,7 +20,7 @@ def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:
 def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
     """Whether the rows are for introspection to change: those of its virtual cluster that no user has chosen, that are not
     being measured, and whose members are not about to stop."""
-    if group.vc != vc or group.open or any(row.weight > 1 for row in group.rows):
+    if group.vc != vc or group.open:
         return False
     if memo_of(state, probe_subject(vc, group.id)) is not None:
         return False

@@ -6,8 +6,8 @@ its guarantee (`cells/beyond.py`): there it has opportunistic tasks in anybody's
 reclaimed. An opportunistic job grows into anybody's idle cells. A job that is stopped, and has no room at the size to which it
 has grown, goes on with the tasks that it had before.
 
-With nothing measured at other sizes, the job with the fewest tasks gains the most for each device, relative to what it does
-now, so this one grows first.
+If several jobs could grow, the one that gains the most for each device does, relative to what it does now, by what was measured
+of its progress (`progress`). With nothing measured at other sizes that is the one with the fewest devices.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from scheduler_service.core.model.values import SECOND, Vector, fits, times
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import forget, memo_of
+from scheduler_service.policies.introspection.progress import LEAST_GAIN, gain, note_progress
 from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import would_do
@@ -64,8 +65,9 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
     if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
         yield (_remember_grown(vc, grown(state, vc)),)
     for node in nodes:
+        yield from note_progress(state, vc, node)
         candidates = sorted(_could_grow(state, where, node, waiting))
-        for _, job_id, tasks, beyond in candidates:
+        for _, _, job_id, tasks, beyond in candidates:
             memo, now = memo_of(state, since_subject(job_id)), state.cluster.clock_us
             if memo is None:
                 yield (Remember(NAME, since_subject(job_id), (now,), job_id),)
@@ -73,21 +75,23 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
                 why = f"it grows: devices of {state.nodes.rows[node].name} were idle for {idle_us / SECOND:.0f} s"
                 why += f"; {beyond} of the tasks {'is' if beyond == 1 else 'are'} beyond its guarantee" if beyond else ""
                 before = grown(state, vc)
-                before.setdefault(job_id, state.jobs.rows[job_id].queued_tasks)
-                plan: Plan = (Resize(job_id, tasks, why, beyond), forget(since_subject(job_id)), _remember_grown(vc, before))
+                job = state.jobs.rows[job_id]
+                before.setdefault(job_id, job.queued_tasks)
+                notes = (forget(since_subject(job_id)), _remember_grown(vc, before))
+                plan: Plan = (Resize(job_id, tasks, why, beyond), *notes)
                 if would_do(state, plan):
                     yield plan
                 break
-        could = {job_id for _, job_id, *_ in candidates}
+        could = {job_id for _, _, job_id, *_ in candidates}
         here = {key.job_id for key in state.runs_on.get(node, ()) if state.runs.rows[key].vc == vc}
         for job_id in sorted(here - could):
             if memo_of(state, since_subject(job_id)) is not None:
                 yield (forget(since_subject(job_id)),)
 
 
-def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterator[tuple[int, int, int, int]]:
-    """The jobs that could, with the number of tasks that they have and that they could have, and how many of these would be
-    beyond their guarantee."""
+def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterator[tuple[float, int, int, int, int]]:
+    """The jobs that could, with what they would gain for each device (negative: the first of a sorted list gains the most), the
+    number of tasks that they have and that they could have, and how many of these would be beyond their guarantee."""
     idle = state.idle_devices.get(node, 0).bit_count()
     jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
     resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # to whom the devices may go
@@ -105,8 +109,8 @@ def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterato
         size, beyond = min(job.spec.max_tasks, group.size + more), 0
         if where.vc:
             size, beyond = _in_cells(state, where, job, node, size)
-        if size > group.size and group.demand.devices:
-            yield group.size, job_id, size, beyond
+        if size > group.size and group.demand.devices and (more_rate := gain(state, job, size)) >= LEAST_GAIN:
+            yield -more_rate / ((size - group.size) * group.demand.devices), group.size, job_id, size, beyond
 
 
 def _in_cells(state: State, where: Where, job: Job, node: int, most: int) -> tuple[int, int]:

@@ -5,12 +5,12 @@ with its equals. A trial that can do neither has best-effort runs preempted, as 
 and then the others in the order of their queue. One that can do none of this holds up those behind it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import partial
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Plan, Remember, Resize, Rng, Wait
-from scheduler_service.core.model import Job, JobClass, Reason
+from scheduler_service.core.model import Job, JobClass, JobState, Reason
 from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
@@ -20,13 +20,15 @@ from scheduler_service.policies.introspection.memos import forget
 from scheduler_service.policies.introspection.rearranging import rearrange
 from scheduler_service.policies.introspection.rounds import look
 from scheduler_service.policies.options import Options, own_settings
+from scheduler_service.policies.order.behind import serve_behind
 from scheduler_service.policies.order.fifo import head_of
+from scheduler_service.policies.order.precedence import Precedence
 from scheduler_service.policies.overload.mates import Mates, outranked_slots
 from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import take_turns, why_no_turn
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
-from scheduler_service.policies.placing.first_fit import no_room, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
 from scheduler_service.policies.stages import Choose, Introspect, Overload, Stages, Victims, Where
 from scheduler_service.policies.victims import fitgpp
@@ -73,12 +75,13 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
             skipped[own_lane(job)] += 1
             continue
         wait = no_room(state, job)
-        if wait.reason is Reason.TOO_LARGE:
+        if leaves_queue(wait):
             skipped[own_lane(job)] += (yield (wait,)) is not None  # else it has left the queue
             continue
         shrinking = shrink_for(state, "", job) if settings.growth else None
         if shrinking is not None:
             yield (*shrinking, wait)
+            yield from serve_others(state, job, overload, choose, rng)
             return
         sliced = overload(state, job, HERE)
         if sliced is not None and (yield sliced) is None:
@@ -89,7 +92,31 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
             if preempted is not None and (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
                 continue  # it has an earmark, and holds up nobody
         yield (wait,)
+        yield from serve_others(state, job, overload, choose, rng)
         return
+
+
+def serve_others(state: State, waits: Job, overload: Overload, choose: Choose | None, rng: Rng) -> Proposals:
+    """Jobs behind one that waits start, or take turns, where they do not delay it."""
+
+    def make_room(state: State, job: Job, before: Precedence) -> Generator[Plan, str | None, Wait | None]:
+        if not before.reaches_beyond(state, job):
+            return no_room(state, job)
+        with state.free_resources.keeping(before.elsewhere()):
+            sliced = overload(state, job, HERE)
+        if sliced and (yield sliced) is None:
+            return None if state.jobs.rows[job.id].state is not JobState.QUEUED else no_room(state, job)
+        if sliced is None and choose is not None and job.spec.job_class is JobClass.TRIAL:
+            with state.free_resources.keeping(before.elsewhere()):
+                preempted = choose(state, job, rng)
+            if preempted is not None and (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
+                return None
+        return no_room(state, job)
+
+    before = Precedence(place_by_affinity)
+    before.add(state, waits)
+    for lane in (Lane.TRIAL, Lane.BEST_EFFORT):
+        yield from serve_behind(state, (lane,), before, make_room)
 
 
 def overloaded(settings: Settings) -> Overload:
@@ -153,6 +180,8 @@ def stages(options: Options) -> Stages:
         first = first_waiting(state, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0})
         if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
             yield from serve(state, overload, choose, settings, rng)
+        else:
+            yield from serve_others(state, first, overload, choose, rng)
         before = len(state.journal.entries)
         yield from introspect(state, HERE)
         if len(state.journal.entries) != before:

@@ -3,40 +3,36 @@
 The head gets a reservation: the soonest time at which it fits, given how long the running jobs are expected to run, and the
 nodes on which it does so then. A job behind it may start now if it has left by then, for certain, or leaves the reserved nodes
 what the head needs. "For certain" means a time limit. When a running job ends is taken from its estimate, else its limit: the
-sooner, the less is backfilled. Where nobody knows, nothing is.
+sooner, the less is backfilled. Where nobody knows when the head starts, a job behind it starts only if it takes nothing that
+the head could use (`precedence`).
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Place, Plan, Rng
-from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.messages import Place, Rng
+from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.free_resources import Kept, pack
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import Options
-from scheduler_service.policies.order.fifo import fifo, head_of
-from scheduler_service.policies.placing.first_fit import (
-    no_room,
-    offered_to,
-    place,
-    place_on_earmarks,
-    start_on_earmarks,
-    take_promised,
-)
+from scheduler_service.policies.order.behind import serve_behind
+from scheduler_service.policies.order.fifo import fifo, serve_in_order, strict_fifo
+from scheduler_service.policies.order.precedence import Precedence, parts_of
+from scheduler_service.policies.placing.first_fit import offered_to, place, place_on_earmarks, start_on_earmarks, take_promised
 from scheduler_service.policies.remaining_time import remaining_together
 from scheduler_service.policies.stages import Stages
 
-LOOKED_AT = 100
-"""Jobs behind the head that are looked at in one step."""
+MOST_RESERVATIONS = 8
+"""Of jobs that wait for different nodes, those for which it is worked out when they start."""
 
 
 def backfill(state: State, _rng: Rng) -> Proposals:
@@ -46,50 +42,81 @@ def backfill(state: State, _rng: Rng) -> Proposals:
 
 
 def stages(options: Options) -> Stages:
-    """FIFO, with backfill or without."""
-    return Stages(backfill if options.backfill else fifo)
+    """FIFO, with backfill or without; as published, in strict order."""
+    return Stages(backfill if options.backfill else strict_fifo if options.fitgpp.in_order else fifo)
 
 
 def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
-    """As `fifo.serve`; behind a head that does not fit, those that do not delay it.
+    """As `fifo.serve`; those behind the head may also take what it could use, if that does not delay it.
 
     What was backfilled may move others to nodes on which they are in nobody's way: it ends when nothing more is.
     """
-    while (yield from _pass(state, lanes)):
-        pass
+    while (head := (yield from serve_in_order(state, lanes))) is not None:
+        before = Reservations()
+        before.add(state, head)
+        yield from serve_behind(state, lanes, before)
+        if not before.has_placed:
+            return
 
 
-def _pass(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, bool]:
-    """Whether something was backfilled."""
-    skipped = dict.fromkeys(lanes, 0)
-    reservation: Reservation | None = None
-    looked_at, backfilled = 0, False
-    while looked_at < LOOKED_AT and (job := head_of(state, skipped)) is not None:
-        action = _place_beside(state, job, reservation)
-        if action is not None:
-            if (yield (action,)) is None:
-                if reservation is not None:
-                    reservation.take(state, job, action)
-                    backfilled = True
+class Reservations(Precedence):
+    """The jobs that wait, each with its reservation. One for which nobody knows when it can start has precedence on all nodes
+    that it could use. One that could use only nodes that those before it could has neither, as in EASY."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_placed = False
+        """Whether a job has started."""
+        self._reservations: list[Reservation] = []
+        self._had_room = False
+        """There was room for the job that was looked at last, if it delayed nobody."""
+
+    def add(self, state: State, job: Job) -> None:
+        self.jobs.add(job.id)
+        if not self.reaches_beyond(state, job):
+            return
+        found: list[Reservation] = []
+        if len(self._reservations) < MOST_RESERVATIONS:
+            found = [one for way in job.in_each_configuration() if (one := reserve(state, way)) is not None]
+        if not found:
+            super().add(state, job)
+            return
+        self._reservations.append(min(found, key=lambda one: one.at))
+        for part in parts_of(state, job):
+            self.nodes |= part.bits
+
+    def place(self, state: State, job: Job) -> Place | None:
+        """In the first of its configurations that has room and delays nobody."""
+        self._had_room = False
+        for one in job.in_each_configuration():
+            if (action := place(state, one)) is None:
                 continue
-        elif reservation is None:
-            wait = no_room(state, job)
-            if (yield (wait,)) is None and wait.reason is Reason.TOO_LARGE:
-                continue  # it has left the queue
-            if wait.reason is not Reason.TOO_LARGE:
-                found = [one for way in job.in_each_configuration() if (one := reserve(state, way)) is not None]
-                reservation = min(found, key=lambda one: one.at, default=None)
-                if reservation is None:  # nobody knows when it can start: whatever starts now may delay it
-                    return False
-        looked_at += reservation is not None
-        skipped[own_lane(job)] += 1
-    return backfilled
+            self._had_room = True
+            if self.leaves_enough(state, one, action) and all(r.allows(state, one, action) for r in self._reservations):
+                return action
+            with state.free_resources.keeping(self._kept_from(state, one)):
+                action = place(state, one)
+            if action is not None:
+                return action
+        return None
 
+    def _kept_from(self, state: State, job: Job) -> list[Kept]:
+        """What this job is to leave, if it does not leave enough where it has room first: of reserved nodes all."""
+        reserved = 0
+        for reservation in self._reservations:
+            if not reservation.is_gone(state, job):
+                for node in reservation.nodes:
+                    reserved |= 1 << node
+        kept = [part._replace(bits=part.bits & ~reserved) for part in self.kept]
+        return [*kept, Kept(reserved, None)] if reserved else kept
 
-def _place_beside(state: State, job: Job, reservation: "Reservation | None") -> Place | None:
-    """In the first of the job's configurations that has room and does not delay the head."""
-    places = (place(state, one) for one in job.in_each_configuration())
-    return next((one for one in places if one and (reservation is None or reservation.allows(state, job, one))), None)
+    def is_hopeless(self) -> bool:
+        return not (self._had_room and self._reservations)
+
+    def placed(self, state: State, job: Job, action: Place) -> None:
+        self.has_placed = True
+        for reservation in self._reservations:
+            reservation.take(state, job, action)
 
 
 class Reservation:
@@ -102,17 +129,17 @@ class Reservation:
 
     def allows(self, state: State, job: Job, action: Place) -> bool:
         """Whether the head can start there then all the same."""
-        if self._is_gone(state, job):
+        if self.is_gone(state, job):
             return True
         left = self._spare.copy()
         _take(left, job, action)
         return bool((left[:, list(self.nodes)] >= 0).all())
 
     def take(self, state: State, job: Job, action: Place) -> None:
-        if not self._is_gone(state, job):
+        if not self.is_gone(state, job):
             _take(self._spare, job, action)
 
-    def _is_gone(self, state: State, job: Job) -> bool:
+    def is_gone(self, state: State, job: Job) -> bool:
         """Whether the job, started now, has certainly left when the head starts."""
         limit = job.time_limit_us
         return bool(limit) and state.cluster.clock_us + max(limit - job.ran_us, 0) + job.spec.grace_us <= self.at

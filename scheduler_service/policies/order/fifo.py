@@ -1,47 +1,81 @@
-"""FIFO: one queue, first come first served, and the first blocks those behind it. Preempts nobody.
+"""FIFO: one queue, first come first served. Preempts nobody.
 
-FitGpp (papers: section 4.1) calls this vanilla FIFO; it is also how best-effort jobs are served under FitGpp.
+While the first waits, those behind it start that cannot delay it (`precedence`): what they take is nothing that it could use.
+In the strict order nobody does. FitGpp (papers: section 4.1) calls that vanilla FIFO.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Rng, Wait
+from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.order.behind import may_start_behind, serve_behind
+from scheduler_service.policies.order.precedence import Precedence
+from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place, place_on_earmarks, start_on_earmarks
 
 _NONE_SKIPPED = dict.fromkeys(OWN_LANES, 0)
-_NO_ROOM, _TOO_LARGE = Reason.NO_ROOM, Reason.TOO_LARGE
+_NO_ROOM = Reason.NO_ROOM
 
 
 def fifo(state: State, _rng: Rng) -> Proposals:
-    """Both classes in one queue. While its first job waits, those that come to stand behind it wait too."""
-    if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is _NO_ROOM:
+    """Both classes in one queue. While its first job waits, those alone are looked at that may start behind it."""
+    first = None if state.unsettled else head_of(state, _NONE_SKIPPED)
+    if first is not None and first.reason is _NO_ROOM:
+        yield from _behind(state, OWN_LANES, first)
         return
     yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, OWN_LANES)
 
 
+def strict_fifo(state: State, _rng: Rng) -> Proposals:
+    """Both classes in one queue, whose first job blocks all others while it waits."""
+    first = None if state.unsettled else head_of(state, _NONE_SKIPPED)
+    if first is None or first.reason is not _NO_ROOM:
+        yield from start_on_earmarks(state, place_on_earmarks)
+        yield from serve_strictly(state, OWN_LANES)
+
+
 def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
-    """Starts the queued jobs of the lanes in order, until one does not fit. Costs one look for each job that starts."""
+    """Starts the queued jobs of the lanes in order; once one does not fit, those that do not delay it."""
+    waits = yield from serve_in_order(state, lanes)
+    if waits is not None:
+        yield from _behind(state, lanes, waits)
+
+
+def serve_strictly(state: State, lanes: Sequence[Lane]) -> Proposals:
+    """Starts the queued jobs of the lanes in order, until one does not fit."""
+    yield from serve_in_order(state, lanes)
+
+
+def serve_in_order(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, Job | None]:
+    """Returns the first job that does not fit. Costs one look for each job that starts."""
     skipped = dict.fromkeys(lanes, 0)
     while (job := head_of(state, skipped)) is not None:
         action = place(state, job) or no_room(state, job)
         refused = yield (action,)
-        if isinstance(action, Wait) and action.reason is not _TOO_LARGE:
+        if isinstance(action, Wait) and not leaves_queue(action):
             yield from not_looked_at(state, [other for other in lanes if other is not own_lane(job)])
-            return
+            return job
         skipped[own_lane(job)] += refused is not None  # else it has left the queue
+    return None
+
+
+def _behind(state: State, lanes: Sequence[Lane], waits: Job) -> Proposals:
+    if may_start_behind(state, lanes, waits):
+        before = Precedence()
+        before.add(state, waits)
+        yield from serve_behind(state, lanes, before)
 
 
 def not_looked_at(state: State, lanes: Sequence[Lane]) -> Proposals:
-    """The first of these queues wait for a job of another queue, and no more for room, as they did when they were looked at."""
+    """The first of these queues wait for a job of another queue, and no more for room, as they did when they were looked at.
+    Not one that waits for nodes that nobody before it could use."""
     for lane in lanes:
         key = state.site_queues[lane].first
-        if key is not None and state.jobs.rows[key[-1]].reason is _NO_ROOM:
+        if key is not None and (job := state.jobs.rows[key[-1]]).reason is _NO_ROOM and job.cause_job != job.id:
             yield (Wait(key[-1], Reason.NONE),)
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, Remembers, noting
 from scheduler_service.policies.stages import Choose
 
@@ -51,7 +51,7 @@ def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
         if not _waits(job):
             continue
         wait = no_room(state, job)
-        plan = choose(state, job, rng) if wait.reason is not Reason.TOO_LARGE else None
+        plan = None if leaves_queue(wait) else choose(state, job, rng)
         if plan is None or (yield (*plan, Wait(job_id, Reason.WAITING_FOR_VICTIMS))) is not None:
             yield (wait,)
             in_vain[kind] = wait

@@ -1,8 +1,9 @@
 """Trials start now, at the cost of best-effort runs: the order in which they are served (FitGpp, section 3).
 
 Trials have their own strict queue, which is served first. One that fits nowhere has runs preempted for it, as
-`stages.Victims` says, and waits for them with an earmark; those behind it are then served in turn. Best-effort jobs follow with
-what is left.
+`stages.Victims` says, and waits for them with an earmark; those behind it are then served in turn. If nothing could be
+preempted for a trial, it has precedence on the nodes that it could use, before other trials and before best-effort jobs, since
+they would take what becomes free before it. Best-effort jobs follow with what is left.
 """
 
 from collections.abc import Callable, Generator
@@ -12,8 +13,17 @@ from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.order.behind import MakeRoom, serve_behind
 from scheduler_service.policies.order.fifo import not_looked_at
-from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
+from scheduler_service.policies.order.precedence import Precedence
+from scheduler_service.policies.placing.first_fit import (
+    leaves_queue,
+    no_room,
+    place,
+    place_on_earmarks,
+    queued,
+    start_on_earmarks,
+)
 from scheduler_service.policies.stages import Choose
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
@@ -28,17 +38,18 @@ def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = N
 
     def policy(state: State, rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
-        if (yield from _serve_trials(state, victims, trials_in_flight, rng)):
+        before = yield from _serve_trials(state, victims, trials_in_flight, rng)
+        if before is None:
             yield from serve(state, (Lane.BEST_EFFORT,))
         else:
             yield from not_looked_at(state, (Lane.BEST_EFFORT,))
+            yield from serve_behind(state, (Lane.BEST_EFFORT,), before)
 
     return policy
 
 
-def _serve_trials(state: State, victims: Choose, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
-    """Returns whether best-effort jobs may be served: not while a trial waits that nothing could be preempted for, since
-    they would take what becomes free before it."""
+def _serve_trials(state: State, victims: Choose, most: int | None, rng: Rng) -> Generator[Plan, str | None, Precedence | None]:
+    """Returns what is to be left for trials that nothing could be preempted for; None: there are none such."""
     skip = 0
     while (trial := queued(state, Lane.TRIAL, skip)) is not None:
         action, had_earmark = place(state, trial), trial.id in state.earmarks_of
@@ -47,18 +58,42 @@ def _serve_trials(state: State, victims: Choose, trials_in_flight: int | None, r
             skip = 0 if had_earmark else skip
             continue
         if trial.id not in state.earmarks_of:
-            wait = no_room(state, trial)
-            if wait.reason is Reason.TOO_LARGE:
-                skip += (yield (wait,)) is not None  # it leaves the queue
+            wait, before = no_room(state, trial), Precedence()
+            if leaves_queue(wait):
+                skip += (yield (wait,)) is not None
                 continue
-            elif trials_in_flight is not None and len(state.earmarks_of) >= trials_in_flight:
+            elif not _may_preempt(state, most):
                 yield (wait,)
-                return True
+                before.add(state, trial)
+                yield from serve_behind(state, (Lane.TRIAL,), before)
+                return None
             elif not (yield from _preempt_for(state, trial, victims, rng)):
                 yield (in_vain(state, trial),)
-                return False
+                before.add(state, trial)
+                yield from serve_behind(state, (Lane.TRIAL,), before, _preempting_elsewhere(victims, most, rng))
+                return before
         skip += 1
-    return True
+    return None
+
+
+def _may_preempt(state: State, most: int | None) -> bool:
+    """Whether one more trial may wait for victims."""
+    return most is None or len(state.earmarks_of) < most
+
+
+def _preempting_elsewhere(victims: Choose, most: int | None, rng: Rng) -> MakeRoom:
+    """Trials behind one that waits have runs preempted on nodes that it could not use."""
+
+    def make_room(state: State, trial: Job, before: Precedence) -> Generator[Plan, str | None, Wait | None]:
+        if not before.reaches_beyond(state, trial):
+            return in_vain(state, trial)
+        if not _may_preempt(state, most):
+            return no_room(state, trial)
+        with state.free_resources.keeping(before.elsewhere()):
+            plan = victims(state, trial, rng)
+        return None if plan is not None and (yield _told(trial, plan)) is None else in_vain(state, trial)
+
+    return make_room
 
 
 def in_vain(state: State, trial: Job) -> Wait:
@@ -71,6 +106,8 @@ def in_vain(state: State, trial: Job) -> Wait:
 def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Whether runs were told to leave for the trial."""
     plan = victims(state, trial, rng)
-    if plan is None:
-        return False
-    return (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is None
+    return plan is not None and (yield _told(trial, plan)) is None
+
+
+def _told(trial: Job, plan: Plan) -> Plan:
+    return (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))

@@ -1,9 +1,9 @@
-"""Round robin: the rows of a share group, made anew from those who share its devices.
+"""The rows of a share group, made from those who share its devices.
 
 Jobs that execute on the same device at the same time are packed: they are one unit, and stay one. The tasks of a gang are
-always in the same rows. `fair_rows` puts every unit in at least one row. With R rows of equal weight and the period P, a unit
-executes for at least P / R of each period, and waits for at most P (1 - 1 / R) between two turns. So no member of a group
-starves.
+always in the same rows. The rows have weights with which each unit gets its fair part of the cycle (`fair_turns`), and every
+unit is in at least one row, so no member of a group starves. If each device has R users, each has one turn of P / R in a
+period P.
 """
 
 from collections import defaultdict
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.sharing.equations import Device
+from scheduler_service.policies.overload.fair_turns import fair_turns
 
 
 class Unit(NamedTuple):
@@ -64,26 +65,25 @@ def _join(leader: dict[int, int], one: int, other: int) -> None:
 
 
 def fair_rows(units: Collection[Unit]) -> tuple[Row, ...]:
-    """Rows in which units take turns that want the same devices: as few rows as a greedy search finds, the largest units first.
-    Where a row leaves devices idle, it also has units of other rows that fit there, those with the fewest turns first."""
-    rows: list[list[Unit]] = []
+    """Rows in which units take turns that want the same devices. Each executes for its fair part of a cycle."""
+    if not units:
+        return ()
+    order = sorted(units, key=lambda unit: unit.jobs)
+    number = {device: index for index, device in enumerate(sorted(frozenset().union(*(unit.devices for unit in order))))}
+    turns = fair_turns(tuple(sum(1 << number[device] for device in unit.devices) for unit in order))
+    return tuple(Row(tuple(sorted(key for user in who for key in order[user].runs)), length) for who, length in turns)
+
+
+def rows_needed(units: Iterable[Unit]) -> int:
+    """In how many rows each of these units has a place, as a greedy search finds, the largest first."""
     taken: list[set[Device]] = []
     for unit in sorted(units, key=lambda unit: (-len(unit.devices), unit.jobs)):
-        place = next((i for i, held in enumerate(taken) if held.isdisjoint(unit.devices)), None)
-        if place is None:
-            rows.append([])
-            taken.append(set())
-            place = len(rows) - 1
-        rows[place].append(unit)
-        taken[place] |= unit.devices
-    turns = {unit.jobs: 1 for unit in units}
-    for row, held in zip(rows, taken, strict=True):
-        for unit in sorted(units, key=lambda unit: (turns[unit.jobs], unit.jobs)):
-            if held.isdisjoint(unit.devices):
-                row.append(unit)
-                held |= unit.devices
-                turns[unit.jobs] += 1
-    return tuple(Row(tuple(sorted(key for unit in row for key in unit.runs))) for row in rows)
+        held = next((held for held in taken if held.isdisjoint(unit.devices)), None)
+        if held is None:
+            taken.append(set(unit.devices))
+        else:
+            held |= unit.devices
+    return len(taken)
 
 
 def ranked_rows(units: Collection[Unit], outranks: Callable[[Unit, Unit], bool]) -> tuple[Row, ...]:

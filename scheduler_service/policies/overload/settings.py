@@ -17,7 +17,7 @@ class Settings(NamedTuple):
     oversubscription: float = 4
     """Devices that the runs of a server may ask for together, relative to those that it has."""
     rows: int = 8
-    """The most rows of a share group."""
+    """The most rows that the jobs of a share group may need for a turn each, such as the jobs that take turns on one device."""
     preempting: int = 1
     """Whether trials have best-effort runs preempted, if they can neither take a place nor turns."""
     packing: int = 1

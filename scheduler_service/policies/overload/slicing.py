@@ -6,11 +6,7 @@ is parked so that one of lower priority, or a best-effort job instead of a trial
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from scheduler_service.core.allocation.bindings import owned
 from scheduler_service.core.enact import enact
@@ -18,18 +14,16 @@ from scheduler_service.core.messages import Action, Place, Plan, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.rows import made
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, mask_of
+from scheduler_service.core.model.values import SECOND, ZERO, add, fits, mask_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.overload.mates import Mates, outranked_devices, outranks, users_on
+from scheduler_service.policies.overload.mates import Mates, outranks, users_on
 from scheduler_service.policies.overload.memory import allowances
 from scheduler_service.policies.overload.probes import end_undecided, probe_in
-from scheduler_service.policies.overload.rows import Unit, apart, ranked_rows, unit_of, units_of
+from scheduler_service.policies.overload.rows import Unit, apart, ranked_rows, rows_needed, unit_of, units_of
+from scheduler_service.policies.overload.servers import servers_by_load
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
 from scheduler_service.policies.stages import Where
-
-LOOKED_AT = 8
-"""Servers of each kind that are looked at for a job."""
 
 
 def take_turns(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
@@ -53,7 +47,7 @@ def _ways(job: Job) -> list[Job]:
 def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str:
     """For people: why a queued job does not take turns with others. Empty for a job that never does."""
     ways = _ways(job)
-    nodes = [(one, node) for one in ways for node in _by_load(state, one, where, settings)]
+    nodes = [(one, node) for one in ways for node in servers_by_load(state, one, where, settings)]
     if not ways:
         return ""
     if not nodes:
@@ -86,73 +80,13 @@ def would_do(state: State, plan: Plan) -> bool:
 
 
 def _sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
-    nodes = list(_by_load(state, job, where, settings, mates))
+    nodes = list(servers_by_load(state, job, where, settings, mates))
     for few in [[node] for node in nodes] + ([nodes] if job.spec.gang else []):
         spots = _spots(state, job, few, where, mates)
         plan = None if spots is None else _plan(state, job, spots, where, settings)
         if plan is not None:
             return plan
     return None
-
-
-def _by_load(state: State, job: Job, where: Where, settings: Settings, mates: Mates = Mates.EQUALS) -> Iterator[int]:
-    """The servers that are looked at: those of the job's affinity first, in each case those with the lowest load first."""
-    tasks = job.spec.tasks()
-    loads, among = state.loads(), state.among(job.spec)
-    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
-    least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
-    asked = least.devices if job.spec.gang else job.spec.demand.devices
-    may = (free[2] >= 0) & (whole >= max(least.devices, 1))
-    may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
-    crowded = loads.requested + asked > whole * settings.oversubscription
-    if Mates.OUTRANKED in mates:
-        held = outranked_devices(state, job)
-        may &= (held > 0) | bool(job.spec.gang)  # other tasks of a gang may have idle devices
-        may &= (held + free[2] >= least.devices) | (Mates.EQUALS in mates)
-    else:
-        may &= ~crowded
-    may[0] = False
-    if where.nodes is not None:
-        may &= _among(where.nodes, len(may))
-    first, most = max(task.devices for task in tasks), max(LOOKED_AT, len(tasks))
-    alike = loads.affinity == first
-    for kind in (may & alike, may & ~alike):
-        nodes = _lowest_first(loads.requested, whole, kind)
-        if mates == Mates.EQUALS | Mates.OUTRANKED:
-            nodes = (node for node in nodes if not crowded[node] or _has_turns_left(state, job, node, asked, settings))
-        yield from islice(nodes, most)
-
-
-def servers_with_room(state: State, job: Job, where: Where, held: NDArray[np.int64]) -> list[int]:
-    """The servers that have enough for a task of the job, with what others hold of their devices; the least loaded first."""
-    tasks, among = job.spec.tasks(), state.among(job.spec)
-    least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
-    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
-    may = (free[2] >= 0) & (held + free[2] >= max(least.devices, 1))
-    may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
-    may[0] = False
-    if where.nodes is not None:
-        may &= _among(where.nodes, len(may))
-    return list(_lowest_first(state.loads().requested, whole, may))
-
-
-def _among(nodes: Sequence[int], count: int) -> NDArray[np.bool_]:
-    chosen = np.zeros(count, np.bool_)
-    chosen[[node for node in nodes if node < count]] = True
-    return chosen
-
-
-def _lowest_first(requested: NDArray[np.int64], whole: NDArray[np.int64], may: NDArray[np.bool_]) -> Iterator[int]:
-    ids = np.nonzero(may)[0]
-    order = np.argsort(requested[ids] / whole[ids], kind="stable")
-    return (int(node) for node in ids[order])
-
-
-def _has_turns_left(state: State, job: Job, node: int, asked: int, settings: Settings) -> bool:
-    """Whether the runs of the server ask for few enough devices, without those that have no turns while the job is there."""
-    runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
-    others = sum(run.demand.devices for run in runs if not outranks(job, state.jobs.rows[run.job_id]))
-    return others + asked <= state.nodes.rows[node].capacity.devices * settings.oversubscription
 
 
 def _spots(state: State, job: Job, nodes: Sequence[int], where: Where, mates: Mates = Mates.EQUALS) -> tuple[Spot, ...] | None:
@@ -253,7 +187,8 @@ def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[
 def shares_of(state: State, there: Joined, units: Sequence[Unit], settings: Settings) -> Iterator[Share]:
     """What all of them would share, if these are the units that take turns."""
     rows = rows_of(units, there.jobs)
-    if sum(row.weight > 0 for row in rows) > settings.rows:
+    with_turns = {key for row in rows if row.weight for key in row.runs}
+    if rows_needed(unit for unit in units if unit.runs[0] in with_turns) > settings.rows:
         return
     groups = {run.group for run in there.runs.values() if run.group}
     present = max((state.share_groups.rows[number].period_us for number in groups), default=settings.period_us)

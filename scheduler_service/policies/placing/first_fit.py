@@ -9,13 +9,14 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
 from scheduler_service.core.model import EarmarkPhase, Job, Reason, ShareMode
 from scheduler_service.core.model.values import add, first_of, fits
+from scheduler_service.core.state.closed_nodes import why_closed
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import asked, describe
 from scheduler_service.policies.placing.joining import join
 
-_NO_ROOM = Reason.NO_ROOM
+_NO_ROOM, _TOO_LARGE, _NODES_CLOSED = Reason.NO_ROOM, Reason.TOO_LARGE, Reason.NODES_CLOSED
 
 
 def place(state: State, job: Job) -> Place | None:
@@ -119,10 +120,18 @@ def queued(state: State, lane: Lane, skip: int) -> Job | None:
 
 
 def no_room(state: State, job: Job) -> Wait:
-    """Why the first of a queue waits. TOO_LARGE: no node could ever take it; told so, it leaves the queue."""
-    if not state.node_ids or state.could_ever_take(job):
+    """Why the first of a queue waits. If no node could ever take it, or none that is open, it is told so and leaves the queue
+    (`leaves_queue`). If no node is open at all, it stays: nobody behind it could start."""
+    if state.could_take_now(job):
         return Wait(job.id, _NO_ROOM)
-    return Wait(job.id, Reason.TOO_LARGE, why_too_large(state, job))
+    if state.node_ids and not state.could_ever_take(job):
+        return Wait(job.id, Reason.TOO_LARGE, why_too_large(state, job))
+    return Wait(job.id, Reason.NODES_CLOSED, why_closed(state, job)) if state.open_nodes.any() else Wait(job.id, _NO_ROOM)
+
+
+def leaves_queue(wait: Wait) -> bool:
+    """Whether a job that is told so leaves the queue, and is in nobody's way: until a node joins or opens that can take it."""
+    return wait.reason is _TOO_LARGE or wait.reason is _NODES_CLOSED
 
 
 def why_too_large(state: State, job: Job) -> str:

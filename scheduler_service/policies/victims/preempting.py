@@ -40,7 +40,7 @@ def preempting(choice: Choice, rank: Ranking = at_random, alone: Ranking | None 
             return alone(state, trial, able, settings, rng)
 
         chosen = in_any_configuration(victims)
-        serve = backfill.serve if options.backfill else fifo.serve
+        serve = backfill.serve if options.backfill else fifo.serve_strictly if settings.in_order else fifo.serve
         return Stages(
             serve_trials(chosen, serve, settings),
             victims=Victims(chosen, ranked, None if alone is None else ranked_alone),

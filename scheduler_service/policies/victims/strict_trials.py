@@ -14,7 +14,14 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.order.trials_first import Serve, in_vain, trials_first
-from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
+from scheduler_service.policies.placing.first_fit import (
+    leaves_queue,
+    no_room,
+    place,
+    place_on_earmarks,
+    queued,
+    start_on_earmarks,
+)
 from scheduler_service.policies.stages import Choose
 
 
@@ -57,7 +64,7 @@ def _serve_first(state: State, victims: Choose, rng: Rng) -> Generator[Plan, str
             skip += (yield (action,)) is not None  # refused: it stays where it is
             continue
         wait = no_room(state, trial)
-        if wait.reason is Reason.TOO_LARGE:
+        if leaves_queue(wait):
             skip += (yield (wait,)) is not None  # it leaves the queue
             continue
         if trial.id not in state.earmarks_of:

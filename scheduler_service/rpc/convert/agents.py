@@ -1,7 +1,7 @@
 """Between the core and ebb.agent.v1.AgentLink: what agents say, and what they are told."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
@@ -26,6 +26,7 @@ from scheduler_service.core.messages import (
     RunReady,
     RunResumed,
     RunStarted,
+    SaveFailed,
     SharePlan,
     Stopped,
     SwitchingMeasured,
@@ -34,6 +35,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobSpec, NodeState, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.profiles import Switching
+from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_in, duration_out, message_of, name_of, vector_in, vector_out
@@ -89,8 +91,16 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
-            said = map(_clean, (e.checkpoint, e.not_fetched, e.out_of_device_memory, e.began_from, e.saved))
+            texts = e.checkpoint, e.not_fetched, e.out_of_device_memory, e.began_from, e.saved
+            said: tuple[Any, ...] = (*map(_clean, texts), save_in(e))
             return RunExited(node, boot_id, report.sequence, key, *how, *said)
+
+
+def save_in(exited: pb.RunExited) -> SaveResult | None:
+    if not exited.HasField("save"):
+        return None
+    save = exited.save
+    return SaveResult(SaveOutcome(save.outcome), save.step if save.HasField("step") else -1, _clean(save.detail))
 
 
 def _phases_in(phases: Mapping[str, Duration]) -> tuple[tuple[str, int], ...]:
@@ -106,6 +116,11 @@ def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
 def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
     """The one that the program loaded, and the last one that it saved; empty: none."""
     return _clean(seen.began_from), _clean(seen.saved)
+
+
+def save_failed_in(seen: pb.RunCheckpoints, node: str) -> SaveFailed:
+    step = seen.step if seen.HasField("step") else -1
+    return SaveFailed(node, RunKey(seen.job_id, seen.run, seen.task), _clean(seen.failed), step, seen.failures)
 
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:

@@ -8,7 +8,7 @@ from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent
 from scheduler_service.core.model.launch_time import executed
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.operations.estimators import expected
-from scheduler_service.rpc.convert.runs import operation_out
+from scheduler_service.rpc.convert.runs import operation_out, save_out
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight
@@ -57,6 +57,8 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         out.executed_time.CopyFrom(duration_out(job.ran_us + executed_us))
         if (since := time_out(since_us)) is not None:
             out.executing_since.CopyFrom(since)
+    if job.last_save is not None:
+        out.last_save.CopyFrom(save_out(job.last_save.worst))
     if job.share_next is not None:
         out.share_next = int(job.share_next)  # type: ignore[assignment]
     if job.profile is not None:

@@ -9,6 +9,7 @@ from scheduler_service.core.model import Reason, Run, StopReason
 from scheduler_service.core.model.launch_time import parked_us
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import PhaseTime
+from scheduler_service.core.model.saves import SaveResult
 from scheduler_service.rpc.convert.values import Nodes, duration_out, name_of, time_out, vector_out
 
 _WHY: Mapping[StopReason, Reason] = {
@@ -48,11 +49,19 @@ def run_out(run: Run, nodes: Nodes) -> pb.Run:
         guaranteed=run.guaranteed,
         operations=[_phase_out(phase) for phase in run.phases],
     )
+    if run.save is not None:
+        out.save.CopyFrom(save_out(run.save))
     if (parking := run.parking) is not None:
         out.parks, out.rung = parking.times, parking.rung
         out.parked_mib, out.residue_mib = run.parked_mib if run.is_parked else 0, parking.residue_mib
         out.parked_time.CopyFrom(duration_out(parked_us(run, time.time_ns() // 1000)))
     return out
+
+
+def save_out(save: SaveResult) -> pb.SaveResult:
+    outcome = int(save.outcome)
+    step = save.step if save.step >= 0 else None
+    return pb.SaveResult(outcome=outcome, step=step, detail=save.detail)  # type: ignore[arg-type]
 
 
 def _phase_out(phase: PhaseTime) -> pb.OperationPhaseTime:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from ebb.v1 import cluster_pb2 as pb
-from ebb.v1 import cluster_pb2_grpc
+from ebb.v1 import cluster_pb2_grpc, job_pb2
 
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import (
@@ -23,6 +23,7 @@ from scheduler_service.rpc.chunking import LARGEST_BYTES, in_turns
 from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
+from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
 from scheduler_service.rpc.services.observations import observations_of
 from scheduler_service.run.service import NotLeading
 
@@ -71,7 +72,20 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def Drain(self, request: pb.DrainRequest, _context: Context) -> pb.DrainResponse:
         event = DrainRequested(request.node, request.reason, user(), request.evict)
-        return pb.DrainResponse(node=await self._ask(event))
+        if request.validate_only:
+            await try_out(self._front, event)
+            found = self._front.leading.view.named(request.node)
+            assert found is not None, "the drain of no node is refused"
+            node = node_out(self._front.leading.view.node(found.id))
+            return pb.DrainResponse(node=node, jobs_at_risk=await self._at_risk(request, wait=True))
+        lost = await self._at_risk(request, wait=False)
+        return pb.DrainResponse(node=await self._ask(event), jobs_at_risk=lost)
+
+    async def _at_risk(self, request: pb.DrainRequest, wait: bool) -> list[job_pb2.JobAtRisk]:
+        view = self._front.leading.view
+        if not request.evict or (node := view.named(request.node)) is None:
+            return []
+        return await jobs_at_risk(self._front, sorted({key.job_id for key in view.runs_on.get(node.id, ())}), wait)
 
     async def Undrain(self, request: pb.UndrainRequest, _context: Context) -> pb.UndrainResponse:
         return pb.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))

@@ -17,6 +17,7 @@ from scheduler_service.policies.explain.explanation import Explanation, Victim
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.jobs import decision_out, job_out, task_out
+from scheduler_service.rpc.convert.runs import save_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight, sight
 from scheduler_service.run.view import JobView
@@ -173,7 +174,9 @@ def preempted_out(story: Sequence[JobEvent], found: JobView) -> pb.PreemptionCos
     back = next((line.at_us for line in story[last:] if line.kind in _BACK), None)
     until = back if back is not None else found.job.ended_us
     away = max((time.time_ns() // 1000 if until is None else until) - told.at_us, 0)
+    whole = found.job.last_save
     return pb.PreemptionCost(
+        save=save_out(whole.worst) if whole is not None and whole.run == told.run else None,
         by_job_id=told.cause_job,
         time=time_out(told.at_us),
         away=duration_out(away),

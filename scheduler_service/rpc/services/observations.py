@@ -10,7 +10,7 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.handlers.grace import is_more
-from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply, RequeueRequested
+from scheduler_service.core.messages import FaultsSeen, MiniBatchMeasured, Reply, RequeueRequested, StepTooLong
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import SECOND, Micros
@@ -23,6 +23,7 @@ from scheduler_service.rpc.convert.agents import (
     known_steps,
     measured_in,
     mini_batch_in,
+    save_failed_in,
     switching_in,
 )
 from scheduler_service.rpc.convert.values import duration_in
@@ -56,6 +57,10 @@ class Observer:
         """Of samples: how many steps the engine was told of last."""
         self._graces: set[RunKey] = set()
         """Runs of which the engine is being told what they ask for."""
+        self._failures: dict[RunKey, int] = {}
+        """Of runs whose saves have failed: how many failures the engine was told of last."""
+        self._long_steps: dict[RunKey, Micros] = {}
+        """Of runs whose steps are longer than their grace period: what the engine was told of last."""
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
@@ -78,10 +83,12 @@ class Observer:
             time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
         )
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
+        self._link.means = {_key(one): one.means for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
         self._look_for_torn_gangs()
         self._tell_measured(seen)
         self._tell_graces(seen)
+        self._tell_saves(seen)
         if self._leading.service.introspecting:
             self._tell_mini_batches(seen)
             self._tell_switching(seen)
@@ -93,6 +100,7 @@ class Observer:
         self._link.observed = None
         self._link.executed = {}
         self._link.checkpoints = {}
+        self._link.means = {}
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
         """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
@@ -202,6 +210,31 @@ class Observer:
             if is_more(job, duration_in(one.grace_period)):
                 self._graces.add(key)
                 self._leading.service.handle(grace_in(one, self._link.node)).add_done_callback(partial(self._asked, key))
+
+    def _tell_saves(self, seen: agent_link_pb2.Observations) -> None:
+        """Tells the engine which saves have failed, and which steps are longer than the grace period: of each run again when
+        there are twice as many failures, or the step is a quarter longer."""
+        runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
+        failures, long_steps = self._failures, self._long_steps
+        self._failures, self._long_steps = {}, {}
+        for one in seen.checkpoints:
+            key = _key(one)
+            job = jobs.get(key.job_id)
+            if job is None or key not in runs:
+                continue
+            told, longest = failures.get(key, 0), duration_in(one.longest_step)
+            if one.failed and one.failures >= max(2 * told, 1):
+                told = one.failures
+                self._leading.service.handle(save_failed_in(one, self._link.node)).add_done_callback(_heard)
+            if told:
+                self._failures[key] = told
+            before = long_steps.get(key, 0)
+            if longest > job.spec.grace_us and 4 * longest >= 5 * before:
+                before = longest
+                event = StepTooLong(self._link.node, key, longest, one.evaluated)
+                self._leading.service.handle(event).add_done_callback(_heard)
+            if before:
+                self._long_steps[key] = before
 
     def _asked(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
         self._graces.discard(key)

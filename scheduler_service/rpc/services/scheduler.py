@@ -1,7 +1,7 @@
 """ebb.v1.Scheduler: jobs, for users."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ebb.v1 import job_pb2, scheduler_pb2_grpc
 from ebb.v1 import scheduler_pb2 as pb
@@ -33,6 +33,7 @@ from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
+from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.services.observations import checkpoints_of, mini_batch_of, steps_of
 from scheduler_service.rpc.services.runs import list_runs
@@ -151,7 +152,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
     async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
         event = SuspendRequested(request.job_id, request.park, request.park_only)
-        return pb.SuspendResponse(job=await self._request(event))
+        stops = not (request.park or request.park_only)
+        return pb.SuspendResponse(**await self._stop(event, request.validate_only, stops))
 
     async def Resume(self, request: pb.ResumeRequest, _context: Context) -> pb.ResumeResponse:
         return pb.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
@@ -163,7 +165,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return pb.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
 
     async def Requeue(self, request: pb.RequeueRequest, _context: Context) -> pb.RequeueResponse:
-        return pb.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
+        return pb.RequeueResponse(**await self._stop(RequeueRequested(request.job_id, request.run), request.validate_only))
 
     async def Resize(self, request: pb.ResizeRequest, _context: Context) -> pb.ResizeResponse:
         return pb.ResizeResponse(job=await self._request(ResizeRequested(request.job_id, request.tasks)))
@@ -171,9 +173,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Migrate(self, request: pb.MigrateRequest, _context: Context) -> pb.MigrateResponse:
         nodes = tuple(place.node for place in request.destinations)
         devices = tuple(tuple(place.devices) for place in request.destinations)
-        return pb.MigrateResponse(
-            job=await self._request(MigrateRequested(request.job_id, nodes, devices if any(devices) else ()))
-        )
+        event = MigrateRequested(request.job_id, nodes, devices if any(devices) else ())
+        return pb.MigrateResponse(**await self._stop(event, request.validate_only))
 
     async def Update(self, request: pb.UpdateRequest, _context: Context) -> pb.UpdateResponse:
         priority = request.priority if request.HasField("priority") else None
@@ -222,9 +223,20 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         async for response in logs.read(self._front, self._transfers, request, context):
             yield response
 
-    async def _request(self, event: JobRequest) -> job_pb2.Job:
+    async def _stop(self, event: JobRequest, only_validate: bool, stops: bool = True) -> dict[str, Any]:
+        """What a user asks of a job that may stop its run: the fields of the answer. `stops`: what it loses is to be said."""
+        lost = [] if only_validate or not stops else await jobs_at_risk(self._front, (event.job_id,))
+        job = await self._request(event, only_validate)
+        if only_validate and stops:
+            lost = await jobs_at_risk(self._front, (event.job_id,), wait=True)
+        return {"job": job, "jobs_at_risk": lost}
+
+    async def _request(self, event: JobRequest, only_validate: bool = False) -> job_pb2.Job:
         """What a user asks of a job, which may have ended."""
         try:
+            if only_validate:
+                await try_out(self._front, event)
+                return await self._shown(await self._front.find(event.job_id))
             return await self._ask(event)
         except LookupNeeded:
             raise

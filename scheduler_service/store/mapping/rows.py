@@ -28,6 +28,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
@@ -61,6 +62,7 @@ RUN: dict[str, Source] = {
     "awaits": lambda run: run.awaits or None,
     "began_from": lambda run: run.began_from or None,
     "checkpoint": lambda run: run.checkpoint or None,
+    "save": lambda run: run.save,
 }
 NODE: dict[str, Source] = {
     **vector("capacity", "capacity"),
@@ -106,16 +108,21 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, *checkpoints, vc = v[23:37]
+    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, *names, save, vc = v[23:38]
     stop_reason = None if v[12] is None else StopReason(v[12])
     later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
     parks = _to_parking(parking) if parking is not None else None
     times = tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in phases or ())
     later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times, part or 0, awaits is not None)
-    later = (*later, *(name or "" for name in checkpoints))
+    later = (*later, *(name or "" for name in names), None if save is None else to_save(save))
     away = parks is not None and bool(parks.devices)  # the columns say where it was placed
     devices, demand = (() if away else tuple(v[3])), Vector(v[4], v[5], 0 if away else v[6])
     return Run(v[0], v[1], v[2], devices, demand, RunPhase(v[7]), *later)
+
+
+def to_save(found: Sequence[Any]) -> SaveResult:
+    outcome, step, detail = found
+    return SaveResult(SaveOutcome(outcome), step, detail)
 
 
 def _to_parking(found: Sequence[Any]) -> Parking:

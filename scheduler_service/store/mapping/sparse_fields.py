@@ -26,6 +26,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
 from scheduler_service.core.model.profiles import Profile
+from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
@@ -80,6 +81,11 @@ def _sampling(found: list[Any]) -> Sampling:
     return Sampling(share_ppm, most_us, until_us, tuple(Reading(*one) for one in readings), *rest)
 
 
+def _launch_save(found: list[Any]) -> LaunchSave:
+    run, (outcome, *rest) = found
+    return LaunchSave(run, SaveResult(SaveOutcome(outcome), *rest))
+
+
 @lru_cache(4096)
 def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that inherited the same, which are many."""
@@ -121,6 +127,7 @@ _JOB = _seldom(
         "sampling": _sampling,
         **dict.fromkeys(("share_now", "share_next", "submitted_share"), ShareMode),
         "profile": lambda found: Profile(*found),
+        "last_save": _launch_save,
     },
 )
 

@@ -284,13 +284,13 @@ def test_the_runs_of_a_job_name_their_checkpoints(run: Run, client: Client, monk
     again = replace(over, run=2, began_from="c-step-20", checkpoint=None)
     monkeypatch.setattr(Client, "runs", lambda _self, _job: iter([again, over]))
     lines = run("runs", "1").output.splitlines()
-    assert lines[0].endswith("END              BEGAN FROM")
-    assert lines[1].endswith("saved its work   c-step-20")
-    assert lines[2].endswith("saved c-step-20  -")
+    assert lines[0].endswith("END              SAVED  BEGAN FROM")
+    assert lines[1].endswith("saved its work   saved  c-step-20")
+    assert lines[2].endswith("saved c-step-20  saved  -")
     told = json.loads(run("runs", "1", "-o", "json").output)
     assert [(one["began_from"], one["checkpoint"]) for one in told] == [("c-step-20", None), (None, "c-step-20")]
     monkeypatch.setattr(Client, "runs", lambda _self, _job: iter([over]))
-    assert run("runs", "1").output.splitlines()[0].endswith("END"), "no column without anything in it"
+    assert run("runs", "1").output.splitlines()[0].endswith("SAVED"), "no column without anything in it"
 
 
 def test_a_job_shows_the_checkpoints_of_its_run(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,3 +301,50 @@ def test_a_job_shows_the_checkpoints_of_its_run(run: Run, client: Client, monkey
     shown = run("show", "1").output
     assert re.search(r"^began from +c-step-10$", shown, re.MULTILINE)
     assert re.search(r"^last saved +c-step-20$", shown, re.MULTILINE)
+
+
+STOPS = {
+    "suspend": ("suspend",),
+    "requeue": ("requeue",),
+    "migrate": ("migrate",),
+    "drain": ("node", "drain", "--evict"),
+}
+
+
+@pytest.mark.parametrize("verb", STOPS)
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("at_risk", [False, True])
+def test_what_loses_work_is_done_if_it_is_said_so(
+    run: Run, fake: FakeCluster, client: Client, verb: str, force: bool, at_risk: bool
+) -> None:
+    job = client.submit(["sleep"])
+    here = client.get(job.id).node
+    if at_risk:
+        fake.saves_nothing(job)
+    target = {"migrate": ("1", "n2"), "drain": (str(here),)}.get(verb, ("1",))
+    done = run(*STOPS[verb], *(("--force",) if force else ()), *target)
+    asked = at_risk and not force
+    assert done.exit_code == (1 if asked else 0), done.output
+    assert ("never saved" in done.output) is at_risk
+    assert ("--force" in done.stderr) is asked
+    assert fake.calls[verb.capitalize()] == (1 if asked else 2), "one call asks, another acts"
+    if asked:
+        assert (client.get(job.id).state, client.node(str(here)).drain) == (JobState.RUNNING, None)
+
+
+def test_of_several_jobs_none_is_touched_before_the_answer(run: Run, fake: FakeCluster, client: Client) -> None:
+    for _ in range(2):
+        client.submit(["sleep"])
+    fake.saves_nothing(2)
+    said = refused(run, "suspend", "1", "2")
+    assert "job 2 has never saved" in said
+    assert "job 1" not in said
+    assert [client.get(job).state for job in (1, 2)] == [JobState.RUNNING] * 2
+    assert fake.calls["Suspend"] == 2
+    assert "loses the work of its run" in run("suspend", "--force", "1", "2").output
+
+
+def test_a_job_that_can_be_parked_loses_nothing(run: Run, fake: FakeCluster, client: Client) -> None:
+    client.submit(["sleep"], devices=1)
+    fake.saves_nothing(1)
+    assert run("suspend", "--park", "1").exit_code == 0

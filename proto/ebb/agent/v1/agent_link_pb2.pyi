@@ -27,6 +27,15 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_RESUMING: _ClassVar[RunPhase]
     RUN_PHASE_WARMING: _ClassVar[RunPhase]
 
+class SaveMeans(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SAVE_MEANS_UNSPECIFIED: _ClassVar[SaveMeans]
+    SAVE_MEANS_NONE: _ClassVar[SaveMeans]
+    SAVE_MEANS_FILES: _ClassVar[SaveMeans]
+    SAVE_MEANS_HANDLER: _ClassVar[SaveMeans]
+    SAVE_MEANS_REGISTERED: _ClassVar[SaveMeans]
+    SAVE_MEANS_ASKED: _ClassVar[SaveMeans]
+
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STOP_REASON_UNSPECIFIED: _ClassVar[StopReason]
@@ -54,6 +63,12 @@ RUN_PHASE_PARKING: RunPhase
 RUN_PHASE_PARKED: RunPhase
 RUN_PHASE_RESUMING: RunPhase
 RUN_PHASE_WARMING: RunPhase
+SAVE_MEANS_UNSPECIFIED: SaveMeans
+SAVE_MEANS_NONE: SaveMeans
+SAVE_MEANS_FILES: SaveMeans
+SAVE_MEANS_HANDLER: SaveMeans
+SAVE_MEANS_REGISTERED: SaveMeans
+SAVE_MEANS_ASKED: SaveMeans
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_PREEMPTED: StopReason
 STOP_REASON_CANCELLED: StopReason
@@ -249,7 +264,7 @@ class RunStarted(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ..., restored: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved", "save")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +279,7 @@ class RunExited(_message.Message):
     OUT_OF_DEVICE_MEMORY_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
@@ -278,7 +294,8 @@ class RunExited(_message.Message):
     out_of_device_memory: str
     began_from: str
     saved: str
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ...) -> None: ...
+    save: _job_pb2.SaveResult
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., save: _Optional[_Union[_job_pb2.SaveResult, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -361,18 +378,30 @@ class RunMeasurement(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., steps: _Optional[int] = ..., total: _Optional[int] = ..., first_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., last_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., spread: _Optional[float] = ..., memory_mib: _Optional[int] = ...) -> None: ...
 
 class RunCheckpoints(_message.Message):
-    __slots__ = ("job_id", "run", "task", "began_from", "saved")
+    __slots__ = ("job_id", "run", "task", "began_from", "saved", "step", "failed", "failures", "means", "longest_step", "evaluated")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MEANS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_STEP_FIELD_NUMBER: _ClassVar[int]
+    EVALUATED_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     task: int
     began_from: str
     saved: str
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ...) -> None: ...
+    step: int
+    failed: str
+    failures: int
+    means: SaveMeans
+    longest_step: _duration_pb2.Duration
+    evaluated: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., step: _Optional[int] = ..., failed: _Optional[str] = ..., failures: _Optional[int] = ..., means: _Optional[_Union[SaveMeans, str]] = ..., longest_step: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., evaluated: bool = ...) -> None: ...
 
 class RunGrace(_message.Message):
     __slots__ = ("job_id", "run", "task", "grace_period")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from scheduler_service.core.model import Earmark, Job, JobState, Reason
+from scheduler_service.core.model import Earmark, Job, JobState
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
@@ -11,7 +11,7 @@ from scheduler_service.core.state.indices.runs import hold_cells, refresh_candid
 from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, due
 from scheduler_service.core.state.tables import Tables
 
-QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
+QUEUED = JobState.QUEUED
 
 
 def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
@@ -26,8 +26,8 @@ def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
         if old.state is QUEUED or new.state is QUEUED:
             move_in_queue(state, old, new)
             if old.reason is not new.reason:
-                _be_too_large(state, old, there=False)
-                _be_too_large(state, new, there=True)
+                _wait_beside(state, old, there=False)
+                _wait_beside(state, new, there=True)
         _changes(state, old, new)
     if state.keeps_order:
         move_among_running(state, old, new)
@@ -58,13 +58,15 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         _depend(state, new.id, after - before, there=True)
 
 
-def _be_too_large(state: Tables, job: Job, there: bool) -> None:
-    if job.reason is TOO_LARGE:
-        (state.too_large.add if there else state.too_large.discard)(job.id)
+def _wait_beside(state: Tables, job: Job, there: bool) -> None:
+    """The job is in the set of those that wait beside their queues for this reason, or is in it no more."""
+    beside = state.beside.get(job.reason)
+    if beside is not None:
+        (beside.add if there else beside.discard)(job.id)
 
 
 def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
-    _be_too_large(state, job, there)
+    _wait_beside(state, job, there)
     if there and job.rendezvous:
         state.news[job.id] = None
     if job.request_id:

@@ -27,6 +27,7 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     set_or_drop(state.deleted_ids, row.name, row.id if new and not now else None)
     _hear(state, row.id, now)
     state.free_resources.set_node(row.id, now)
+    state.open_nodes.set_node(row.id, now, state.faulty_devices.get(row.id, 0).bit_count())
     if state.host is not None:
         state.host.set_node(row.id, _host_of(state, now))
     other = was is None or now is None or was.capacity != now.capacity
@@ -34,7 +35,7 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
         _count_idle(state, row.id)
     _place_in_pool(state, row.id)
     _describe(state, row.id)
-    state.unsettled = True
+    state.unsettled = state.nodes_changed = True
     if state.introspects:
         state.stirred.add(row.id)
     if other:
@@ -91,8 +92,10 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
     if not held:  # nobody has it, and nobody can have it
         (state.free_resources.take if now else state.free_resources.give)(row.node, _ONE_DEVICE)
     faulty = state.faulty_devices.get(row.node, 0)
-    set_or_drop(state.faulty_devices, row.node, (faulty | bit if now else faulty & ~bit) or None)
-    state.unsettled = True
+    faulty = faulty | bit if now else faulty & ~bit
+    set_or_drop(state.faulty_devices, row.node, faulty or None)
+    state.open_nodes.set_node(row.node, present(state.nodes.rows.get(row.node)), faulty.bit_count())
+    state.unsettled = state.nodes_changed = True
     for run in state.holders(row.node, row.index):
         refresh_candidate(state, run.key)
 

@@ -7,7 +7,7 @@ from scheduler_service.core.state.indices.charges import charge_all
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard
 from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, queues_in, stands
+from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, may_do_without_devices, queues_in, stands
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.tables import Tables
 
@@ -21,9 +21,13 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
     memo = state.memos.rows.get((order.policy, order.subject(row))) if order.policy else None
     was = order.key(old, memo, state.settings) if old is not None and stands(old) else None
     now = order.key(new, memo, state.settings) if new is not None and stands(new) else None
+    if not row.spec.vc:
+        _count_without_devices(state, old if was is not None else None, new if now is not None else None)
     if was == now:
         if now is not None and old is not None and new is not None and old.spec is not new.spec:
             state.unsettled = True  # it was resized, and may fit now, or let others pass
+            if not row.spec.vc:
+                state.site_kinds[LANE[row.spec.job_class]].note(row.id)
         return
     if was is not None:
         _dequeue(state, row, was)
@@ -35,13 +39,23 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
             state.unsettled = True
 
 
+def _count_without_devices(state: Tables, old: Job | None, new: Job | None) -> None:
+    """Of a job that was, and is, in a queue of the site."""
+    before = old is not None and may_do_without_devices(old.spec)
+    after = new is not None and may_do_without_devices(new.spec)
+    if before is not after and (row := new or old) is not None:
+        state.without_devices[LANE[row.spec.job_class]] += after - before
+
+
 def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
     """Whether it is known to be behind another: on a site without virtual clusters, where the first of a queue is the one that
     is looked at."""
     vc = job.spec.vc
     if not vc:
-        queue = state.site_queues[LANE[job.spec.job_class]]
+        lane = LANE[job.spec.job_class]
+        queue = state.site_queues[lane]
         queue.add(key)
+        state.site_kinds[lane].note(job.id)
         return queue.first != key
     for lane in lanes_of(job):
         queues = state.queues.setdefault((vc, lane), {})
@@ -53,7 +67,9 @@ def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
 def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
     vc = job.spec.vc
     if not vc:
-        state.site_queues[LANE[job.spec.job_class]].remove(key)
+        lane = LANE[job.spec.job_class]
+        state.site_queues[lane].remove(key)
+        state.site_kinds[lane].note(job.id)
         return
     for lane in lanes_of(job):
         queues = state.queues[vc, lane]

@@ -1,0 +1,20 @@
+"""Jobs may wait for nodes that are closed."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0024"
+down_revision = "0023"
+branch_labels = None
+depends_on = None
+
+HERE = Path(__file__)
+
+
+def upgrade() -> None:
+    op.get_bind().exec_driver_sql(HERE.with_suffix(".sql").read_text("utf-8"))
+
+
+def downgrade() -> None:
+    op.get_bind().exec_driver_sql(HERE.with_name(HERE.stem + "_down.sql").read_text("utf-8"))

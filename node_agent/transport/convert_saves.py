@@ -1,0 +1,12 @@
+"""Between what the agent knows of the saves of runs and ebb.v1."""
+
+from ebb.v1 import job_pb2
+
+from node_agent.jobs.save_values import SaveResult
+
+
+def save_out(save: SaveResult | None) -> job_pb2.SaveResult | None:
+    if save is None:
+        return None
+    step = save.step if save.step >= 0 else None
+    return job_pb2.SaveResult(outcome=job_pb2.SaveOutcome.Name(int(save.outcome)), step=step, detail=save.detail)
