@@ -22,7 +22,7 @@ BENCHES = (
     "timeslice",
     *("estimates", "introspection"),
     *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "long_queue"),
-    *("failover", "failover_under_load", "gang_stop", "gang_park", "checkpoint", "migrate"),
+    *("failover", "failover_under_load", "gang_stop", "gang_park", "checkpoint", "migrate", "trial_start"),
 )
 OUTPUT = Path("build/bench.json")
 MACHINE = Path("build/machine.json")

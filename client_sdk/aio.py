@@ -101,7 +101,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
             spec = replace(spec, snapshots=(await carried_out_async(upload(archive), self._ask),))
         return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
 
-    def functions(self, *, python: str = "python", **options: Unpack[JobOptions]) -> "AsyncFunctionExecutor":
+    def functions(self, *, python: str | None = None, **options: Unpack[JobOptions]) -> "AsyncFunctionExecutor":
         """As `Client.functions`; `submit` of what this returns, and `result` of its futures, are awaited."""
         from client_sdk._functions.executors import AsyncFunctionExecutor
 

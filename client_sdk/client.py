@@ -136,7 +136,7 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
             spec = replace(spec, snapshots=(carried_out(upload(archive), self._ask),))
         return self.submit_spec(spec, request_id=request_id, timeout=timeout)
 
-    def functions(self, *, python: str = "python", **options: Unpack[JobOptions]) -> "FunctionExecutor":
+    def functions(self, *, python: str | None = None, **options: Unpack[JobOptions]) -> "FunctionExecutor":
         """Runs Python functions as jobs with these options, each by `submit` of what this returns:
 
         >>> with Client() as client:                                          # doctest: +SKIP
@@ -145,6 +145,7 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         ...     print(future.result())
 
         `python` is the program that runs them on the node: of the same version as this one, and with the package `cloudpickle`.
+        By default it is the interpreter of this program, by its path, or that of `venv` or `conda` if you name one.
         Raises InvalidArgument for options that make no sense, and FailedPrecondition where `cloudpickle` is missing here.
         """
         from client_sdk._functions.executors import FunctionExecutor

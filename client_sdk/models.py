@@ -25,6 +25,7 @@ from client_sdk._values.runs import (
 )
 from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
+    DEFAULT,
     Array,
     Configuration,
     Dependency,
@@ -75,6 +76,7 @@ from client_sdk._values.virtual_clusters import (
 )
 
 __all__ = [
+    "DEFAULT",
     "ENDED",
     "LIVE",
     "Array",

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict, SettingsError
 
 from ebb_common.settings import FileSettings, UnreadableFile, misspelt, read, with_file
@@ -95,6 +95,12 @@ class Config(FileSettings):
         0, ge=0, le=90, description="of the CPUs and memory of nodes with devices what goes with none, but to jobs without any"
     )
     reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
+    cpus_per_device: float = Field(
+        0, ge=0, le=MOST, description="CPUs for each device of a job that names none; 0: the device's share of its node"
+    )
+    memory_per_device: ByteSize = Field(
+        ByteSize(0), description="memory for each device of a job that names none, such as 16GiB; 0: as for cpus_per_device"
+    )
     device_memory_limit_percent: int = Field(
         92, ge=1, le=100, description="of the memory of a device, what jobs may use that share it"
     )
@@ -152,6 +158,13 @@ class Config(FileSettings):
             except ValueError as error:
                 raise ValueError(f"policy_settings: {error}") from None
         return self
+
+    @field_validator("memory_per_device")
+    @classmethod
+    def _whole_mib(cls, value: ByteSize) -> ByteSize:
+        if 0 < value < 1 << 20:
+            raise ValueError(f"{int(value)} bytes are less than 1 MiB; write a unit, such as 16GiB")
+        return value
 
     @field_validator("listen")
     @classmethod

@@ -11,6 +11,8 @@ from scheduler_service.policies.stages import Stages, stages
 
 HISTORY_ROWS = 5_000
 """Scripts whose past runs are kept, for policies that learn from them."""
+TURNS = 2
+"""Jobs that a policy by which jobs take turns expects on a device, if they name neither CPUs nor memory."""
 
 
 def stages_of(config: Config) -> Stages:
@@ -39,6 +41,9 @@ def settings_of(config: Config) -> Settings:
         bad_node_strikes=config.bad_node_strikes,
         reclaim_grace_us=micros(config.reclaim_grace),
         host_percent=config.host_percent,
+        cpu_milli_per_device=round(config.cpus_per_device * 1000),
+        memory_mib_per_device=config.memory_per_device >> 20,
+        default_jobs_per_device=TURNS if config.policy == "gandiva" and not config.virtual_clusters else 1,
         history_rows=HISTORY_ROWS if stages_of(config).learns else 0,
         device_memory_limit_percent=config.device_memory_limit_percent,
         parked_residue_mib=config.parked_residue_mib,

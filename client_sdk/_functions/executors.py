@@ -1,6 +1,7 @@
 """Functions as jobs, for both kinds of client."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -26,6 +27,8 @@ T = TypeVar("T")
 ARRIVAL = 30.0
 """Seconds that a result may take from the end of its job until it has arrived from the node."""
 _LOOK_AGAIN = 0.2
+_NO_PROGRAM = (126, 127)
+"""With these the shell exits if it cannot run a program."""
 
 
 class Blocking(Protocol):
@@ -51,14 +54,14 @@ class Awaited(Protocol):
 class _Executor:
     """What both kinds know: the options of the jobs, and the snapshot that all of them have."""
 
-    def __init__(self, python: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, python: str | None, options: Mapping[str, Any]) -> None:
         cloudpickle()
         if options.get("array") is not None:
             raise InvalidArgument("a function is no array; submit it once for each element")
         if options.get("working_directory") is not None and options.get("snapshot"):
             raise InvalidArgument("snapshot and working_directory exclude each other here; leave one out")
         self._options = dict(options)
-        self._command = [python, COMMAND]
+        self._command = [python or _interpreter(options), COMMAND]
         self._spec("check")
         self._snapshot: str | None = None
         """Its digest, once it is stored."""
@@ -84,6 +87,13 @@ class _Executor:
         return (self._snapshot, digest) if self._snapshot else (digest,)
 
 
+def _interpreter(options: Mapping[str, Any]) -> str:
+    """The Python of this program, which has what its functions need, such as the kernel of a notebook. An environment that is
+    named has a Python of its own."""
+    named = options.get("venv") is not None or options.get("conda") is not None
+    return "python" if named or not sys.executable else sys.executable
+
+
 def _named(function: Callable[..., Any]) -> str:
     """A name for the job: what else it may not have in it is replaced."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._") else "_" for char in name_of(function))
@@ -93,7 +103,7 @@ def _named(function: Callable[..., Any]) -> str:
 class FunctionExecutor(_Executor):
     """Submits functions as jobs with the same options; `Client.functions` makes one."""
 
-    def __init__(self, client: Blocking, python: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, client: Blocking, python: str | None, options: Mapping[str, Any]) -> None:
         super().__init__(python, options)
         self._client = client
 
@@ -156,7 +166,7 @@ class FunctionFuture(Generic[R]):
 class AsyncFunctionExecutor(_Executor):
     """As FunctionExecutor; `AsyncClient.functions` makes one."""
 
-    def __init__(self, client: Awaited, python: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, client: Awaited, python: str | None, options: Mapping[str, Any]) -> None:
         super().__init__(python, options)
         self._client = client
 
@@ -228,6 +238,9 @@ def _check_ended(job: Job) -> None:
     if job.state is JobState.SUCCEEDED or raised:
         return
     why = f" with code {job.exit_code}" if job.exit_code else f": {job.reason_detail}" if job.reason_detail else ""
+    if job.reason is JobReason.LAUNCH_FAILED or job.exit_code in _NO_PROGRAM:
+        python = next((word for word in job.spec.command if word.rpartition("/")[2].startswith("python")), "Python")
+        why += f". Its node may have no {python}: name one that it has, by python, venv or conda"
     raise FunctionFailed(f"{_what(job)} has no result: the job ended as {job.state.name} ({job.reason.name}){why}")
 
 

@@ -47,7 +47,13 @@ def duration_message(value: timedelta | None) -> Duration | None:
 
 
 def resources_message(value: models.Resources) -> job_pb2.Resources:
-    return job_pb2.Resources(cpu_milli=round(value.cpus * 1000), memory_mib=value.memory_mib, devices=value.devices)
+    """What is left to the scheduler is not sent, nor what is nothing anyway."""
+    cpus, memory_mib, devices = value.cpus, value.memory_mib, value.devices
+    return job_pb2.Resources(
+        cpu_milli=None if cpus is models.DEFAULT or not (cpus or devices) else round(cpus * 1000),
+        memory_mib=None if memory_mib is models.DEFAULT or not (memory_mib or devices) else memory_mib,
+        devices=devices,
+    )
 
 
 def _exit_message(value: models.Exit0AfterStop) -> str | None:
@@ -178,7 +184,11 @@ def _cells_message(value: models.CellRequest) -> job_pb2.CellRequest | None:
 
 
 def resources(message: job_pb2.Resources) -> models.Resources:
-    return models.Resources(cpus=message.cpu_milli / 1000, memory_mib=message.memory_mib, devices=message.devices)
+    """What a spec that was not answered leaves out is left to the scheduler."""
+    devices = message.devices
+    cpus = message.cpu_milli / 1000 if message.HasField("cpu_milli") or not devices else models.DEFAULT
+    memory_mib = message.memory_mib if message.HasField("memory_mib") or not devices else models.DEFAULT
+    return models.Resources(cpus=cpus, memory_mib=memory_mib, devices=devices)
 
 
 def _task_group(message: job_pb2.TaskGroup) -> models.TaskGroup:

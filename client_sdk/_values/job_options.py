@@ -51,9 +51,9 @@ class JobOptions(TypedDict, total=False):
     job_class: JobClass | Literal["trial", "best-effort"]
     """Best-effort where it is left out."""
     cpus: float
-    """Cores, also fractions; 1."""
+    """Cores, also fractions. Left out: what goes with the devices, or 1 without any."""
     memory: str | int
-    """Of the host: like "4GiB", or a number of MiB; "1GiB"."""
+    """Of the host: like "4GiB", or a number of MiB. Left out: what goes with the devices, or "1GiB" without any."""
     devices: float
     """GPUs; none. A whole number, or a fraction of one GPU, such as 0.5, which the job shares with others."""
     gpu_memory: str | int

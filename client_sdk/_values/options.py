@@ -15,6 +15,7 @@ from client_sdk._values.jobs import Job
 from client_sdk._values.parts import part
 from client_sdk._values.python_environments import activated
 from client_sdk._values.specs import (
+    DEFAULT,
     Array,
     Configuration,
     Dependency,
@@ -23,6 +24,7 @@ from client_sdk._values.specs import (
     Resources,
     Retry,
     TaskGroup,
+    named_resources,
 )
 from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest, Within
@@ -37,7 +39,6 @@ _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
 _NONE: tuple[()] = ()
-_ONE_CPU = Resources(cpus=1, memory_mib=units.parse_memory("1GiB"))
 NO_RETRY = Retry()
 ANY_CELLS = CellRequest()
 ANY_NODE = NodeRequest()
@@ -273,10 +274,10 @@ def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
 
 
 def _resources(cpus: float | None, memory: str | int | None, devices: int) -> Resources:
-    mib = _ONE_CPU.memory_mib if memory is None else units.parse_memory(memory)
     if cpus is not None and not (isinstance(cpus, Real) and math.isfinite(cpus)):
         raise InvalidArgument(f"cpus: {cpus!r} is no number of CPUs")
-    return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices)
+    named, mib = named_resources(DEFAULT if cpus is None else cpus, DEFAULT if memory is None else memory, devices)
+    return Resources(cpus=named, memory_mib=mib, devices=devices)
 
 
 def _time(value: Time | None) -> timedelta | None:

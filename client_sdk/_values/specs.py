@@ -3,15 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import IntEnum
 
 from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest
 from client_sdk.units import parse_memory
 
 
+class Unnamed(IntEnum):
+    """CPUs or memory of a task with devices that its user has not named: the scheduler gives it what goes with the devices."""
+
+    DEFAULT = 0
+
+
+DEFAULT = Unnamed.DEFAULT
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a task occupies, or a node offers. `cpus` counts cores and is exact to a thousandth of one."""
+    """What a task occupies, or a node offers. `cpus` counts cores and is exact to a thousandth of one.
+
+    In a spec that is submitted, `DEFAULT` for `cpus` or `memory_mib` means what goes with the devices."""
 
     cpus: float = 0.0
     memory_mib: int = 0
@@ -22,26 +34,37 @@ class Resources:
 class TaskGroup:
     """Tasks of a gang that are alike, such as `TaskGroup(4, devices=1, cpus=4, memory="8GiB")`.
 
-    Each of the `count` tasks has these resources. `memory` is written as in `Client.submit`, and kept as a number of MiB.
+    Each of the `count` tasks has these resources. Left out, `cpus` and `memory` are what goes with the devices (`DEFAULT`), and
+    1 and "1GiB" without any. `memory` is written as in `Client.submit`, and kept as a number of MiB.
     `command` is theirs where it differs from the job's. Ranks count through the groups of a job in order. With a `level` each
     task has a whole cell of that level of its virtual cluster's.
     """
 
     count: int
     devices: int = 0
-    cpus: float = 1.0
-    memory: str | int = "1GiB"
+    cpus: float = DEFAULT
+    memory: str | int = DEFAULT
     command: Sequence[str] | None = None
     level: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memory", parse_memory(self.memory))
+        cpus, mib = named_resources(self.cpus, self.memory, self.devices)
+        object.__setattr__(self, "cpus", cpus)
+        object.__setattr__(self, "memory", mib)
         object.__setattr__(self, "command", tuple(self.command) if self.command else None)
 
     @property
     def resources(self) -> Resources:
         """Of each task."""
         return Resources(cpus=self.cpus, memory_mib=parse_memory(self.memory), devices=self.devices)
+
+
+def named_resources(cpus: float, memory: str | int, devices: int) -> tuple[float, int]:
+    """CPUs, and memory in MiB, of a task with so many devices. Without devices nothing is left to the scheduler."""
+    mib = parse_memory(memory)
+    if devices:
+        return cpus, mib
+    return 1.0 if cpus is DEFAULT else cpus, 1024 if mib is DEFAULT else mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +128,8 @@ class Configuration:
         devices = sum(group.count * group.devices for group in groups) if groups else self.resources.devices
         cpus = sum(group.count * group.cpus for group in groups) if groups else self.resources.cpus
         model = self.cells.model or self.cells.pool or ("device" if devices == 1 else "devices")
+        if any(group.cpus is DEFAULT for group in groups) or self.resources.cpus is DEFAULT:
+            return f"{devices} {model}"
         return f"{devices} {model} and {cpus:g} CPUs" if devices else f"{cpus:g} CPUs"
 
 

@@ -21,8 +21,8 @@ from client_sdk.models import JobState
 @click.option("--trial", is_flag=True, help="Must start now; may have best-effort jobs preempted for it.")
 @click.option("--best-effort", is_flag=True, help="Runs when there is room (the default).")
 @click.option("-n", "--name", help="A name for people: letters, digits, blanks and any of ._:/=+-")
-@click.option("-c", "--cpus", type=Number(min=0), help="CPU cores, also fractions.  [default: 1]")
-@click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
+@click.option("-c", "--cpus", type=Number(min=0), help="CPU cores, also parts.  [default: what goes with the devices, else 1]")
+@click.option("-m", "--memory", help="Host memory, such as 4GiB.  [default: what goes with the devices, else 1GiB]")
 @click.option(
     "-g", "--devices", "--gpus", metavar="N", type=Number(min=0), help="Devices (GPUs), or a fraction of one.  [default: 0]"
 )

@@ -28,6 +28,7 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
     if not spec.HasField("grace_period"):
         spec.grace_period.seconds = DEFAULT_GRACE
     for one in _nodes.configurations(spec):
+        _nodes.name_resources(state, one)
         if one.task_groups:
             one.resources.CopyFrom(_total(one))
     _check_alternatives(spec)

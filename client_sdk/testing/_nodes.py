@@ -19,6 +19,10 @@ MODEL = "Fake"
 """Of every device of a fake cluster."""
 
 
+_LEAST = {"cpu_milli": 1000, "memory_mib": 1024}
+"""What goes with a device where there is no node."""
+
+
 class Placed(NamedTuple):
     configuration: int
     tasks: list[job_pb2.Task]
@@ -33,6 +37,22 @@ def demands(spec: Configured) -> list[Resources]:
     """What each task needs."""
     groups = spec.task_groups or [job_pb2.TaskGroup(count=1, resources=spec.resources)]
     return [convert.resources(group.resources) for group in groups for _ in range(group.count)]
+
+
+def name_resources(state: State, spec: Configured) -> None:
+    """Sets CPUs and memory that are not named: the smallest share of a device among the nodes that would do."""
+    for resources in [group.resources for group in spec.task_groups] or [spec.resources]:
+        if not resources.devices or (resources.HasField("cpu_milli") and resources.HasField("memory_mib")):
+            continue
+        need = convert.resources(resources)
+        whole = [
+            convert.resources_message(state.nodes[name]) for name in suitable(state, spec) if fits(need, state.nodes[name])
+        ]
+        part = (isinstance(spec, job_pb2.JobSpec) and spec.gpu_fraction_ppm) or WHOLE
+        for name in ("cpu_milli", "memory_mib"):
+            if not resources.HasField(name):
+                share = min((getattr(node, name) // node.devices for node in whole), default=_LEAST[name])
+                setattr(resources, name, share * resources.devices * part // WHOLE)
 
 
 def place(state: State, spec: job_pb2.JobSpec) -> Placed | None:

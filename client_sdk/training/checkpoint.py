@@ -1,5 +1,6 @@
 """The checkpoint hook: what a training loop says to the scheduler, and the scheduler to it."""
 
+import atexit
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 from client_sdk.training import step_counter
 from client_sdk.training._gang.agreement import Agreement, agreement_of
 from client_sdk.training._gang.alone import Alone
-from client_sdk.training._gang.notices import read_stop_file
+from client_sdk.training._gang.notices import StopFile, read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._gang.together import Together
 from client_sdk.training._parking import park
@@ -139,9 +140,24 @@ class Checkpointer:
             )
             if self._stop:
                 self._agreement.ask()
+        self._pid, self._failed_before = os.getpid(), getattr(sys, "last_value", None)
+        atexit.register(self._end)
         return self
 
+    def _end(self) -> None:
+        """Runs where the interpreter ends and nobody has left the block, which `job` leaves open without `finish`.
+
+        A program that ends without an error, before anybody has asked it to stop, has done its work."""
+        if os.getpid() != self._pid:
+            return
+        failed = getattr(sys, "last_value", None) is not self._failed_before
+        if self._agreement is not None:
+            self._agreement.close(done=not failed)
+        if not (failed or self._stop or self._read_stop() is not None):
+            self._files.say_done()
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        atexit.unregister(self._end)
         if self._agreement is not None:
             self._agreement.close(done=kind is None)
         obeyed = isinstance(error, SystemExit) and error.code in (OBEYED, RESIZED)
@@ -323,10 +339,12 @@ class Checkpointer:
         if self._agreement is not None:
             self._agreement.ready()
             self._agreement.wait_for_all()
-        stop = None if self._files.stop is None else read_stop_file(self._files.stop)
-        if stop is not None and stop.reason == "migrated":
-            end_after_exit_handlers(OBEYED)
-        sys.exit(RESIZED if stop is not None and stop.reason == "resized" else OBEYED)
+        stop = self._read_stop()
+        end_after_exit_handlers(RESIZED if stop is not None and stop.reason == "resized" else OBEYED)
+
+    def _read_stop(self) -> StopFile | None:
+        """What the agent says about the stop that it asks for."""
+        return None if self._files.stop is None else read_stop_file(self._files.stop)
 
     def _abandon(self) -> None:
         """In the thread of the agreement, whose rank has given up: ends the process if nothing is lost with it. The main thread

@@ -8,6 +8,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from .refused import Refused
+from .store_connection import StoreConnection
 
 _OTHERS = {"horovod.torch": "Horovod", "mpi4py.MPI": "MPI"}
 """Modules by which ranks exchange without a process group of PyTorch."""
@@ -68,11 +69,17 @@ class Ranks:
         self._of: weakref.ref[Any] | None = None
         """The program's own connection to the store, which is not kept alive: the server may belong to it."""
         self._store: Any = None
+        self._connection: StoreConnection | None = None
         self._said: Notice | None = None
 
     def forget(self) -> None:
         """Begins anew with the next call."""
         self._of = self._store = self._said = None
+
+    def interrupt(self) -> None:
+        """In another thread: has a call that waits for the store raise an error."""
+        if self._connection is not None:
+            self._connection.interrupt()
 
     def say(self, group: Group, notice: Notice) -> None:
         """Raises what the store raises, and Refused if there is none."""
@@ -80,8 +87,8 @@ class Ranks:
         if theirs is None:
             raise Refused("the process group has no store")
         if self._of is None or self._of() is not theirs:
-            # A connection of its own: a call that waits for a key would block every other call on the same one.
-            self._store, self._of, self._said = theirs.clone(), weakref.ref(theirs), None
+            self._connection = StoreConnection(theirs)
+            self._store, self._of, self._said = self._connection.open(), weakref.ref(theirs), None
         if notice != self._said:
             self._store.set(_key(group.rank), json.dumps(notice))
             self._said = notice

@@ -45,6 +45,8 @@ _SHORTEST, _LONGEST, _GROWTH = 0.001, 0.02, 1.2
 """Seconds between two looks into the store while there is a park to agree on."""
 _KEPT = 8
 """So many of the last parks are remembered as over."""
+_ENDING = 2.0
+"""Seconds for which the end of the process waits for the thread, and after them once more, when its connection is closed."""
 _TAKEN_BACK = "its node does not want it any more"
 _ANOTHER = "its node asks for another park"
 
@@ -183,7 +185,10 @@ class Together:
             self._closing = True
             self._changed.notify_all()
         self._control.wake()
-        self._thread.join(2.0)
+        self._thread.join(_ENDING)
+        if self._thread.is_alive():  # it must not return from the store while the interpreter ends
+            self._ranks.interrupt()
+            self._thread.join(_ENDING)
 
     # ---- in both threads, with the lock ------------------------------------------------------------------------------------
 

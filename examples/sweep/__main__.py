@@ -70,6 +70,8 @@ def swept(client: Client, name: str, live: int, exclusive: int, arguments: argpa
         exclusive=exclusive,
         turn=arguments.turn,
         devices=1,
+        cpus=1,  # several members share a device
+        memory="1GiB",
         grace=10,
         env=environment,
     ) as sweep:

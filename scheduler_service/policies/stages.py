@@ -53,6 +53,8 @@ class Victims(NamedTuple):
     """In a virtual cluster: before that, the first of these that makes room by itself; None: none is sought."""
     spares: Callable[[State, Job], bool] = lambda _state, _job: False
     """Whether the policy's own budget spares a job."""
+    cap: int | None = None
+    """How often a job may be preempted for trials, on a site without virtual clusters; None: any number of times."""
 
 
 class Where(NamedTuple):

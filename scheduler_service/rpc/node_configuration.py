@@ -4,7 +4,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.run.dispatch import NodeConfiguration
 
-JOINING_RATE = 1000
+JOINING_RATE = 500
 """Agents that connect in a second without users' calls taking notably longer."""
 
 

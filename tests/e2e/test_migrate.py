@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Client, Job, JobEventKind, JobReason, JobState
+from client_sdk import Client, Job, JobEventKind, JobReason, JobState, SaveOutcome
 from examples.cluster import Cluster
 from tests.harness import LIMIT, ROOT, leftovers
 from tests.harness import run as run_program
@@ -123,6 +123,31 @@ def test_a_job_goes_on_at_the_other_node_with_its_checkpoint(pair: Pair) -> None
     assert all(saved), "the source keeps its checkpoint"
     warmed = list((pair.folder / other).glob(f"runs/*/{job.id}.2/warm/warmed"))
     assert warmed, "the process was warm"
+
+
+def test_a_program_that_saves_nothing_loses_its_work_only_if_that_is_said(pair: Pair) -> None:
+    """Without a terminal nobody can be asked. What was lost is told afterwards."""
+    job = pair.client.submit([sys.executable, "-c", "import time; time.sleep(600)"], cpus=1, grace=5)
+    wait_for(lambda: pair.client.get(job).state is JobState.RUNNING, LIMIT)
+    other = {"n1": "n2", "n2": "n1"}[pair.where(job)]
+    ebb = Path(sys.executable).with_name("ebb")
+    path = ":".join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))
+    environment = {"EBB_ADDRESS": pair.cluster.address, "PYTHONPATH": path}
+    for verb in (["suspend"], ["requeue"], ["migrate"]):
+        done = run_program([ebb, *verb, str(job.id), *([other] if verb == ["migrate"] else [])], **environment)
+        assert (done.returncode, "never saved" in done.stderr, "--force" in done.stderr) == (1, True, True), done.stderr
+    assert (pair.client.get(job).state, pair.client.get(job).run) == (JobState.RUNNING, 1), "nothing was touched"
+    done = run_program([ebb, "migrate", "--force", str(job.id), other], **environment)
+    assert done.returncode == 0, done.stderr
+    assert "loses the work of its run" in done.stdout
+    wait_for(lambda: pair.client.get(job).run == 2 and pair.client.get(job).state is JobState.RUNNING, LIMIT)
+    placed = [event.text for event in pair.client.story(job.id) if event.kind is JobEventKind.PLACED][-1]
+    assert placed.startswith("it did not save (")
+    (first,) = [run for run in pair.client.runs(job) if run.run == 1]
+    assert first.save is not None
+    assert first.save.outcome is SaveOutcome.NOT_SAVED
+    pair.client.cancel(job)
+    assert pair.client.wait(job, timeout=LIMIT).state is JobState.CANCELLED
 
 
 def test_an_ordinary_resume_on_another_node_fetches_the_checkpoint_too(pair: Pair) -> None:

@@ -34,7 +34,7 @@ def taken(pair: Pair, job: Job, devices: int = WHOLE_NODE) -> Job:
     """Parks the job, and has another one hold its devices."""
     pair.client.suspend(job, park_only=True)
     wait_for(lambda: pair.client.get(job).parked, LIMIT)
-    holder = pair.client.submit(["sleep", "600"], devices=devices, grace=1)
+    holder = pair.client.submit(["sleep", "600"], cpus=1, memory=64, devices=devices, grace=1)
     wait_for(lambda: pair.client.get(holder).state is JobState.RUNNING, LIMIT)
     assert pair.where(holder) == pair.client.get(job).node
     return holder
@@ -46,7 +46,7 @@ def stepping(pair: Pair, held: bool, devices: int = WHOLE_NODE) -> tuple[Job, Tr
     if not held:
         trace.release()
     environment = {**trace.environment, "PYTHONPATH": f"{ROOT}"}
-    job = pair.client.submit([sys.executable, STEPPER], env=environment, devices=devices, grace=60)
+    job = pair.client.submit([sys.executable, STEPPER], cpus=1, memory=1024, env=environment, devices=devices, grace=60)
     trace.wait("step")
     return job, trace
 
@@ -68,7 +68,9 @@ def test_a_training_is_parked_and_goes_on_at_the_other_node_as_if_nothing_had_be
     script = pair.folder / "train.py"
     script.write_text(f"import os\nos.environ['EBB_PARK_DEVICES'] = 'cpu'\n{JOB}")
     environment = {"PYTHONPATH": f"{ROOT}", "OMP_NUM_THREADS": "1"}
-    job = pair.client.submit([sys.executable, str(script), "3"], env=environment, devices=WHOLE_NODE, grace=60)
+    job = pair.client.submit(
+        [sys.executable, str(script), "3"], cpus=1, memory=1024, env=environment, devices=WHOLE_NODE, grace=60
+    )
     wait_for(lambda: counted(pair, job) > 10, LIMIT)
     holder = taken(pair, job)
     pair.client.resume(job)

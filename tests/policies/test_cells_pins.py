@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import FaultsSeen, VcChanged, VcRequested
+from scheduler_service.core.messages import DrainRequested, FaultsSeen, UndrainRequested, VcChanged, VcRequested
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin
@@ -130,3 +130,16 @@ def test_what_somebody_uses_or_has_pinned_cannot_be_pinned() -> None:
         answer = pin(t, ("x", *cell))
         assert isinstance(answer, Refused)
         assert answer.reason == "CELL_IN_USE"
+
+
+def test_nobody_waits_for_a_job_that_faulty_cells_keep_from_starting() -> None:
+    t = site("one", "two")
+    t.vc("A", ("p", "node", 2))
+    t.step(DrainRequested("two", "", "op"))
+    size = t.node("one").capacity.devices
+    wide, small = t.ask("A", size, size), t.ask("A", 1)
+    assert t.waits(wide) is Reason.CELLS_FAULTY
+    assert t.job(small).state is JobState.RUNNING
+    t.end(small)
+    t.step(UndrainRequested("two"))
+    assert t.job(wide).state is JobState.STARTING

@@ -318,7 +318,11 @@ def test_runs_that_may_not_be_preempted_yet_are_counted() -> None:
     found = why(d, trial)
     guarded = "2 runs are within the guaranteed run time (min_run), the first for 17 s more"
     assert reasons(found) == [Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT]
-    assert found.blockers[1].detail == f"every run that may be preempted, together, would not make room; {guarded}"
+    each = (
+        "job 1 has not run for its guaranteed time yet (min_run); job 2 is a trial, too; "
+        "job 3 has not run for its guaranteed time yet (min_run)"
+    )
+    assert found.blockers[1].detail == f"every run that may be preempted, together, would not make room; {guarded}; {each}"
     assert found.estimate == Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", 3)
     d.faulty({7: "XID 79"}), d.faulty({7: "XID 79"}, "n2")
     assert why(d, trial).estimate == Estimate(None, "it waits for an open node that is large enough", 3)

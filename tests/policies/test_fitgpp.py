@@ -4,7 +4,9 @@ import pytest
 
 from scheduler_service.core.messages import NodeSilent, Submitted
 from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import DEFAULTS
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_stop, spec
 from tests.policies.made import fitgpp
@@ -158,3 +160,31 @@ def test_a_trial_with_an_earmark_is_not_held_up_by_one_before_it(in_flight: int 
     assert d.states(early, late) == [JobState.QUEUED] * 2
     d.exit(best_effort, yielded=True)
     assert d.states(early, late) == [JobState.QUEUED, JobState.STARTING]
+
+
+def test_a_trial_that_waits_in_vain_is_told_who_is_spared_and_why() -> None:
+    d = Driver(fitgpp(FitGppSettings(cap=1)), DEFAULTS._replace(min_run_us=30 * SECOND))
+    d.join("n1")
+    capped = d.submit(devices=8)
+    d.start(capped)
+    d.step(after=31)
+    first = d.trial(8)
+    d.exit(capped, yielded=True)
+    d.start(first)
+    d.exit(first)
+    d.start(capped)
+    for name in ("n2", "n3", "n4"):
+        d.join(name)
+    trial, high = d.trial(8), d.submit(changed(spec(8), priority=5))
+    d.start(trial, high)
+    d.step(after=31)
+    guarded = d.submit(devices=8)
+    d.start(guarded)
+    waits = d.job(d.trial(8))
+    assert waits.reason is Reason.NOTHING_TO_PREEMPT
+    assert waits.detail == (
+        "every run that may be preempted, together, would not make room: "
+        f"job {capped} was preempted for trials as often as it may be (1; fitgpp_cap is 1); job {trial} is a trial, too; "
+        f"job {high} has too high a priority to make room for job {waits.id}; "
+        f"job {guarded} has not run for its guaranteed time yet (min_run)"
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import grpc.aio
@@ -17,7 +17,7 @@ from ebb.v1 import job_pb2
 from scheduler_service.core.messages import Joined
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import STREAMS_EACH, serving
-from scheduler_service.rpc.services.agent_link import AgentLink
+from scheduler_service.rpc.services.agent_link import AgentLink, _read
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.view import View
@@ -177,7 +177,29 @@ async def test_users_have_their_turn_between_two_links_that_break() -> None:
     assert len(set(closed)) == len(calls)
 
 
-@pytest.mark.parametrize(("nodes", "seconds"), [(0, 0.0), (10, 0.01), (2_000, 2.0), (20_000, 5.0)])
+async def test_users_have_their_turn_between_what_two_agents_observe() -> None:
+    """All of a cluster say so when they have connected."""
+    turn, looked = 0, list[int]()
+
+    class Observer:
+        def take(self, _seen: object) -> None:
+            looked.append(turn)
+
+    seen, look = pb.ConnectRequest(observations=pb.Observations()), asyncio.Lock()
+
+    async def read() -> None:
+        link: Any = SimpleNamespace(heard=0.0)
+        await _read(Mock(), link, Mock(), _one(seen), asyncio.Queue(), cast(Any, Observer()), look)
+
+    reading = [asyncio.create_task(read()) for _ in range(20)]
+    async with asyncio.timeout(LIMIT):
+        while not all(each.done() for each in reading):
+            turn += 1
+            await asyncio.sleep(0)
+    assert len(set(looked)) == len(looked) == len(reading)
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(0, 0.0), (10, 0.02), (2_000, 4.0), (20_000, 5.0)])
 def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes: int, seconds: float) -> None:
     """And never for as long as a node may be silent."""
     leading: Any = SimpleNamespace(view=SimpleNamespace(nodes=range(nodes)), cluster_id="c", epoch=1, seals=Mock())

@@ -62,13 +62,14 @@ def stands(client: Client, job_id: int, state: JobState, run: int = 0) -> None:
 def test_a_job_is_suspended_resumed_and_requeued(run: Run, client: Client) -> None:
     job_id = int(run("submit", "-q", "--priority", "3", "--time-limit", "1h", "sleep", "600").output)
     stands(client, job_id, JobState.RUNNING)
-    assert run("suspend", str(job_id)).output == f"job {job_id} is STOPPING (suspended)\n"
+    lost = run("suspend", "--force", str(job_id)).output
+    assert lost.startswith(f"job {job_id} is STOPPING (suspended); it has never saved, and loses the work of its run (")
     stands(client, job_id, JobState.SUSPENDED)
     assert run("list", "-q", "-s", "S").output == f"{job_id}\n"
     assert "it does not return by itself: resume it" in run("explain", str(job_id)).output
     assert run("resume", "-q", str(job_id)).output == f"{job_id}\n"
     stands(client, job_id, JobState.RUNNING, 2)
-    run("requeue", str(job_id))
+    run("requeue", "--force", str(job_id))
     stands(client, job_id, JobState.RUNNING, 3)
     changed = run("update", str(job_id), "--priority", "4", "--time-limit", "2h")
     assert changed.output == f"job {job_id} is RUNNING: priority 4, time limit 2:00:00, grace period 0:30\n"

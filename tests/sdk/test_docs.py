@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from client_sdk._protobuf import convert
 from client_sdk.cli import ebb
-from client_sdk.models import JobSpec
+from client_sdk.models import DEFAULT, JobSpec
 from tests.sdk.fake import Fake
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +45,8 @@ def test_the_job_with_configurations_is_the_same_in_three_ways(
     (command,) = [shlex.split(line) for block in blocks(title, "sh") for line in block.splitlines()]
     said = submitted(fake, command[1:])
     assert [(one.resources.devices, one.resources.cpus, one.cells.model) for one in said.configurations] == [
-        (1, 1, "A100-SXM4-80GB"),
-        (2, 1, "V100-SXM2-32GB"),
+        (1, DEFAULT, "A100-SXM4-80GB"),
+        (2, DEFAULT, "V100-SXM2-32GB"),
         (0, 16, ""),
     ]
     assert [one.estimate for one in said.configurations] == [timedelta(hours=hours) for hours in (1, 3, 20)]

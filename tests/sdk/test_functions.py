@@ -180,3 +180,24 @@ def test_an_upload_goes_on_where_it_was(ebb_cluster: FakeCluster, tmp_path: Path
     calls = ebb_cluster.calls["PutSnapshot"]
     client.submit(["true"], snapshot=tmp_path)
     assert ebb_cluster.calls["PutSnapshot"] == calls, "it is there"
+
+
+@pytest.mark.parametrize(
+    ("options", "python"),
+    [({}, sys.executable), ({"python": "python3.11"}, "python3.11"), ({"venv": sys.prefix}, "python")],
+)
+def test_functions_run_with_the_interpreter_that_submits_them(
+    ebb_cluster: FakeCluster, options: dict[str, str], python: str
+) -> None:
+    """That of a notebook's kernel, say, which is seldom the first one in PATH."""
+    future: FunctionFuture[int] = ebb_cluster.client().functions(**options).submit(add, 1)  # type: ignore[arg-type]
+    assert future.job.spec.command == (python, packing.COMMAND)
+
+
+@pytest.mark.parametrize("folder", [None, "/tmp"])
+def test_a_node_without_the_interpreter_is_told(folder: str | None) -> None:
+    outcome = Outcome(exit_code=127) if folder else Outcome(launch_error="no such file")
+    with cluster(script=lambda _job: outcome) as fake:
+        future: FunctionFuture[int] = fake.client().functions(python="/x/bin/python", working_directory=folder).submit(add, 1)
+        with pytest.raises(FunctionFailed, match="may have no /x/bin/python: name one that it has, by python, venv or conda"):
+            future.result()

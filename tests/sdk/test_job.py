@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client_sdk.training import Checkpointer, CheckpointError, Job, checkpoint, read_folder
+from client_sdk.training import Checkpointer, CheckpointError, Job, read_folder
 from client_sdk.training._storing import files, formats
 from client_sdk.training._storing.checksummed import ChecksummedFile, checksums, threads
 from client_sdk.training._storing.folders import Reference
@@ -306,7 +306,6 @@ def test_a_migration_does_not_wait_for_the_disk_of_its_source(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(checkpoint, "end_after_exit_handlers", lambda _status: None)  # the process is that of the tests
     (tmp_path / "stop.json").write_text(f'{{"reason": "{reason}", "cause_job": 0, "grace_s": 60.0}}')
     saved = tmp_path / "saved"
     job = Job({"EBB_CHECKPOINT_DIR": str(saved), "EBB_RUN_DIR": str(tmp_path), "EBB_RUN": "1"})

@@ -1,15 +1,18 @@
 """Connections that are lost on the way, and the row of the leader: what there is with PostgreSQL alone."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 from sqlalchemy import Connection, Engine, text
 
 from scheduler_service import store
 from scheduler_service.database import Engines
+from scheduler_service.store.connect import _parse_json
 from tests.store import make
 from tests.store.fixtures import new_database
 from tests.store.proxy import Proxy
@@ -198,3 +201,17 @@ def test_a_database_that_only_reads_is_unavailable(writer: Connection, epoch: in
     with writer.begin():
         writer.execute(text("SET default_transaction_read_only = off"))
     assert store.commit(writer, epoch, make.new(make.job(2)), []) == base + 1
+
+
+_TEXT = strategies.text(strategies.characters(exclude_categories=["Cs"]))
+_JSON = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats(allow_nan=False) | _TEXT,
+    lambda inner: strategies.lists(inner) | strategies.dictionaries(_TEXT, inner),
+)
+
+
+@given(_JSON)
+def test_what_postgresql_writes_is_parsed_as_json_is(value: object) -> None:
+    for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        assert _parse_json(written) == value
+        assert _parse_json(written.encode()) == value

@@ -16,10 +16,13 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merged, of_process_group, read_stop_file
 from client_sdk.training._gang.ranks import Ranks
+
+if TYPE_CHECKING:
+    from ebb_inject.ebb_hook.store_connection import StoreConnection
 
 T = TypeVar("T")
 
@@ -47,7 +50,7 @@ _BEAT = 1.0
 _LEAVING = 1.0
 """Seconds in which the training may leave by itself once its rank has given up."""
 _CLOSING = 2.0
-"""Seconds for the last notice of a rank to be written."""
+"""Seconds for the last notice of a rank to be written, and for the thread to end once its connection is closed."""
 
 
 def agreement_of(
@@ -115,6 +118,7 @@ class Agreement:
         self._common: int | None = None
         self._gave_up_at: float | None = None
         self._closing = False
+        self._connection: StoreConnection | None = None
         self._pid = os.getpid()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() may interrupt itself, as a signal handler does
         self._thread = threading.Thread(target=self._run, name="ebb-gang-stop", daemon=True)
@@ -154,7 +158,7 @@ class Agreement:
                 self._changed.wait(_LONGEST)
 
     def close(self, done: bool) -> None:
-        """This rank leaves its Checkpointer. `done`: in good order, with nothing left to do."""
+        """This rank leaves its Checkpointer, and its thread ends. `done`: in good order, with nothing left to do."""
         if os.getpid() != self._pid:
             return  # a fork that leaves the block: it has no thread, and speaks for nobody
         with self._changed:
@@ -165,6 +169,9 @@ class Agreement:
             self._closing = True
         self._wake.put(None)
         self._thread.join(_CLOSING)
+        if self._thread.is_alive() and self._connection is not None:
+            self._connection.interrupt()
+            self._thread.join(_CLOSING)
 
     # ---- in both threads, with the lock ------------------------------------------------------------------------------------
 
@@ -232,7 +239,7 @@ class Agreement:
             pass
 
     def _look_for_stop(self) -> None:
-        if not self._in_group and (found := of_process_group(self._ranks, self._group)) is not None:
+        if not self._in_group and (found := of_process_group(self._ranks, self._group, self._note)) is not None:
             self._in_group = True
             self._channels = [*self._channels, found]
         if self._stop_file is not None and (stop := read_stop_file(self._stop_file)) is not None:
@@ -242,6 +249,9 @@ class Agreement:
             return
         if self._asked_at is None:
             self._asked_at = time.monotonic()
+
+    def _note(self, connection: "StoreConnection") -> None:
+        self._connection = connection
 
     def _fix_bound(self) -> None:
         beat = int((time.monotonic() - (self._asked_at or 0.0)) / _BEAT)

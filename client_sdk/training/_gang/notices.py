@@ -10,11 +10,15 @@ store needs torch.distributed, which this module never imports: it uses what the
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from client_sdk.training._gang.ranks import Ranks
+
+if TYPE_CHECKING:
+    from ebb_inject.ebb_hook.store_connection import StoreConnection
 
 DONE = 1 << 62
 """The bound of a rank that is through with its loop: more than any boundary."""
@@ -134,15 +138,19 @@ class StoreChannel:
         return found
 
 
-def of_process_group(ranks: Ranks, prefix: str) -> StoreChannel | None:
-    """The store of the default process group, if the program has initialized one of all these ranks."""
+def of_process_group(ranks: Ranks, prefix: str, opening: Callable[["StoreConnection"], None]) -> StoreChannel | None:
+    """The store of the default process group, if the program has initialized one of all these ranks. `opening` is given the
+    connection before it is opened, for another thread to interrupt what waits for the store."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None:
         return None
     with suppress(Exception):  # half imported, not initialized, about to be destroyed: there is no group to use
         if c10d.is_initialized() and (c10d.get_rank(), c10d.get_world_size()) == (ranks.own, ranks.world):
-            # A connection of its own: a call that waits for a key would block every other call on the same one.
-            return StoreChannel(c10d._get_default_store().clone(), ranks.own, prefix)
+            from ebb_inject.ebb_hook.store_connection import StoreConnection  # which a process without a group does not need
+
+            connection = StoreConnection(c10d._get_default_store())
+            opening(connection)
+            return StoreChannel(connection.open(), ranks.own, prefix)
     return None
 
 

@@ -1,6 +1,6 @@
-"""Ends the process of a program that moves to another node, without taking the interpreter apart.
+"""Ends the process of a program that has saved its work because it was asked to, without taking the interpreter apart.
 
-The job makes no progress until this process is gone. With PyTorch, Python takes about a second to take its modules apart, for
+Somebody waits for the place of this process. With PyTorch, Python takes more than a second to take its modules apart, for
 memory that the kernel frees in a moment. So the process ends as soon as its exit handlers have run and its open files are
 written. Objects that are left are not deleted, which Python does not promise either.
 """
@@ -12,15 +12,16 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 
-def end_after_exit_handlers(status: int) -> None:
-    """Call it before raising SystemExit(status). If the program registers more exit handlers after that, or fails on its way
-    out, the interpreter ends the process as ever."""
-    failed_before = getattr(sys, "last_value", None)
+def end_after_exit_handlers(status: int) -> NoReturn:
+    """Raises SystemExit(status). If the interpreter ends by it, the process ends after its exit handlers. A program that
+    catches it, fails on its way out, or registers more exit handlers there, ends as ever."""
+    leaving = _Leaving(status)
 
     def end() -> None:
-        if atexit._ncallbacks() > known or getattr(sys, "last_value", None) is not failed_before:
+        if not leaving.ends_interpreter or atexit._ncallbacks() > known:
             return  # handlers that came later have run already, and would run again
         atexit.unregister(end)
         try:
@@ -31,6 +32,20 @@ def end_after_exit_handlers(status: int) -> None:
 
     atexit.register(end)
     known = atexit._ncallbacks()
+    raise leaving
+
+
+class _Leaving(SystemExit):
+    """The interpreter reads the status of the exception by which it ends when no frame is left."""
+
+    ends_interpreter = False
+
+    @property
+    def code(self) -> int:  # type: ignore[override] # a value elsewhere
+        if sys._getframe().f_back is None:
+            self.ends_interpreter = True
+        status: int = self.args[0]
+        return status
 
 
 def _write_open_files() -> None:

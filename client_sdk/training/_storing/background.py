@@ -3,21 +3,24 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 _log = logging.getLogger("client_sdk.training")
 
 
 class Background:
-    """Runs one save at a time. The interpreter does not end before the save has."""
+    """Runs one save at a time. The interpreter does not begin to end before the save has."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self._awaited_at_exit = False
         self.failure: Exception | None = None
         """Why the last save failed; whoever reports the failure sets it to None."""
 
     def start(self, save: Callable[[], object]) -> None:
         """Waits for the save before, and begins this one."""
         self.wait()
+        self._have_exit_wait()
 
         def work() -> None:
             try:
@@ -35,6 +38,16 @@ class Background:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def _have_exit_wait(self) -> None:
+        """Python ends executors before it waits for threads, and a save needs one."""
+        if self._awaited_at_exit:
+            return
+        self._awaited_at_exit = True
+        import concurrent.futures.thread  # noqa: F401 (what registers later runs earlier)
+
+        with suppress(RuntimeError):  # the interpreter ends already
+            threading._register_atexit(self.wait)  # type: ignore[attr-defined] # atexit is too late
 
     @property
     def is_busy(self) -> bool:

@@ -63,26 +63,35 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     _take_inventory(state, node_id, event, now)
     node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
     returned = node.state is NodeState.SILENT
-    node = changed(
+    before, node = (
         node,
-        boot_id=event.boot_id,
-        state=NodeState.UP,
-        capacity=event.inventory.capacity,
-        levels=event.inventory.levels,
-        since_us=node.since_us if node.state is NodeState.UP and not rebooted else now,
-        sequence=0 if rebooted else node.sequence,
-        address=event.address,
-        agent_version=event.agent_version,
-        labels=event.labels,
-        checkpoints_at=event.checkpoints_at,
+        changed(
+            node,
+            boot_id=event.boot_id,
+            state=NodeState.UP,
+            capacity=event.inventory.capacity,
+            levels=event.inventory.levels,
+            since_us=node.since_us if node.state is NodeState.UP and not rebooted else now,
+            sequence=0 if rebooted else node.sequence,
+            address=node.address if _same_host(node.address, event.address) else event.address,
+            agent_version=event.agent_version,
+            labels=event.labels,
+            checkpoints_at=event.checkpoints_at,
+        ),
     )
-    state.put(state.nodes, node_id, node)
+    if node != before or node_id not in state.nodes.rows:  # that its agent connected again changes nothing
+        state.put(state.nodes, node_id, node)
     if rooms != state.free_resources.capacity_of(node_id) or traits != state.suitable_nodes.traits.get(node_id):
         _ask_again(state)
     take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
         _show_runs(state, node, EventKind.NODE_RETURNED, now)
     return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
+
+
+def _same_host(one: str, other: str) -> bool:
+    """Whether two addresses differ in their ports alone: an agent has another one with each connection."""
+    return one.rpartition(":")[0] == other.rpartition(":")[0] != ""
 
 
 def check_inventory(event: NodeSeen) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from scheduler_service.core.allocation.transitions import holds, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded, NotFound
 from scheduler_service.core.handlers.admission import check_in_cells
+from scheduler_service.core.handlers.default_resources import names_all, taken_from, with_default_resources
 from scheduler_service.core.handlers.time_limits import limit_of_new_job
 from scheduler_service.core.handlers.virtual_clusters import pools_of
 from scheduler_service.core.messages import Accepted, Submitted
@@ -24,6 +25,9 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     if event.request_id and (known := state.requests.get((event.user, event.request_id))) is not None:
         check_same_request(state.jobs.rows[known], event)
         return Accepted(known)
+    said = ""
+    if not names_all(spec):
+        spec, said = with_default_resources(state, spec)
     if state.pools is None:
         if spec.vc:
             pools_of(state)
@@ -52,8 +56,8 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         job = known_from_history(state, job)
     state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
-    limited = limit_us != spec.time_limit_us
-    log_event(state, now, job.id, _SUBMITTED, text=f"time limit {limit_us / SECOND:g} s, the site's default" if limited else "")
+    limit = f"time limit {limit_us / SECOND:g} s, the site's default" if limit_us != spec.time_limit_us else ""
+    log_event(state, now, job.id, _SUBMITTED, text="; ".join(filter(None, (said, limit))))
     return Accepted(job.id)
 
 
@@ -64,6 +68,8 @@ def check_same_request(known: Job, event: Submitted) -> None:
     first = known.as_submitted()
     if not event.grace_given:
         asked = changed(asked, grace_us=first.grace_us)
+    if not names_all(asked):
+        asked = taken_from(first, asked)
     if first != asked:
         raise AlreadyExists(
             "REQUEST_ID_REUSED",

@@ -37,6 +37,12 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    cpu_milli_per_device: int = 0
+    """The CPU that goes with each device of a job that names none; 0: the device's share of its node."""
+    memory_mib_per_device: int = 0
+    """The same of memory."""
+    default_jobs_per_device: int = 1
+    """So many jobs that name neither CPUs nor memory find room with each device: as many as take turns on it."""
     history_rows: int = 0
     """Of how many scripts past runs are kept, for estimates of later ones; 0: of none."""
     device_memory_limit_percent: int = 92

@@ -29,6 +29,8 @@ class Vector(NamedTuple):
 
 
 ZERO = Vector()
+UNSET = -1
+"""In the place of CPUs or memory that a user has not named. No row has it."""
 
 Mask = int
 """A set of device indices: bit i is device i."""

@@ -5,7 +5,7 @@ is devices that are scarce: of the nodes that have enough of these, which are a 
 they lack something else, all nodes are, as columns of an integer matrix.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -343,6 +343,10 @@ class FreeResources:
             if fits(need, capacity):
                 return True
         return False
+
+    def shapes(self) -> Iterable[Vector]:
+        """Each capacity that some node has."""
+        return self._shapes
 
     def total_cpu(self) -> int:
         return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())

@@ -209,6 +209,21 @@ def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
     return next(sufficing(state.pools, vc, job), None) is not None
 
 
+def holds_up_now(state: State, vc: VirtualCluster, job: Job) -> bool:
+    """The same, of the cells that are not faulty: one that could not run in these even if they were empty holds up nobody."""
+    pools = state.pools
+    assert pools is not None
+    return any(_may_run_now(pools, vc, choice, job) for choice in sufficing(pools, vc, job))
+
+
+def _may_run_now(pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> bool:
+    if choice.owner.pin:
+        return not _faulty_in_pin(pools, choice, job)
+    pool, owned = pools.pools[choice.pool], cells_of(pools, vc, choice.pool)
+    faulty = [pool.doomed(choice.owner, level) for level in range(len(owned))]
+    return not any(faulty) or not _never_in(pools, choice, job, tuple(o - f for o, f in zip(owned, faulty, strict=True)))
+
+
 def sufficing(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Choice]:
     """The pools in which what its virtual cluster owns now would do, if nothing else ran there."""
     for choice in choices(pools, vc, job.spec):

@@ -8,7 +8,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Named, named_by
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import Choice, choices, holds_up
+from scheduler_service.policies.cells.guaranteed import Choice, choices, holds_up_now
 
 Way = tuple[Job, Choice]
 """A job in one of its configurations, and a pool in which it may run in that."""
@@ -33,8 +33,8 @@ def in_pool(job: Job, pool: str) -> Job:
 
 def held_up(state: State, vc: VirtualCluster, mine: Iterable[Way]) -> Iterator[Choice]:
     """Of these ways of a job the choices for which others wait behind it. Not where it never will have what it wants, though it
-    will elsewhere: nobody would know for what they wait."""
-    return (choice for one, choice in mine if holds_up(state, vc, in_pool(one, choice.pool)))
+    will elsewhere: nobody would know for what they wait. Not where what it wants is faulty or closed now, either."""
+    return (choice for one, choice in mine if holds_up_now(state, vc, in_pool(one, choice.pool)))
 
 
 def standing(pools: Pools, vc: VirtualCluster, job: Job, held: Set[Choice]) -> list[Job]:

@@ -31,10 +31,14 @@ from scheduler_service.policies.explain.forecast import estimate, may_fit
 from scheduler_service.policies.explain.launch import joined_by
 from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.order.precedence import may_delay
+from scheduler_service.policies.order.spared_jobs import why_spared
 from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.stages import Stages
+
+SPARED_SHOWN = 16
+"""Of the jobs that nobody may have preempted for the one that waits, so many are named."""
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
@@ -70,7 +74,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         if plan is None:
             if state.free_resources.any_open():
                 guarded = _guarded(state, now)
-                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded)))))
+                each = why_spared(state, job, stages.victims.cap, SPARED_SHOWN)
+                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded, each)))))
         else:
             decision = next(action.decision for action in plan if isinstance(action, AddEarmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}

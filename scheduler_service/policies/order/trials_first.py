@@ -16,6 +16,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.behind import MakeRoom, serve_behind
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.order.precedence import Precedence
+from scheduler_service.policies.order.spared_jobs import why_spared
 from scheduler_service.policies.placing.first_fit import (
     leaves_queue,
     no_room,
@@ -28,17 +29,20 @@ from scheduler_service.policies.stages import Choose
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
+SHOWN = 4
+"""Of the jobs that are spared, so many are named."""
 NONE_OPEN = "no node is up and open"
 Serve = Callable[[State, tuple[Lane, ...]], Proposals]
 """How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
 
 
-def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = None) -> Policy:
-    """`trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting."""
+def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = None, cap: int | None = None) -> Policy:
+    """`trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting.
+    `cap`: how often a job may be preempted for trials."""
 
     def policy(state: State, rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
-        before = yield from _serve_trials(state, victims, trials_in_flight, rng)
+        before = yield from _serve_trials(state, victims, trials_in_flight, cap, rng)
         if before is None:
             yield from serve(state, (Lane.BEST_EFFORT,))
         else:
@@ -48,7 +52,9 @@ def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = N
     return policy
 
 
-def _serve_trials(state: State, victims: Choose, most: int | None, rng: Rng) -> Generator[Plan, str | None, Precedence | None]:
+def _serve_trials(
+    state: State, victims: Choose, most: int | None, cap: int | None, rng: Rng
+) -> Generator[Plan, str | None, Precedence | None]:
     """Returns what is to be left for trials that nothing could be preempted for; None: there are none such."""
     skip = 0
     while (trial := queued(state, Lane.TRIAL, skip)) is not None:
@@ -68,9 +74,9 @@ def _serve_trials(state: State, victims: Choose, most: int | None, rng: Rng) -> 
                 yield from serve_behind(state, (Lane.TRIAL,), before)
                 return None
             elif not (yield from _preempt_for(state, trial, victims, rng)):
-                yield (in_vain(state, trial),)
+                yield (in_vain(state, trial, cap),)
                 before.add(state, trial)
-                yield from serve_behind(state, (Lane.TRIAL,), before, _preempting_elsewhere(victims, most, rng))
+                yield from serve_behind(state, (Lane.TRIAL,), before, _preempting_elsewhere(victims, most, cap, rng))
                 return before
         skip += 1
     return None
@@ -81,26 +87,32 @@ def _may_preempt(state: State, most: int | None) -> bool:
     return most is None or len(state.earmarks_of) < most
 
 
-def _preempting_elsewhere(victims: Choose, most: int | None, rng: Rng) -> MakeRoom:
+def _preempting_elsewhere(victims: Choose, most: int | None, cap: int | None, rng: Rng) -> MakeRoom:
     """Trials behind one that waits have runs preempted on nodes that it could not use."""
 
     def make_room(state: State, trial: Job, before: Precedence) -> Generator[Plan, str | None, Wait | None]:
         if not before.reaches_beyond(state, trial):
-            return in_vain(state, trial)
+            return no_room(state, trial)
         if not _may_preempt(state, most):
             return no_room(state, trial)
         with state.free_resources.keeping(before.elsewhere()):
             plan = victims(state, trial, rng)
-        return None if plan is not None and (yield _told(trial, plan)) is None else in_vain(state, trial)
+        if plan is not None and (yield _told(trial, plan)) is None:
+            return None
+        return no_room(state, trial) if before.covers(state, trial) else in_vain(state, trial, cap)
 
     return make_room
 
 
-def in_vain(state: State, trial: Job) -> Wait:
-    """Why nobody leaves for it. Where no node is open, whoever would leave could not make room anywhere."""
-    if state.free_resources.any_open():
-        return Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH)
-    return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
+def in_vain(state: State, trial: Job, cap: int | None) -> Wait:
+    """Why nobody leaves for it, as it is when it begins to wait; an explanation says how it is later. If no node is open,
+    whatever is preempted makes no room."""
+    if not state.free_resources.any_open():
+        return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
+    if trial.reason is Reason.NOTHING_TO_PREEMPT:
+        return Wait(trial.id, trial.reason, trial.detail)
+    said = NOT_ENOUGH, why_spared(state, trial, cap, SHOWN)
+    return Wait(trial.id, Reason.NOTHING_TO_PREEMPT, ": ".join(filter(None, said)))
 
 
 def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:

@@ -43,7 +43,7 @@ def preempting(choice: Choice, rank: Ranking = at_random, alone: Ranking | None 
         serve = backfill.serve if options.backfill else fifo.serve_strictly if settings.in_order else fifo.serve
         return Stages(
             serve_trials(chosen, serve, settings),
-            victims=Victims(chosen, ranked, None if alone is None else ranked_alone),
+            victims=Victims(chosen, ranked, None if alone is None else ranked_alone, cap=settings.cap),
             trials_first=True,
             passed_by=lambda state: passed_by(state, settings),
         )

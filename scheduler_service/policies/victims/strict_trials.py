@@ -28,8 +28,8 @@ from scheduler_service.policies.stages import Choose
 def serve_trials(victims: Choose, serve: Serve, settings: FitGppSettings) -> Policy:
     """Trials are served first, in the order that the settings name; best-effort jobs follow."""
     if settings.in_order:
-        return trials_in_order(victims, serve)
-    return trials_first(victims, serve, settings.trials_in_flight)
+        return trials_in_order(victims, serve, settings.cap)
+    return trials_first(victims, serve, settings.trials_in_flight, settings.cap)
 
 
 def passed_by(state: State, settings: FitGppSettings) -> bool:
@@ -40,12 +40,12 @@ def passed_by(state: State, settings: FitGppSettings) -> bool:
     return settings.trials_in_flight is not None and len(state.earmarks_of) >= settings.trials_in_flight
 
 
-def trials_in_order(victims: Choose, serve: Serve) -> Policy:
+def trials_in_order(victims: Choose, serve: Serve, cap: int | None = None) -> Policy:
     """One trial at most waits for victims, with an earmark, and starts wherever it fits first. Others have earmarks that were
     given by the policy that was there before."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        waits_in_vain = yield from _serve_first(state, victims, rng)
+        waits_in_vain = yield from _serve_first(state, victims, cap, rng)
         yield from start_on_earmarks(state, place_on_earmarks)
         if waits_in_vain:  # best-effort jobs would take what becomes free before it does
             yield from not_looked_at(state, (Lane.BEST_EFFORT,))
@@ -55,7 +55,7 @@ def trials_in_order(victims: Choose, serve: Serve) -> Policy:
     return policy
 
 
-def _serve_first(state: State, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
+def _serve_first(state: State, victims: Choose, cap: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
     skip = 0
     while (trial := queued(state, Lane.TRIAL, skip)) is not None:
@@ -70,7 +70,7 @@ def _serve_first(state: State, victims: Choose, rng: Rng) -> Generator[Plan, str
         if trial.id not in state.earmarks_of:
             plan = victims(state, trial, rng)
             if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
-                yield (in_vain(state, trial),)
+                yield (in_vain(state, trial, cap),)
                 return True
         return False
     return False

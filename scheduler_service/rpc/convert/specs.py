@@ -22,7 +22,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
-from scheduler_service.core.model.values import ZERO, Micros, Vector, add
+from scheduler_service.core.model.values import UNSET, ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
 
@@ -111,12 +111,23 @@ def _demand_in(said: _Asking, more: dict[str, Any]) -> Vector:
     if said.HasField("cells") or said.task_groups:
         more["cells"] = _cells_in(said)
     if not said.task_groups:
-        return vector_in(said.resources)
-    gang = more["gang"] = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in said.task_groups)
+        return _need_in(said.resources)
+    gang = more["gang"] = tuple(TaskGroup(g.count, _need_in(g.resources), tuple(g.command)) for g in said.task_groups)
     demand = ZERO
     for group in gang:
         demand = add(demand, Vector(*(part * group.size for part in group.demand)))
+    if any(UNSET in group.demand for group in gang):
+        demand = Vector(UNSET, UNSET, demand.devices)
     return demand
+
+
+def _need_in(said: job_pb2.Resources) -> Vector:
+    """What a task needs. CPUs and memory that are not named follow from its devices; a task without devices then has none."""
+    cpu_milli, memory_mib, devices = vector_in(said)
+    if devices:
+        cpu_milli = cpu_milli if said.HasField("cpu_milli") else UNSET
+        memory_mib = memory_mib if said.HasField("memory_mib") else UNSET
+    return Vector(cpu_milli, memory_mib, devices)
 
 
 def _cells_in(spec: _Asking) -> CellRequest:

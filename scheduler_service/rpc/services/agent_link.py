@@ -39,6 +39,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         self._turn = asyncio.Lock()
         """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,
         so that users' calls come in between."""
+        self._look = asyncio.Lock()
+        """The same for what agents observe, which all of them say when they have connected."""
 
     async def Connect(self, requests: AsyncIterator[pb.ConnectRequest], context: Context) -> AsyncIterator[pb.ConnectResponse]:
         first = None
@@ -98,7 +100,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 yield piece
         committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
         observer = Observer(leading, link, joined.node)
-        reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer))
+        reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer, self._look))
         acknowledging = asyncio.create_task(_acknowledge(link, committed))
         try:
             while (waiting := await link.next()) is not None:
@@ -229,8 +231,10 @@ async def _read(
     requests: AsyncIterator[pb.ConnectRequest],
     committed: "asyncio.Queue[asyncio.Future[Reply] | None]",
     observer: Observer,
+    look: asyncio.Lock,
 ) -> None:
-    """Takes what the agent says until the stream ends. What cannot be taken ends the link."""
+    """Takes what the agent says until the stream ends. What cannot be taken ends the link. `look`: held by one agent in a turn
+    of the event loop."""
     try:
         async for request in requests:
             link.heard = time.monotonic()
@@ -242,7 +246,9 @@ async def _read(
                         outcome.add_done_callback(_heard)  # the link may end before anybody asks for it
                         committed.put_nowait(outcome)
                 case "observations":
-                    observer.take(request.observations)
+                    async with look:
+                        observer.take(request.observations)
+                        await asyncio.sleep(0)
                 case "heartbeat":
                     observer.nothing()
         committed.put_nowait(None)

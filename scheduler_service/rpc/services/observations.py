@@ -57,6 +57,8 @@ class Observer:
         """Of samples: how many steps the engine was told of last."""
         self._graces: set[RunKey] = set()
         """Runs of which the engine is being told what they ask for."""
+        self._before: agent_link_pb2.Observations | None = None
+        """What was seen last: the same need not be checked and kept again."""
         self._failures: dict[RunKey, int] = {}
         """Of runs whose saves have failed: how many failures the engine was told of last."""
         self._long_steps: dict[RunKey, Micros] = {}
@@ -64,6 +66,23 @@ class Observer:
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
+        if seen == self._before and self._link.observed is not None:
+            self._link.observed.time.GetCurrentTime()
+        else:
+            self._keep(seen)
+        self._before = seen
+        self._look_for_torn_gangs()
+        self._tell_measured(seen)
+        self._tell_graces(seen)
+        self._tell_saves(seen)
+        if self._leading.service.introspecting:
+            self._tell_mini_batches(seen)
+            self._tell_switching(seen)
+        if seen.devices:
+            self._tell_faults({device.index: device.fault for device in seen.devices})
+
+    def _keep(self, seen: agent_link_pb2.Observations) -> None:
+        """Checks it, and keeps it for whoever asks. Raises InvalidArgument."""
         check(seen)
         devices = self._leading.view.devices.get(self._node, {})
         if seen.devices and sorted(device.index for device in seen.devices) != sorted(devices):
@@ -85,15 +104,6 @@ class Observer:
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
         self._link.means = {_key(one): one.means for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
-        self._look_for_torn_gangs()
-        self._tell_measured(seen)
-        self._tell_graces(seen)
-        self._tell_saves(seen)
-        if self._leading.service.introspecting:
-            self._tell_mini_batches(seen)
-            self._tell_switching(seen)
-        if seen.devices:
-            self._tell_faults({device.index: device.fault for device in seen.devices})
 
     def nothing(self) -> None:
         """The agent observes nothing any more."""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from scheduler_service.core.model import (
@@ -27,7 +29,7 @@ from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Vector
@@ -93,17 +95,49 @@ def to_cluster(v: Sequence[Any]) -> Cluster:
 
 
 def to_job(v: Sequence[Any]) -> Job:
-    command, environment = tuple(v[9]), tuple((name, value) for name, value in v[10])
-    demand = Vector(v[5], v[6], v[7])
-    spec = JobSpec(command, demand, JobClass(v[4]), v[8], v[1], environment, v[11], vc=v[29], **sparse_fields.to_spec(v[25]))
-    state = {"array_job": v[27], "array_index": v[28], **sparse_fields.to_job(v[26])}
+    """A leader that begins makes all live jobs in this way, of which there may be 100,000."""
+    spec = made(
+        JobSpec,
+        command=tuple(v[9]),
+        demand=_vector(v[5], v[6], v[7]),
+        job_class=_JOB_CLASSES[v[4]],
+        grace_us=v[8],
+        name=v[1],
+        environment=sparse_fields.shared_pairs(v[10]),
+        working_directory=v[11],
+        vc=v[29],
+        **sparse_fields.to_spec(v[25]),
+    )
+    state = sparse_fields.to_job(v[26])
     if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
         spec = spec.resized(tasks)
     if (grace_us := state.get("grace_now_us")) is not None:
         spec = changed(spec, grace_us=grace_us)
     if (share := state.get("share_now")) is not None:
         spec = changed(spec, share=share)
-    return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
+    return made(
+        Job,
+        id=v[0],
+        spec=spec,
+        user=v[2],
+        request_id=v[3],
+        submitted_us=v[12],
+        state=_JOB_STATES[v[13]],
+        reason=_REASONS[v[14]],
+        **dict(zip(_JOB_COLUMNS, v[15:25], strict=True)),
+        array_job=v[27],
+        array_index=v[28],
+        **state,
+    )
+
+
+_JOB_CLASSES = {int(each): each for each in JobClass}
+_JOB_STATES = {int(each): each for each in JobState}
+_REASONS = {int(each): each for each in Reason}
+_JOB_COLUMNS = tuple(field.name for field in fields(Job))[7:17]
+"""Fields in the order of their columns."""
+_vector = lru_cache(4096)(Vector)
+"""One object for all jobs that ask for the same, which are many."""
 
 
 def to_run(v: Sequence[Any]) -> Run:

@@ -81,6 +81,11 @@ def _sampling(found: list[Any]) -> Sampling:
     return Sampling(share_ppm, most_us, until_us, tuple(Reading(*one) for one in readings), *rest)
 
 
+def shared_pairs(found: list[Any]) -> tuple[tuple[str, str], ...]:
+    """Pairs of names and values, such as of an environment."""
+    return _shared(_pairs(found)) if found else ()
+
+
 def _launch_save(found: list[Any]) -> LaunchSave:
     run, (outcome, *rest) = found
     return LaunchSave(run, SaveResult(SaveOutcome(outcome), *rest))
@@ -88,7 +93,7 @@ def _launch_save(found: list[Any]) -> LaunchSave:
 
 @lru_cache(4096)
 def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """One object for all jobs that inherited the same, which are many."""
+    """One object for all jobs that have the same, which are many."""
     return found
 
 
@@ -109,7 +114,7 @@ _SPEC = _seldom(
         "guarantee": Guarantee,
         "cells": _cells,
         "exit_0_after_stop": Exit0AfterStop,
-        "inherited": lambda found: _shared(_pairs(found)),
+        "inherited": shared_pairs,
         "nodes": _nodes,
         "alternatives": lambda found: tuple(map(_configuration, found)),
         "snapshots": tuple,

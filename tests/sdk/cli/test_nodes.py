@@ -51,7 +51,7 @@ def test_a_node_is_shown(run: Run) -> None:
     lines = run("node", "show", "n1").output.splitlines()
     assert lines[0] == "name       n1"
     assert lines[1].startswith("state      UP since ")
-    assert "free       7 cpus, 15GiB, 1 device" in lines
+    assert "free       4 cpus, 8GiB, 1 device" in lines
     assert "observed   -" in lines
     assert lines[-3:] == [
         "DEVICE  MODEL  JOBS",
@@ -87,9 +87,9 @@ def test_top_prints_once(run: Run) -> None:
     lines = seen.output.splitlines()
     assert lines[0].endswith("  2 nodes, 1 QUEUED, 1 RUNNING")
     assert lines[2].split() == ["NAME", "STATE", "CPUS", "MEMORY", "DEVICES", "EARMARKED", "JOBS"]
-    assert lines[3].split() == ["n1", "UP", "7/8", "15GiB/16GiB", "0/2", "-", "1"]
+    assert lines[3].split() == ["n1", "UP", "0/8", "0MiB/16GiB", "0/2", "-", "1"]
     assert lines[6].split()[:5] == ["ID", "NAME", "USER", "CLASS", "STATE"]
-    assert lines[7].split()[:8] == ["1", "big", "ada", "best-effort", "RUNNING", "-", "n1", "1"]
+    assert lines[7].split()[:8] == ["1", "big", "ada", "best-effort", "RUNNING", "-", "n1", "8"]
     assert len(lines) == 8
     twice = run("top", "-n", "2", "-d", "0.1")
     assert twice.output.count("2 nodes") == 2

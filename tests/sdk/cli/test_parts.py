@@ -74,7 +74,7 @@ def test_on_the_command_line_and_in_a_job_file(run: Run, tmp_path: Path) -> None
 def test_show_and_list_say_which_part(run: Run) -> None:
     submitted(run, "--gpus", "0.5", "sleep")
     submitted(run, "--gpus", "2", "sleep")
-    assert "1 cpu, 1GiB, 0.5 of a device (sliced)" in run("show", "1").output
+    assert "2 cpus, 4GiB, 0.5 of a device (sliced)" in run("show", "1").output
     assert "2 devices" in run("show", "2").output
     rows = [line.split() for line in run("list", "--no-header").output.splitlines()]
     assert {row[0]: row[-2] for row in rows} == {"1": "0.5", "2": "2"}

@@ -163,7 +163,7 @@ def test_explain(run: Run, fake: FakeCluster, client: Client) -> None:
     lines = run("explain", str(victim.id)).output.splitlines()
     assert lines[0] == "job 1 is QUEUED: preempted for 2"
     assert lines[2].startswith(
-        "  no room; it needs 1 cpu, 1GiB, 2 devices, and n1, which comes closest, has 7 cpus, 15GiB free;"
+        "  no room; it needs 8 cpus, 16GiB, 2 devices, and n1, which comes closest, has 0 cpus, 0MiB free;"
     )
     assert lines[3] == "when it may start is not known: a fake cluster foresees nothing"
     assert re.fullmatch(r"last preempted at [0-9: -]+, for trial 2 of ada: it has not started again since", lines[4])
@@ -223,7 +223,7 @@ def test_an_explanation_of_a_job_that_runs(run: Run, client: Client, monkeypatch
     why = Explanation(job=running, configuration_reason=compared, sharing_reason="introspection (packing): packing is kept")
     monkeypatch.setattr(Client, "explain", lambda _self, _job: why)
     assert run("explain", str(job.id)).output.splitlines() == [
-        "job 2 is RUNNING on n1 in configuration 1: 1 device and 1 CPUs",
+        "job 2 is RUNNING on n1 in configuration 1: 1 device and 4 CPUs",
         "nothing keeps it from running",
         "why configuration 1: estimated: configuration 0 10 s, configuration 1 100 s",
         "decided last by introspection (packing): packing is kept",
@@ -241,8 +241,8 @@ def test_a_story_of_the_new_events(run: Run, client: Client) -> None:
 
 
 def test_a_parked_job_resumes_on_its_own_devices(run: Run, client: Client) -> None:
-    run("submit", "-q", "-g", "2", "sleep")
-    run("submit", "-q", "-g", "2", "sleep")
+    run("submit", "-q", "-g", "2", "-c", "1", "-m", "1GiB", "sleep")
+    run("submit", "-q", "-g", "2", "-c", "1", "-m", "1GiB", "sleep")
     assert run("suspend", "--park", "1").output == "job 1 is SUSPENDED (parked)\n"
     assert client.get(2).state is JobState.RUNNING, "its devices are free"
     shown = run("show", "1").output
