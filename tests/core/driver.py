@@ -59,9 +59,10 @@ from scheduler_service.core.model.run_phase import NEXT
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.order.fifo import fifo, head_of
 from scheduler_service.policies.stages import Stages, order_of
 from tests.core.sharing import PlansTold, check_sharing, sharing_plans
 
@@ -151,8 +152,12 @@ class Driver:
         assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
         check(self.state)
         sample(self.state, Random(self.taken))
-        wrong = _differ(self.state.snapshot(), self.state.rebuilt().snapshot())
+        rebuilt = self.state.rebuilt()
+        wrong = _differ(self.state.snapshot(), rebuilt.snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
+        if self.state.pools is None and (first := head_of(self.state, dict.fromkeys(OWN_LANES, 0))) is not None:
+            kept, found = (state.idle_beside.any(first.spec) for state in (self.state, rebuilt))
+            assert kept is found, "whether a device is idle beside what the first job could use is not what it was"
         self._check_step(taken, len(events))
         rows = ((table.name, key, row) for table in self.state.tables() for key, row in table.rows.items())
         assert not (wrong := list(contradictions(rows))), f"a leader would not begin with this: {wrong}"

@@ -65,7 +65,7 @@ QUESTIONS: Mapping[type, set[str]] = {
     },
     FreeResources: {
         *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
-        *("fitting", "free", "having", "is_open", "keeping", "offered", "snapshot", "total_cpu"),
+        *("fitting", "free", "having", "is_open", "keeping", "offered", "shapes", "snapshot", "total_cpu"),
     },
     IdleGroups: {"best_first", "snapshot", "tree"},
 }

@@ -108,11 +108,14 @@ class FreeResources:
         "_unlisted",
         "_up",
         "_whole",
+        "changes",
         "count",
     )
 
     def __init__(self) -> None:
         self.count = 0
+        self.changes = 0
+        """How often a node has come to have something else free, or opened or closed."""
         self._free: list[Vector] = [ZERO]
         self._total: list[Vector] = [ZERO]
         self._up: list[bool] = [False]
@@ -184,6 +187,7 @@ class FreeResources:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
+        self.changes += 1
         self._uncounted.add(node)
         self._unlisted.add(node)
         self._stale.add(node)
@@ -237,13 +241,13 @@ class FreeResources:
         finally:
             self._kept, self._kept_bits = before
 
-    def any_device_beside(self, kept: Sequence[Kept]) -> bool:
+    def any_device_beside(self, kept: Sequence[tuple[int, Vector | None]]) -> bool:
         """Whether a device is free on some open node beside what is kept. Costs little."""
         if self._uncounted:
             self._count()
         having, rest = self._having, self._having[1]
         for bits, need in kept:
-            if need is not None and having[min(need.devices + 1, _COUNTED)] & bits:
+            if need is not None and having[need[2] + 1 if need[2] < _COUNTED else _COUNTED] & bits:
                 return True
             rest &= ~bits
         return rest != 0
@@ -267,9 +271,7 @@ class FreeResources:
 
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
         """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
-        if self._kept:
-            return self._first_beside(need, among)
-        return self._first_within(need, among, None)
+        return self._first_beside(need, among) if self._kept else self._first_within(need, among, None)
 
     def _first_beside(self, need: Vector, among: Suitable | None) -> int | None:
         """Of what it takes on a node, the job leaves there what is kept."""

@@ -33,9 +33,11 @@ class Seats(NamedTuple):
 class OpenNodes:
     """The capacity of each node that is open, less its faulty devices."""
 
-    __slots__ = ("_all", "_seats", "_together", "_whole", "count")
+    __slots__ = ("_all", "_seats", "_together", "_whole", "changes", "count")
 
     def __init__(self) -> None:
+        self.changes = 0
+        """How often a node has opened or closed, or come to have something else."""
         self.count = 0
         """The highest id that a node has had."""
         self._whole: NDArray[np.int64] = np.full((3, 8), -1, dtype=np.int64)
@@ -63,6 +65,7 @@ class OpenNodes:
 
     def forget(self) -> None:
         """Drops what is known: a node, or what jobs may ask of it, has changed."""
+        self.changes += 1
         self._seats.clear()
         self._together.clear()
         self._all = None

@@ -99,16 +99,19 @@ class SuitableNodes:
     """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
     nodes, and kept until the traits of a node change."""
 
-    __slots__ = ("_known", "_limit_percent", "traits")
+    __slots__ = ("_known", "_limit_percent", "changes", "traits")
 
     def __init__(self, limit_percent: int = 100) -> None:
         self._limit_percent = limit_percent
+        self.changes = 0
+        """How often a node has come to have other traits."""
         self.traits: dict[int, Traits] = {}
         self._known: dict[Asked, Suitable] = {}
 
     def set_node(self, node: int, new: Traits | None) -> None:
         if self.traits.get(node) == new:
             return
+        self.changes += 1
         self._known.clear()
         if new is None:
             del self.traits[node]

@@ -49,6 +49,7 @@ from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluste
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.idle_beside import IdleBeside
 from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
@@ -113,6 +114,7 @@ class Tables:
         self.free_resources = FreeResources()
         self.open_nodes = OpenNodes()
         self.suitable_nodes = SuitableNodes(settings.device_memory_limit_percent)
+        self.idle_beside = IdleBeside(self.free_resources, self.open_nodes, self.suitable_nodes)
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.server_loads = ServerLoads()

@@ -13,7 +13,6 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Plan, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.jobs import Needs
-from scheduler_service.core.state.free_resources import Kept
 from scheduler_service.core.state.queue_keys import Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
@@ -79,11 +78,13 @@ def serve_behind(state: State, lanes: Sequence[Lane], before: Precedence, make_r
 def may_start_behind(state: State, lanes: Sequence[Lane], job: Job) -> bool:
     """Whether any job of the lanes might start behind this one, which waits. It costs little to find that out in a cluster in
     which jobs ask for devices and all are in use, and hardly ever is wrong there."""
-    if job.spec.gang or job.spec.alternatives or any(state.without_devices[lane] for lane in lanes):
+    spec = job.spec
+    if spec.gang or spec.alternatives:
         return True
-    demand = job.spec.demand
-    seats = state.open_nodes.seats(demand, state.among(job.spec))
-    return state.free_resources.any_device_beside((Kept(seats.bits, demand),))
+    for lane in lanes:
+        if state.without_devices[lane]:
+            return True
+    return state.idle_beside.any(spec)
 
 
 def _turns(state: State, lanes: Sequence[Lane]) -> Iterator[_Turn]:

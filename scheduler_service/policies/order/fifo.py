@@ -24,7 +24,8 @@ def fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue. While its first job waits, those alone are looked at that may start behind it."""
     first = None if state.unsettled else head_of(state, _NONE_SKIPPED)
     if first is not None and first.reason is _NO_ROOM:
-        yield from _behind(state, OWN_LANES, first)
+        if may_start_behind(state, OWN_LANES, first):
+            yield from _start_behind(state, OWN_LANES, first)
         return
     yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, OWN_LANES)
@@ -41,8 +42,8 @@ def strict_fifo(state: State, _rng: Rng) -> Proposals:
 def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
     """Starts the queued jobs of the lanes in order; once one does not fit, those that do not delay it."""
     waits = yield from serve_in_order(state, lanes)
-    if waits is not None:
-        yield from _behind(state, lanes, waits)
+    if waits is not None and may_start_behind(state, lanes, waits):
+        yield from _start_behind(state, lanes, waits)
 
 
 def serve_strictly(state: State, lanes: Sequence[Lane]) -> Proposals:
@@ -63,11 +64,10 @@ def serve_in_order(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str |
     return None
 
 
-def _behind(state: State, lanes: Sequence[Lane], waits: Job) -> Proposals:
-    if may_start_behind(state, lanes, waits):
-        before = Precedence()
-        before.add(state, waits)
-        yield from serve_behind(state, lanes, before)
+def _start_behind(state: State, lanes: Sequence[Lane], waits: Job) -> Proposals:
+    before = Precedence()
+    before.add(state, waits)
+    yield from serve_behind(state, lanes, before)
 
 
 def not_looked_at(state: State, lanes: Sequence[Lane]) -> Proposals:

@@ -1,0 +1,34 @@
+"""Whether a device is idle beside what is kept for a job that waits: if none is, no job that needs one can start behind it.
+
+The last answer is kept until something that it depends on changes, since the first job of a queue mostly waits while many
+others join behind it. Each of the three parts of the answer counts its own changes, so that undoing needs nothing more.
+"""
+
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.open_nodes import OpenNodes
+from scheduler_service.core.state.suitable_nodes import SuitableNodes, asks_nothing
+
+
+class IdleBeside:
+    """The last answer."""
+
+    __slots__ = ("_answer", "_at", "_free", "_open", "_spec", "_suitable")
+
+    def __init__(self, free: FreeResources, open_nodes: OpenNodes, suitable: SuitableNodes) -> None:
+        self._free, self._open, self._suitable = free, open_nodes, suitable
+        self._spec: JobSpec | None = None
+        """Whom the answer is about."""
+        self._at = 0
+        """How many changes there had been."""
+        self._answer = False
+
+    def any(self, spec: JobSpec) -> bool:
+        """`spec`: of a job with one task and one configuration, on a site without virtual clusters."""
+        at = self._free.changes + self._open.changes + self._suitable.changes  # none of them ever falls
+        if spec is not self._spec or at != self._at:
+            among = None if asks_nothing(spec) else self._suitable.among(spec, self._free.count)
+            seats = self._open.seats(spec.demand, among)
+            self._answer = self._free.any_device_beside(((seats.bits, spec.demand),))
+            self._spec, self._at = spec, at
+        return self._answer
