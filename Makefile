@@ -20,6 +20,7 @@ help:
 	@echo "make bench-pair BASE=commit ONLY=step_cost  the same in alternation with an earlier commit, as ratios"
 	@echo "make bench-gpu  what Ebb does with a GPU, measured; PYTHON= names a Python that has PyTorch"
 	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
+	@echo "make reproduce  the tables of the papers' evaluations again, or some: make reproduce ONLY=gandiva/slicing TRACES=folder"
 	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
 
 # The environment is made anew whenever the lock or the project's own metadata changes.
@@ -77,6 +78,10 @@ bench-gpu:
 
 gpu-report: $(VENV)/.ready
 	@$(PY) scripts/gpu_report.py $(ARGS)
+
+# make reproduce ONLY="gandiva/slicing scores" TRACES=folder; ARGS=--list names the parts, ARGS=--small makes what test-long compares.
+reproduce: $(VENV)/.ready
+	@$(PY) -m scripts.reproduce $(if $(TRACES),--traces $(TRACES)) $(ARGS) $(ONLY)
 
 lock: $(VENV)/.ready
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -8,7 +8,7 @@ UNSPECIFIED.
 from client_sdk._values.estimates import ConfigurationEstimate, EstimateSource
 from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Posting, Surplus
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
-from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
+from client_sdk._values.jobs import ArrayStatus, Candidate, Closeness, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import (
@@ -93,6 +93,7 @@ __all__ = [
     "CellQuota",
     "CellRequest",
     "CellUse",
+    "Closeness",
     "Configuration",
     "ConfigurationEstimate",
     "Decision",

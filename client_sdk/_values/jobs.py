@@ -28,6 +28,20 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closeness:
+    """How close the devices of a job are to each other."""
+
+    devices: int
+    """All of them, on so many `nodes`."""
+    nodes: int
+    within: str
+    """The smallest part of a node that has all of those on it: the name of a level of its device tree, such as "switch", or
+    "node". If they are on several nodes: the largest such part of any of them."""
+    nvlink: bool = False
+    """On each node, one NVLink domain has all of those on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
     """Some of the jobs that were asked for, newest first."""
 
@@ -137,6 +151,9 @@ class Job:
     """What is being done to its run."""
     parked: bool = False
     """Its run is parked: its process is in the memory of its node, and its devices are free for others."""
+    closeness: Closeness | None = None
+    """Set by `Client.get` and `Client.explain` only: how close the devices of its run are to each other; None if it has fewer
+    than two, and if a standby answers."""
     mini_batches: tuple[MiniBatch, ...] = ()
     """Set by `Client.get` only, like `steps`: the tasks of which a source knows the mini-batch time, by rank."""
     began_from: str | None = None

@@ -52,6 +52,8 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         where = "nodes have" if found.job.spec.task_groups else "node has"
         said = f"it has its place, and its {where} not said yet that it runs"
         click.echo(f"{said}; where that lasts, the log of the agent there says why")
+    if found.job.closeness is not None:
+        output.say(f"its devices: {output.closeness(found.job.closeness)}")
     if found.configuration_reason:
         output.say(f"why configuration {found.job.configuration}: {found.configuration_reason}")
     if found.sharing_reason:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client_sdk.models import Job, JobReason, JobSpec, Resources, ShareMode, Task, TurnState
+from client_sdk.models import Closeness, Job, JobReason, JobSpec, Resources, ShareMode, Task, TurnState
 from client_sdk.units import format_duration, format_memory
 
 if TYPE_CHECKING:
@@ -206,6 +206,21 @@ def tasks(found: Iterable[Task]) -> list[list[str]]:
 
 
 TASK_COLUMNS = ("TASK", "NODE", "DEVICES", "HOLDS")
+
+
+def closeness(found: Closeness) -> str:
+    """
+    >>> closeness(Closeness(devices=2, nodes=1, within="switch")), closeness(Closeness(devices=8, nodes=2, within="socket"))
+    ('2 GPUs: same switch', '8 GPUs on 2 nodes: same socket on each')
+    >>> closeness(Closeness(devices=2, nodes=1, within="node", nvlink=True))
+    '2 GPUs: same node, connected by NVLink'
+    >>> closeness(Closeness(devices=16, nodes=2, within="node")), closeness(Closeness(devices=2, nodes=2, within="switch"))
+    ('16 GPUs on 2 nodes', '2 GPUs on 2 nodes')
+    """
+    on, each = (f" on {found.nodes} nodes", " on each") if found.nodes > 1 else ("", "")
+    words = [] if found.nodes > 1 and found.within == "node" else [f"same {found.within}{each}"]
+    words += [f"connected by NVLink{each}"] if found.nvlink else []
+    return f"{found.devices} GPUs{on}" + (f": {', '.join(words)}" if words and found.devices > found.nodes else "")
 
 
 def numbers(values: Sequence[int]) -> str:

@@ -84,6 +84,8 @@ def _lines(job: Job) -> dict[str, str]:
         "time": output.ran_for(job, datetime.now(UTC)),
         "preempted": f"{job.preempted_for_trial} times for trials",
     }
+    if job.closeness is not None:
+        lines["closeness"] = output.closeness(job.closeness)
     if programs := dict.fromkeys(task.program for task in job.tasks if task.program):
         lines["program"] = ", ".join(programs)
     if job.ended and job.run and (exit_ := _exit(job)):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Plan
+from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -69,5 +69,5 @@ class Scope(Protocol):
         ...
 
 
-Starts = Callable[[State, Scope], Proposals]
+Starts = Callable[[State, Scope, Rng], Proposals]
 """Starts those of a scope's queued jobs that start now."""

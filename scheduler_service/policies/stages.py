@@ -69,7 +69,7 @@ class Where(NamedTuple):
     """How a job would start there beside all that run; None: nobody can tell."""
     onto: Callable[[State, Job, int, bool], tuple[tuple[Bind, ...], tuple[Spot, ...]] | None] | None = None
     """Where a running job could go on at a node, guaranteed or not, beside all that run; None: on whatever is idle."""
-    bind: Callable[[State, Job, int, Mask], tuple[Bind, ...] | None] | None = None
+    bindings: Callable[[State, Job, int, Mask], tuple[Bind, ...] | None] | None = None
     """The cells to be bound so that a guaranteed job may have these idle devices of a node; None: it has no right to them."""
     more: Callable[[State, Job, Plan, int], Plan] | None = None
     """Such a plan, with up to so many tasks more beyond the job's guarantee; None: no job is guaranteed anything there."""

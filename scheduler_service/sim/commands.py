@@ -17,6 +17,9 @@ from scheduler_service.sim.runner_port import BadAddress
 from scheduler_service.sim.sweep import Stopped, SweepFailed
 from scheduler_service.sim.tables import show
 
+MOST_LOST = 0.05
+"""Of the work of all jobs; readers are told if more was lost."""
+
 
 class Unusable(Exception):
     """What was named holds no results; the message says why."""
@@ -146,13 +149,19 @@ def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, 
 
 
 def warnings(summaries: Sequence[Summary]) -> list[str]:
-    """What a reader must know of jobs that are in the workload and not in the figures."""
+    """What a reader must know before the figures: jobs that are not in them, and work that was lost."""
     lines = []
     for summary in summaries:
         if left := round(summary.numbers.get("unfinished", 0)):
             lines.append(
                 f"{sweep.name_of(summary.case)}: {left} of {summary.numbers['jobs']:.0f} jobs never ended: "
                 "nothing fits them, their nodes never came back, or a gang takes longer to start than its gang_start"
+            )
+        if (lost := summary.numbers.get("lost.share", 0.0)) > MOST_LOST:
+            lines.append(
+                f"{sweep.name_of(summary.case)}: {lost:.0%} of the work was lost: it came after the last checkpoint of "
+                "runs that were killed. Jobs save within their grace period (grace_s of the workload), or by themselves "
+                "(checkpoint_every of the delays)"
             )
     skipped = {(summary.case.seed, told): count for summary in summaries for told, count in summary.skipped.items()}
     for (seed, told), count in skipped.items():

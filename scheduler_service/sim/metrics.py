@@ -41,6 +41,7 @@ def _numbers(h: History) -> Iterator[tuple[str, float]]:
     yield from _reclaims(h)
     yield from _utilisation(h)
     yield from _cost(h)
+    yield "lost.share", _lost_share(h)
     yield from _fairness(h)
 
 
@@ -88,6 +89,18 @@ def _utilisation(h: History) -> Iterator[tuple[str, float]]:
             for suffix, until in (("", h.horizon), (".arrivals", last)):
                 if whole := up.mean(h.begin, until):
                     yield f"utilisation.{name}{suffix}", used.mean(h.begin, until) / whole
+
+
+def _lost_share(h: History) -> float:
+    """The part of the work of all jobs that was lost again: done after the last checkpoint of a run that was killed.
+
+    Work counts by its GPUs; where jobs have none, or ran in configurations with other numbers of them, by its time alone.
+    """
+    by_gpus = bool(h.capacity.devices) and not h.configured and h.demand[2].any()
+    weights = h.demand[2].astype(np.float64) if by_gpus else np.ones(len(h.submit))
+    lost = _product(weights, h.lost)
+    whole = _product(weights, h.done) + lost
+    return lost / whole if whole else 0.0
 
 
 def _cost(h: History) -> Iterator[tuple[str, float]]:

@@ -25,7 +25,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, sub
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.placing.first_fit import pick_devices
+from scheduler_service.policies.placing.closest import pick_devices
 
 PHASES = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.RUNNING, RunPhase.STOPPING)
 

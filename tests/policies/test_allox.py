@@ -7,6 +7,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.messages import (
@@ -30,6 +32,7 @@ from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import EPOCH, Driver
+from tests.thorough import examples
 
 QUEUED, STARTING = JobState.QUEUED, JobState.STARTING
 ON_GPU, ON_CPU = Vector(1000, 1, 1), Vector(4000, 1, 0)
@@ -175,6 +178,39 @@ def test_more_users_are_considered_while_slots_would_be_idle() -> None:
     submit(d, gpu_only, gpu_only, user="ann")
     (on_cpus,) = submit(d, JobSpec(("true",), ON_CPU, estimate_us=1000 * SECOND), user="bob")
     assert d.job(on_cpus).state is STARTING
+
+
+@settings(max_examples=examples(6))
+@given(st.permutations(["ann", "bob", "cat"]), st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), max_size=6))
+def test_the_names_of_users_decide_nothing(names: list[str], asked: list[tuple[int, int]]) -> None:
+    """The jobs start in the same order, whatever their users are called: of users with equal progress one is drawn."""
+
+    def started(names: Sequence[str]) -> list[tuple[int, int]]:
+        d = driver(1, 1, alpha=0.1)
+        jobs = [job for user, seconds in asked for job in submit(d, either(seconds, 2 * seconds), user=names[user])]
+        order: list[tuple[int, int]] = []
+        while running := [job for job in jobs if job not in d.ended and d.job(job).state is STARTING]:
+            order += [(job, d.job(job).configuration) for job in running]
+            for job in running:
+                d.start(job)
+                d.exit(job)
+        return order
+
+    assert started(names) == started(["ann", "bob", "cat"])
+    assert len(started(names)) == len(asked)
+
+
+def test_users_with_equal_progress_are_served_in_a_random_order() -> None:
+    def first(seed: int) -> str:
+        d, alike = driver(1, 0, alpha=0), JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND)
+        d.taken = 1000 * seed  # which the randomness of a step follows from
+        full = submit(d, alike)[0]
+        jobs = {submit(d, alike, user=user)[0]: user for user in ("ann", "bob", "cat")}
+        d.start(full)
+        d.exit(full)
+        return next(user for job, user in jobs.items() if d.job(job).state is STARTING)
+
+    assert {first(seed) for seed in range(12)} == {"ann", "bob", "cat"}
 
 
 def test_alpha_0_is_envy_free_for_jobs_that_are_alike_within_each_user() -> None:

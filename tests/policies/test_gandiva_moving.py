@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service.core.enact import _HANDLERS
-from scheduler_service.core.messages import Migrate, Spot, UpdateRequested
+from scheduler_service.core.messages import Migrate, NodeSeen, Spot, UpdateRequested
 from scheduler_service.core.model import EventKind, JobClass, RunPhase
+from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from tests.core.driver import spec
@@ -137,3 +138,36 @@ def test_nobody_moves_while_a_job_waits_nor_trials_nor_over_to_other_devices(mov
         d.leaves(job)
     assert after_a_pause(d, moves) == []
     assert d.free("n1").devices == SERVER.devices - 1
+
+
+def in_pairs() -> Introspected:
+    """A server with four switches of two devices."""
+    d = Introspected(defragment_free=100)
+    devices = tuple(Device(i, f"n1-{i}", "gpu", 1, (i // 2,)) for i in range(8))
+    d.step(NodeSeen("n1", "a", Inventory(SERVER._replace(devices=8), ("switch",), devices)))
+    return d
+
+
+def test_a_job_moves_to_devices_of_its_server_that_are_closer(moves: list[Migrate]) -> None:
+    d = in_pairs()
+    singles = [d.begin() for _ in range(8)]
+    on = {d.state.runs_of(job)[0].devices[0]: job for job in singles}
+    d.leaves(on[1])
+    d.leaves(on[3])
+    pair = d.begin(2)
+    assert d.state.runs_of(pair)[0].devices == (1, 3)
+    d.leaves(on[4])
+    assert after_a_pause(d, moves) == []  # there is one device
+    d.leaves(on[6])
+    assert after_a_pause(d, moves) == []  # these two are no closer
+    d.leaves(on[5])
+    (moved, *_) = after_a_pause(d, moves)
+    assert (moved.job_id, moved.spots) == (pair, (Spot(1, (4, 5)),))
+    assert moved.why == "its devices share no more than the node, and idle ones of n1 share a switch"
+
+
+def test_a_job_does_not_move_to_devices_that_are_as_close(moves: list[Migrate]) -> None:
+    d = in_pairs()
+    d.begin(2)
+    d.begin(3)
+    assert after_a_pause(d, moves) == []

@@ -14,6 +14,7 @@ import pytest
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.journal import Journal
 from scheduler_service.core.state.state import State
 
@@ -28,6 +29,7 @@ CHANGES: Mapping[type, set[str]] = {
     Pool: {"bind", "set_guaranteed", "set_node", "set_opportunistic", "set_quota", "unbind"},
     Pools: {"hold", "set_binding", "set_exchanged", "set_node", "set_vc"},
     FreeResources: {"give", "set_node", "take"},
+    IdleGroups: {"forget_tree", "update_offers"},
     Journal: {"undo"},
     State: {"adopt", "restore", "savepoint", "undo"},
 }
@@ -63,8 +65,9 @@ QUESTIONS: Mapping[type, set[str]] = {
     },
     FreeResources: {
         *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
-        *("free", "is_open", "keeping", "offered", "shapes", "snapshot", "total_cpu"),
+        *("fitting", "free", "having", "is_open", "keeping", "offered", "shapes", "snapshot", "total_cpu"),
     },
+    IdleGroups: {"best_first", "snapshot", "tree"},
 }
 ELSEWHERE_TOO = {"give", "take"}
 """Also methods of others, such as arrays: they count where what they are called on is known to be `FreeResources`."""

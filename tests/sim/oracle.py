@@ -123,7 +123,7 @@ class Oracle:
 
     def first_come_first_served(self, queue: list[Job]) -> None:
         for job in queue:
-            node = self.first_fit(job)
+            node = self.best_fit(job)
             if node is None:
                 return
             self.start(job, node)
@@ -134,7 +134,7 @@ class Oracle:
         while again:
             again = False
             for trial in self.queue(trial=True):
-                node = self.first_fit(trial)
+                node = self.best_fit(trial)
                 if node is not None:
                     again = trial.earmark is not None  # what was kept for it is free for those before it
                     self.start(trial, node)
@@ -160,14 +160,19 @@ class Oracle:
                 room = plus(room, job.kept, -1)
         return room
 
-    def first_fit(self, job: Job) -> int | None:
-        for node in range(len(self.nodes)):
+    def best_fit(self, job: Job) -> int | None:
+        """Of the nodes with room: one that would not be broken up while it is idle as a whole, then one with few idle devices,
+        then the first."""
+        found = []
+        for node, (_, _, devices) in enumerate(self.nodes):
             room = self.free(node)
             if job.earmark == node:
                 room = plus(room, job.kept)
             if fits(job.demand, room):
-                return node
-        return None
+                idle = devices - sum(other.demand[2] for other in self.jobs if other.node == node)
+                breaks = idle == devices > job.demand[2]
+                found.append((breaks, idle, node) if job.demand[2] else (False, 0, node))
+        return min(found)[-1] if found else None
 
     def start(self, job: Job, node: int) -> None:
         job.earmark, job.kept, job.victims = None, (0, 0, 0), []

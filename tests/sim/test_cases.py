@@ -135,7 +135,7 @@ def test_nodes_of_several_kinds() -> None:
 
 def test_settings_reach_the_policy_and_the_engine() -> None:
     """Each is one that changes what happens here, so one that got lost would be seen."""
-    jobs = {"workload": {"kind": "fitgpp", "jobs": 300}}
+    jobs = {"workload": {"kind": "fitgpp", "jobs": 400}}
     base = simulate(case(**jobs)).runs
     for setting in (
         {"s": 0},

@@ -4,12 +4,13 @@ from collections import Counter
 
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.allocation.targets import targets as targets_of
+from scheduler_service.core.cells.closeness import closest_devices
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
 from scheduler_service.core.handlers.jobs import leaves, live, refusal
 from scheduler_service.core.lifecycle.node_health import named
 from scheduler_service.core.messages import Accepted, MigrateRequested, Spot
 from scheduler_service.core.model import Job, Node
-from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.values import Micros, Vector, mask_of
 from scheduler_service.core.operations.migrating import migrate, migration_of
 from scheduler_service.core.operations.moving_parked import park_of
 from scheduler_service.core.operations.resuming import unpark, what_holds_up
@@ -74,7 +75,7 @@ def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]])
 def _idle(
     state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int], held_up: str
 ) -> tuple[int, ...]:
-    """Idle devices of the node for a task, from the first on. Raises FailedPrecondition if there are too few, or if the job
+    """The closest idle devices of the node for a task. Raises FailedPrecondition if there are too few, or if the job
     asks for devices that belong together, which its user has to name. `held_up`: why a parked job does not have those that it
     had there."""
     if not demand.devices:
@@ -90,17 +91,16 @@ def _idle(
             f"job {job.id} asks for devices of one cell; name those that it is to have on node {node.name} with --devices",
             job_id=str(job.id),
         )
-    found: list[int] = []
-    index, least = 0, job.launch_spec.device_memory_mib
+    usable, least = 0, job.launch_spec.device_memory_mib
     idle = state.idle_devices.get(node.id, 0) & ~state.kept_devices.get(node.id, 0) & ~taken[node.id]
-    while idle >> index and len(found) < demand.devices:
+    for index in range(idle.bit_length()):
         # The node may have CPUs in the place of devices.
         device = state.devices.rows.get((node.id, index)) if idle >> index & 1 else None
         large = device is not None and device.memory_mib >= least
         if large and (not guaranteed or entitled(state, job, node.id, 1 << index)):
-            found.append(index)
-            taken[node.id] |= 1 << index
-        index += 1
+            usable |= 1 << index
+    found = closest_devices(state.device_tree(node.id), usable, demand.devices)
+    taken[node.id] |= mask_of(found)
     if len(found) < demand.devices:
         idle_ones = _devices(len(found), "idle ")
         kind = "in cells that are bound to its virtual cluster (`ebb cells`)" if guaranteed else "that it can use"
@@ -110,7 +110,7 @@ def _idle(
             job_id=str(job.id),
             node=node.name,
         )
-    return tuple(found)
+    return found
 
 
 def _devices(count: int, which: str = "") -> str:

@@ -252,6 +252,23 @@ class FreeResources:
             rest &= ~bits
         return rest != 0
 
+    @property
+    def keeps(self) -> bool:
+        """Whether something is kept: see `keeping`."""
+        return bool(self._kept)
+
+    def having(self, devices: int, among: Suitable | None = None) -> int:
+        """The open nodes that have so many devices free; bit i is node i. With more than 16 devices: some may have fewer."""
+        if self._uncounted:
+            self._count()
+        may = self._having[devices if devices < _COUNTED else _COUNTED]
+        return may if among is None else may & among.bits
+
+    def fitting(self, need: Vector, among: Suitable | None = None) -> int:
+        """The open nodes that have `need` free beside what is kept; bit i is node i."""
+        offered = self.offered(among)
+        return bits_of((offered[2] >= need[2]) & (offered[0] >= need[0]) & (offered[1] >= need[1])) & ~1
+
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
         """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
         return self._first_beside(need, among) if self._kept else self._first_within(need, among, None)
@@ -269,12 +286,7 @@ class FreeResources:
 
     def _first_within(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
         """As `first_fit`, of all that is free; `within`: a set of nodes, by bits."""
-        if self._uncounted:
-            self._count()
-        devices, free = need[2], self._free
-        may = self._having[devices if devices < _COUNTED else _COUNTED]
-        if among is not None:
-            may &= among.bits
+        may, free = self.having(need[2], among), self._free
         if within is not None:
             may &= within
         for _ in range(_LOOKED_AT):

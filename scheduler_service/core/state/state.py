@@ -14,6 +14,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
+from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.open_groups import update_open_group
@@ -72,6 +73,13 @@ class State(Tables):
             update_open_group(self, number)
         self.stale_open_groups.clear()
         return self.kept_open_groups
+
+    @property
+    def idle_groups(self) -> IdleGroups:
+        """Which nodes have the best idle devices for a task, on a site without virtual clusters. Up to date on access."""
+        if self.kept_idle_groups.stale and self.pools is None:
+            self.kept_idle_groups.update_offers(self.idle_devices, self.nodes.rows, self.devices.rows)
+        return self.kept_idle_groups
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
@@ -203,6 +211,7 @@ class State(Tables):
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
             "open_groups": self.open_groups.snapshot(),
+            "idle_groups": self.idle_groups.snapshot(),
             "loads": {
                 node: (int(requested), int(affinity))
                 for node, (requested, affinity) in enumerate(zip(*self.loads(), strict=True))

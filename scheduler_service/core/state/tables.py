@@ -9,6 +9,7 @@ from itertools import groupby
 from types import MethodType
 from typing import Any
 
+from scheduler_service.core.cells.closeness import DeviceTree
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import cpus_of
 from scheduler_service.core.model import (
@@ -49,6 +50,7 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.idle_beside import IdleBeside
+from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.open_nodes import OpenNodes
@@ -119,6 +121,8 @@ class Tables:
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
+        self.kept_idle_groups = IdleGroups()
+        """Where there are no cells: `idle_groups` has them up to date."""
         self.kept_open_groups = OpenGroups()
         self.stale_open_groups: dict[int, None] = {}
         """Share groups that `kept_open_groups` may not have as they are: `open_groups` sees to that."""
@@ -288,6 +292,10 @@ class Tables:
     def queue_key(self, job: Job) -> QueueKey | None:
         """Where the job is in its queue; None: it is in none."""
         return self.place_of(job) if stands(job) else None
+
+    def device_tree(self, node: int) -> DeviceTree:
+        """How close the devices of the node are to each other."""
+        return self.kept_idle_groups.tree(node, self.nodes.rows, self.devices.rows)
 
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""

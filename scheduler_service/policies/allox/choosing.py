@@ -13,11 +13,11 @@ from scheduler_service.core.messages import Place, Rng
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.slots import Kinds, left
 from scheduler_service.policies.allox.ways import Known, Way, ways
+from scheduler_service.policies.placing.closest import pack_closely
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.placing.joining import join
 
@@ -208,5 +208,7 @@ def _place(state: State, one: Job, kinds: Kinds) -> Place | None:
     offered = left(offered_to(state, one), kinds.of(one.spec).reserved)
     without = offered.copy()
     without[:, list(one.avoid)] = -1
-    nodes = (pack(one.spec.tasks(), without) if one.avoid else None) or pack(one.spec.tasks(), offered)
+    nodes = (pack_closely(state, one.spec.tasks(), without) if one.avoid else None) or pack_closely(
+        state, one.spec.tasks(), offered
+    )
     return None if nodes is None else place_on(state, one, nodes)

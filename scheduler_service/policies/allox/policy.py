@@ -126,12 +126,12 @@ def check(settings: tuple[float, ...], limits: Mapping[str, tuple[float, float]]
 def of_site(settings: Settings, known: Known, starts: Starts, samples: Samples = NO_SAMPLES) -> Policy:
     """The loop of a site without virtual clusters."""
 
-    def policy(state: State, _rng: Rng) -> Proposals:
+    def policy(state: State, rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
         site = Site(state, known, round(settings.reserved_cpus * 1000))
         if samples.share_ppm:
             yield from start_samples(state, samples, known, site)
-        yield from starts(state, site)
+        yield from starts(state, site, rng)
 
     return policy
 
@@ -186,7 +186,7 @@ def allox(
         # In the order of the queue: the numbers of needs depend on what was looked at before, and kinds must not.
         return Look(found, ways, slots, {need: slots.kinds(known.specs[need]) for need in needs})
 
-    def ask(state: State, scope: Scope, seen: Look) -> Question | None:
+    def ask(state: State, scope: Scope, seen: Look, rng: Rng) -> Question | None:
         """None: no slot is free that some job could have."""
         now = state.cluster.clock_us
         count = 1 + max((kind for kinds in seen.of_need.values() for kind in kinds), default=-1)
@@ -194,7 +194,7 @@ def allox(
             return None
         free_at = tuple(map(seen.slots.free_at, range(count)))
         received = progress(scope.holders(), known, seen.slots.share) if settings.alpha < 1 else {}
-        return _question(now, settings.alpha, known, seen, free_at, received)
+        return _question(now, settings.alpha, known, seen, free_at, received, rng)
 
     def start(state: State, scope: Scope, starts: Iterable[Start]) -> Generator[Plan, str | None, bool]:
         """Starts these jobs where there is room. Since the plan was made, jobs may have gone and slots may be in use. Returns
@@ -207,13 +207,13 @@ def allox(
                 started |= yield from scope.start(job.configured(configuration), where, why)
         return started
 
-    def at_once(state: State, scope: Scope, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
+    def at_once(state: State, scope: Scope, rng: Rng, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
         """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
         matched without it. Jobs that can never run leave the queue when they are told so; then others may be the first."""
         in_vain: set[int] = set()
         while any(True for _ in jobs(state)):
             seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
-            question = ask(state, scope, seen)
+            question = ask(state, scope, seen, rng)
             starts = [] if question is None else decoded(answer(question)())
             if not starts:
                 before = _length(state, scope.vc)
@@ -224,11 +224,11 @@ def allox(
             if not (yield from start(state, scope, starts)):
                 in_vain.update(one.job for one in starts)
 
-    def few_at_once(state: State, scope: Scope) -> Proposals:
+    def few_at_once(state: State, scope: Scope, rng: Rng) -> Proposals:
         """Trials, and jobs whose priority is higher than that of the many."""
-        yield from at_once(state, scope, lambda state: _highest_levels(waiting(state, scope.vc), most=int(settings.long)))
+        yield from at_once(state, scope, rng, lambda state: _highest_levels(waiting(state, scope.vc), most=int(settings.long)))
 
-    def by_and_by(state: State, scope: Scope) -> Proposals:
+    def by_and_by(state: State, scope: Scope, rng: Rng) -> Proposals:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at."""
         at = plan_of(scope.vc, name)
         now, memo = state.cluster.clock_us, state.memos.rows.get(at)
@@ -239,25 +239,25 @@ def allox(
         elif memo is None or memo.due:
             seen = look(state, scope, waiting(state, scope.vc))
             yield from scope.tell(seen.jobs)
-            question = ask(state, scope, seen)
+            question = ask(state, scope, seen, rng)
             if question is None:
                 yield (Remember(*at, (PAUSES,), due_us=now + period),)
             else:
                 yield Delegate(*at, answer(question)), Remember(*at, (ASKED,), due_us=now + PATIENCE * period)
 
-    def starts(state: State, scope: Scope) -> Proposals:
+    def starts(state: State, scope: Scope, rng: Rng) -> Proposals:
         known.forget(len(state.jobs.rows))
         if _is_longer(state, scope.vc, settings.long):
-            yield from few_at_once(state, scope)
+            yield from few_at_once(state, scope, rng)
             before = _length(state, scope.vc)
-            yield from by_and_by(state, scope)
+            yield from by_and_by(state, scope, rng)
             if _length(state, scope.vc) < before:  # those of the next level may be few now
-                yield from few_at_once(state, scope)
+                yield from few_at_once(state, scope, rng)
         if not _is_longer(state, scope.vc, settings.long):
             at = plan_of(scope.vc, name)
             if at in state.memos.rows:
                 yield (Remember(*at, None),)
-            yield from at_once(state, scope, partial(waiting, vc=scope.vc))
+            yield from at_once(state, scope, rng, partial(waiting, vc=scope.vc))
 
     return starts
 
@@ -299,7 +299,13 @@ def _waits(state: State, job_id: int) -> bool:
 
 
 def _question(
-    now: Micros, alpha: float, known: Known, seen: Look, free_at: tuple[Ints, ...], received: Mapping[str, float]
+    now: Micros,
+    alpha: float,
+    known: Known,
+    seen: Look,
+    free_at: tuple[Ints, ...],
+    received: Mapping[str, float],
+    rng: Rng,
 ) -> Question:
     jobs, ways = seen.jobs, seen.ways
     counts = np.array([len(of.needs) for of in ways], np.int64)
@@ -320,15 +326,15 @@ def _question(
     times[cells], configurations[cells] = time[at], configuration[at]
     values[cells] = (share * shortest)[row[at]] / time[at]
     levels = {level: number for number, level in enumerate(sorted({_level(job) for job in jobs}))}
-    names = sorted({job.user for job in jobs}.union(received))
-    users = {name: number for number, name in enumerate(names)}
+    names = _in_random_order(jobs, rng) if alpha < 1 else list(dict.fromkeys(job.user for job in jobs))
+    users = {name: number for number, name in enumerate(dict.fromkeys(chain(names, received)))}
     return Question(
         now,
         alpha,
         np.array([job.id for job in jobs], np.int64),
         np.array([levels[_level(job)] for job in jobs], np.int64),
         np.array([users[job.user] for job in jobs], np.int64),
-        tuple(received.get(name, 0.0) for name in names),
+        tuple(received.get(name, 0.0) for name in users),
         np.array([job.submitted_us for job in jobs], np.int64),
         times,
         configurations,
@@ -336,3 +342,12 @@ def _question(
         free_at,
         tuple(map(seen.slots.where, range(len(free_at)))),
     )
+
+
+def _in_random_order(jobs: Iterable[Job], rng: Rng) -> list[str]:
+    """The users of the jobs, each order as likely as any other, and the same whatever their names are."""
+    users = list(dict.fromkeys(job.user for job in sorted(jobs, key=lambda job: job.id)))
+    for last in range(len(users) - 1, 0, -1):
+        other = rng.randrange(last + 1)
+        users[last], users[other] = users[other], users[last]
+    return users

@@ -73,7 +73,8 @@ class Question:
     levels: Ints
     """Jobs of a lower level are matched before those of a higher one."""
     users: Ints
-    """Whose each job is, by number; the numbers are in the order of the users' names."""
+    """Whose each job is, by number. Of users with equal progress the one with the lower number is served first: the numbers of
+    users with queued jobs are in a random order."""
     received: tuple[float, ...]
     """The progress of each user who has queued or running jobs."""
     arrived: Ints
@@ -134,7 +135,7 @@ def _first_starts(of: Question, rows: Ints, users: list[int], free_at: list[Ints
         at = np.flatnonzero(matching.first & (matching.start <= of.now))
         found = [(int(among[i]), int(matching.kind[i]), int(matching.slot[i])) for i in at.tolist()]
         turn = {user: place for place, user in enumerate(users)}
-        found.sort(key=lambda start: (turn[int(of.users[start[0]])], of.arrived[start[0]], of.jobs[start[0]]))
+        found.sort(key=lambda start: (turn[int(of.users[start[0]])], of.times[start[0], start[1]], of.jobs[start[0]]))
         if found or count == len(users):
             return found if count == len(users) else found[:1]
         count = min(2 * count, len(users))

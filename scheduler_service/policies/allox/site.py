@@ -8,10 +8,10 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Plan
 from scheduler_service.core.model import Job, JobSpec, Reason
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.slots import Held, Kinds, held, left
 from scheduler_service.policies.allox.ways import Known
+from scheduler_service.policies.placing.closest import pack_closely
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on
 from scheduler_service.policies.placing.joining import join
 from scheduler_service.policies.scope import Ints
@@ -100,7 +100,7 @@ def _place(state: State, one: Job, reserved: int) -> Place | None:
     if one.avoid:
         without = offered.copy()
         without[:, list(one.avoid)] = -1
-        if (nodes := pack(tasks, without)) is not None:
+        if (nodes := pack_closely(state, tasks, without)) is not None:
             return place_on(state, one, nodes)
-    nodes = pack(tasks, offered)
+    nodes = pack_closely(state, tasks, offered)
     return None if nodes is None else place_on(state, one, nodes)

@@ -151,7 +151,7 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
         yield from _go_on(state, vc, promotes)
     held: set[Choice] = set()
     if chosen.starts is not None:
-        yield from chosen.starts(state, VcScope(state, vc, lambda: _give_back(state, vc, promotes)))
+        yield from chosen.starts(state, VcScope(state, vc, lambda: _give_back(state, vc, promotes)), rng)
         held = set(_first_waiting(state, vc))
     else:
         for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):

@@ -1,5 +1,5 @@
 """Moves: jobs go on elsewhere so that fewer take turns, so that gangs are on one server, so that jobs do not slow each other
-down, and so that servers are emptied (Gandiva, section 4.2.2).
+down, so that the devices of a job are close to each other, and so that servers are emptied (Gandiva, section 4.2.2).
 
 Nobody moves while a job waits, since what is idle is for that job. A job stays for `move_pause` seconds before it moves again,
 so that what moves cost is a small part of what jobs do, and there are at most `moves_per_hour` in all. Trials do not move, nor
@@ -7,20 +7,22 @@ jobs whose users say with whom they share.
 """
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler_service.core.cells.closeness import closeness, distance
 from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
 from scheduler_service.core.model import Job, JobClass, JobState, Run, RunPhase
-from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits
+from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, mask_of
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.introspection.memos import Round, memo_of
 from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
 from scheduler_service.policies.overload.slicing import would_do
-from scheduler_service.policies.placing.first_fit import pick_devices
+from scheduler_service.policies.placing.closest import pick_devices
 from scheduler_service.policies.stages import Where
 
 _LOOKED_AT = 4
@@ -64,7 +66,7 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
             job = state.jobs.rows[job_id]
             if not may_move(state, vc, job, settings):
                 continue
-            action = _together(state, job, node) or _apart(state, job, node, settings)
+            action = _together(state, job, node) or _apart(state, job, node, settings) or _closer(state, job, node)
             if action is not None:
                 yield action
         yield from _emptied(state, vc, node, settings)
@@ -175,6 +177,33 @@ def why_slow(state: State, job: Job, target: int) -> str:
     now, best = job.profile.mini_batch_us / 1000, job.profile.best_us / 1000
     times = f"{now:.4g} ms a mini-batch beside others, and {best:.4g} ms at best"
     return f"it takes {times}, and {name_of(state, target)} is empty"
+
+
+# ---- closer ------------------------------------------------------------------------------------------------------------
+
+
+def _closer(state: State, job: Job, node: int) -> Migrate | None:
+    """A job goes to idle devices of its own server that are closer to each other than those that it has."""
+    runs = state.runs_of(job.id)
+    action = onto(state, job, runs, node, "") if could_be_closer(runs) else None
+    if action is None or not (why := why_closer(state, runs[0], action.spots[0].devices)):
+        return None
+    return replace(action, why=why)
+
+
+def could_be_closer(runs: list[Run]) -> bool:
+    """Whether it is a job of one task, which has several devices alone."""
+    return len(runs) == 1 and not runs[0].group and len(runs[0].devices) > 1
+
+
+def why_closer(state: State, run: Run, devices: tuple[int, ...]) -> str:
+    """For the story: that these devices of its server are closer to each other than those of the run. Empty: they are not."""
+    tree, old, new = state.device_tree(run.node), mask_of(run.devices), mask_of(devices)
+    if distance(tree, new) >= distance(tree, old):
+        return ""
+    (before, _), (after, linked) = closeness(tree, old), closeness(tree, new)
+    better = f"share a {after}" if before != after else f"share a {after} with NVLink" if linked else ""
+    return f"its devices share no more than the {before}, and idle ones of {name_of(state, run.node)} {better}"
 
 
 # ---- servers that are emptied ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ opportunistic one on anybody's idle cells, while nobody waits for these. So a mo
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from scheduler_service.core.messages import Bind, Migrate, Place, Plan
 from scheduler_service.core.model import Job, Run
@@ -12,11 +13,13 @@ from scheduler_service.policies.introspection.groups import is_ours
 from scheduler_service.policies.introspection.memos import memo_of
 from scheduler_service.policies.introspection.moving import (
     alike,
+    could_be_closer,
     is_slowed,
     may_move,
     moved_subject,
     name_of,
     onto_idle,
+    why_closer,
     why_slow,
     with_room,
 )
@@ -40,6 +43,7 @@ def wanted_in(state: State, where: Where, nodes: range, settings: Settings) -> I
                 plan = _out_of_turns(state, where, job, runs)
             else:
                 plan = _within_cells(state, where, job, runs, settings) or _apart(state, where, job, runs, settings)
+                plan = plan or _closer(state, where, job, runs)
             if plan is not None:
                 yield plan
 
@@ -98,7 +102,7 @@ def _opportunistic(state: State, where: Where, job: Job, runs: list[Run], settin
             why = _why_together(state, target) if several else _why_emptied(state, node, target)
             if why and (plan := onto_idle(state, where, job, runs, target, why)) is not None:
                 return plan
-    return _apart(state, where, job, runs, settings)
+    return _apart(state, where, job, runs, settings) or _closer(state, where, job, runs)
 
 
 # ---- both --------------------------------------------------------------------------------------------------------------
@@ -114,6 +118,15 @@ def _apart(state: State, where: Where, job: Job, runs: list[Run], settings: Sett
             if plan is not None:
                 return plan
     return None
+
+
+def _closer(state: State, where: Where, job: Job, runs: list[Run]) -> Plan | None:
+    """A job goes to idle devices of its own server that are closer to each other than those that it has."""
+    plan = onto_idle(state, where, job, runs, runs[0].node, "") if could_be_closer(runs) else None
+    if plan is None or not isinstance(move := plan[-1], Migrate):
+        return None
+    why = why_closer(state, runs[0], move.spots[0].devices)
+    return (*plan[:-1], replace(move, why=why)) if why else None
 
 
 def _mostly_free(state: State, node: int, settings: Settings) -> bool:

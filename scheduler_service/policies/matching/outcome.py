@@ -1,4 +1,6 @@
-"""From a plan to a matching: on which slots, and when. Of jobs that could be exchanged the first to arrive starts first."""
+"""From a plan to a matching: on which slots, and when.
+
+Of the jobs at one position the shortest gets the slot that is free first, and of equally long ones the first to arrive."""
 
 import numpy as np
 
@@ -17,7 +19,7 @@ def matching(problem: Problem, instance: Instance, plan: Plan, prices: Ints) -> 
         jobs = plan.order[begin : begin + int(counts.sum())]
         begin += len(jobs)
         times, at, whose = instance.times[jobs, h], plan.position[jobs], instance.jobs[jobs]
-        ranks = _ranks(at, problem.arrived[whose], counts)
+        ranks = _ranks(at, times, problem.arrived[whose], counts)
         starts = _starts(instance.slots[h], ranks, at, times)
         places = np.lexsort((starts, times))
         whose = whose[np.lexsort((whose, problem.arrived[whose], times))]
@@ -30,10 +32,12 @@ def matching(problem: Problem, instance: Instance, plan: Plan, prices: Ints) -> 
     return Matching(kind, slot, position, first, start, whole, known)
 
 
-def _ranks(positions: Ints, arrived: Ints, counts: Ints) -> Ints:
-    """The slot of each job, of those in the order of time. The jobs of a position may share out its slots in any way."""
+def _ranks(positions: Ints, times: Ints, arrived: Ints, counts: Ints) -> Ints:
+    """The slot of each job, of those in the order in which they are free. The jobs of a position may share out its slots in any
+    way: that costs nothing by the plan. But what starts first is all that a plan is used for, and a short job makes way sooner
+    for jobs that have not come yet."""
     ranks = np.empty_like(positions)
-    ranks[np.lexsort((arrived, positions))] = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranks[np.lexsort((arrived, times, positions))] = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
 
 

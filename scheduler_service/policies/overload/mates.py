@@ -99,7 +99,7 @@ def _may_have(view: _View, node: int, mask: Mask) -> bool:
     state, job, where, mates, _ = view
     if not where.guaranteed or entitled(state, job, node, mask):
         return True
-    return Mates.OUTRANKED in mates and where.bind is not None and where.bind(state, job, node, mask) is not None
+    return Mates.OUTRANKED in mates and where.bindings is not None and where.bindings(state, job, node, mask) is not None
 
 
 def _is_mate(view: _View, run: Run, group: ShareGroup | None) -> bool:

@@ -129,11 +129,11 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
 def _binds(state: State, job: Job, spots: Sequence[Spot], where: Where) -> tuple[Action, ...] | None:
     """The cells that are bound around idle devices of these, for a guaranteed job. None: it has no right to them."""
     found: tuple[Action, ...] = ()
-    for node in sorted({spot.node for spot in spots}) if where.guaranteed and where.bind is not None else ():
+    for node in sorted({spot.node for spot in spots}) if where.guaranteed and where.bindings is not None else ():
         mask = state.idle_devices.get(node, 0) & mask_of(tuple(i for spot in spots if spot.node == node for i in spot.devices))
         if mask and not owned(state, job, node, mask):
-            assert where.bind is not None
-            binds = where.bind(state, job, node, mask)
+            assert where.bindings is not None
+            binds = where.bindings(state, job, node, mask)
             if binds is None:
                 return None
             found += binds

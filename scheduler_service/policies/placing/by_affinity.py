@@ -3,7 +3,8 @@
 Servers are kept for jobs that ask for equally many devices (their affinity), so that other servers stay whole. As printed, line
 5 skips servers in use, since the height of such a server is never below 1, while Figure 7 shows that they are meant. So line 5
 is read as "a server of this affinity on which the job fits beside the others", and the least loaded of those is taken. A server
-has no affinity once it is empty.
+has no affinity once it is empty. Where the paper has the load decide between servers, those come first on which the
+devices are closest to each other.
 """
 
 import numpy as np
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 from scheduler_service.core.messages import Place, Spot
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.placing.first_fit import offered_to, pick_devices, place
+from scheduler_service.policies.placing.closest import nearest_of, pick_devices
+from scheduler_service.policies.placing.first_fit import offered_to, place
 
 
 def place_by_affinity(state: State, job: Job) -> Place | None:
-    """Gangs, jobs without devices, and those that share devices because their users say so, go to the first nodes that have
+    """Gangs, jobs without devices, and those that share devices because their users say so, go to the best nodes that have
     room. None: there is no room."""
     for one in job.in_each_configuration():
         if one.spec.gang or one.spec.shares or not one.spec.demand.devices:
@@ -41,11 +43,11 @@ def server_for(state: State, job: Job) -> int | None:
     whole = state.free_resources.capacities()[2]
     beside = room & (loads.affinity == need.devices) & (loads.requested + need.devices <= whole)
     if beside.any():
-        return _least(loads.requested / np.maximum(whole, 1), beside)
+        return _least(loads.requested / np.maximum(whole, 1), nearest_of(state, need.devices, beside))
     empty = room & (loads.affinity == 0)
     if empty.any():
-        return _least(offered[2], empty)
-    return _least(offered[2], room) if room.any() else None
+        return _least(offered[2], nearest_of(state, need.devices, empty))
+    return _least(offered[2], nearest_of(state, need.devices, room)) if room.any() else None
 
 
 def _of(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable
 
+from scheduler_service.core.cells.closeness import closest_devices
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Migrate, Place, Rng, Spot
 from scheduler_service.core.model import Job, Run
-from scheduler_service.core.model.values import first_of, mask_of
+from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.operations.moving_parked import may_move
 from scheduler_service.core.state.state import State
 
@@ -74,7 +75,7 @@ def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
     for index in range(idle.bit_length()) if least else ():
         if idle >> index & 1 and state.devices.rows[run.node, index].memory_mib < least:
             idle &= ~(1 << index)
-    return first_of(idle, len(run.placed_on))
+    return closest_devices(state.device_tree(run.node), idle, len(run.placed_on))
 
 
 def _anywhere(state: State, job: Job, find: Find) -> Migrate | None:

@@ -1,4 +1,4 @@
-"""Where a job fits: plain vector fitting, first node first; of a gang, the largest task first."""
+"""Where a job fits: plain vector fitting, on the nodes and devices that are closest (`closest`)."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
 from scheduler_service.core.model import EarmarkPhase, Job, Reason, ShareMode
-from scheduler_service.core.model.values import add, first_of, fits
+from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.closed_nodes import why_closed
-from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import asked, describe
+from scheduler_service.policies.placing.closest import best_of, closest_node, devices_for, pack_closely, pick_devices
 from scheduler_service.policies.placing.joining import join
 
 _NO_ROOM, _TOO_LARGE, _NODES_CLOSED = Reason.NO_ROOM, Reason.TOO_LARGE, Reason.NODES_CLOSED
 
 
 def place(state: State, job: Job) -> Place | None:
-    """Puts the job on the first nodes that have room, counting what is kept for it there, in the first of its configurations
+    """Puts the job on the best nodes that have room, counting what is kept for it there, in the first of its configurations
     that has room. None: there is no room.
 
     Nodes that it is to avoid come last. A job that asks for a part of a device joins others before it takes another device.
@@ -42,10 +42,10 @@ def _place_configured(state: State, job: Job) -> Place | None:
     if job.avoid:
         without = offered.copy()
         without[:, list(job.avoid)] = -1
-        nodes = pack(job.spec.tasks(), without)
+        nodes = pack_closely(state, job.spec.tasks(), without)
         if nodes is None and (joined := join(state, job)) is not None:
             return joined
-    nodes = nodes or pack(job.spec.tasks(), offered)
+    nodes = nodes or pack_closely(state, job.spec.tasks(), offered)
     return None if nodes is None else place_on(state, job, nodes)
 
 
@@ -72,13 +72,8 @@ def start_on_earmarks(state: State, place: Callable[[State, Job], Place]) -> Pro
 
 def place_on(state: State, job: Job, nodes: list[int]) -> Place:
     """With devices for each task, a node of which is given."""
-    taken: dict[int, int] = {}
-    spots = []
-    for node, demand in zip(nodes, job.spec.tasks(), strict=True):
-        devices = pick_devices(state, node, demand.devices, taken.get(node, 0))
-        taken[node] = taken.get(node, 0) | sum(1 << index for index in devices)
-        spots.append(Spot(node, devices))
-    return Place(job.id, tuple(spots), configuration=job.configuration)
+    spots = tuple(map(Spot, nodes, devices_for(state, nodes, job.spec.tasks())))
+    return Place(job.id, spots, configuration=job.configuration)
 
 
 def offered_to(state: State, job: Job) -> NDArray[np.int64]:
@@ -99,18 +94,17 @@ def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
 
 
 def _first_node(state: State, job: Job) -> int | None:
-    first = state.free_resources.first_fit(job.spec.demand, state.among(job.spec))
-    for earmark_id in state.earmarks_of.get(job.id, ()):
-        earmark = state.earmarks.rows[earmark_id]
-        here = add(state.free_resources.free(earmark.node), earmark.kept)
-        if state.is_usable(job.spec, earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
-            return earmark.node
-    return first
-
-
-def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[int, ...]:
-    """The first `count` idle devices of the node that are not in the mask `taken`."""
-    return first_of(state.idle_devices.get(node, 0) & ~taken, count) if count else ()
+    need = job.spec.demand
+    node = closest_node(state, need, state.among(job.spec))
+    if job.id in state.earmarks_of:  # it has more there than others have
+        nodes = 0 if node is None else 1 << node
+        for earmark_id in state.earmarks_of[job.id]:
+            earmark = state.earmarks.rows[earmark_id]
+            here = add(state.free_resources.free(earmark.node), earmark.kept)
+            if state.is_usable(job.spec, earmark.node) and fits(need, here):
+                nodes |= 1 << earmark.node
+        return best_of(state, need.devices, nodes)
+    return node
 
 
 def queued(state: State, lane: Lane, skip: int) -> Job | None:

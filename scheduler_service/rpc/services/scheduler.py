@@ -27,6 +27,7 @@ from scheduler_service.policies.explain.launch import why_in_this_configuration,
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
+from scheduler_service.rpc.convert.closeness import add_closeness
 from scheduler_service.rpc.convert.jobs import event_out, job_out
 from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
@@ -86,6 +87,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         if (leading := self._front.leads) is not None:
             job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
             job.mini_batches.extend(each for run in found.runs if (each := mini_batch_of(leading, run)) is not None)
+            add_closeness(job, found, leading.view)
             job.turn = turn_of(leading, found.runs)
         return pb.GetResponse(job=job)
 
@@ -208,7 +210,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
-        return pb.ExplainResponse(job=await self._shown(found), explanation=explanation)
+        job = await self._shown(found)
+        if (leading := self._front.leads) is not None:
+            add_closeness(job, found, leading.view)
+        return pb.ExplainResponse(job=job, explanation=explanation)
 
     async def Shares(self, request: pb.SharesRequest, _context: Context) -> pb.SharesResponse:
         return await shares(self._front.leading, request.virtual_cluster)

@@ -5,7 +5,9 @@ A document has a pair of comments for each part, `<!-- begin: table-1 -->` and `
 is written by the study, so that no number in it was ever typed.
 """
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -105,14 +107,18 @@ class BadDocument(Exception):
 
 
 def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str, str], folder: Path) -> None:
-    """Puts the parts, and the figures that were `drawn` in the folder (name -> title), into the document and beside it, if
-    there is one. Where that cannot be done it says so, and leaves with status 2."""
+    """Puts the parts, and the figures that were `drawn` in the folder (name -> title), into the document and next to it, if
+    there is one. Each part says which commit has made it, and in how much
+    processor time the command did all that it had not kept. If that cannot be done, it says so and
+    exits with status 2."""
     if document is None:
         return
     beside = document.with_suffix("")
     figures = {name: f"![{title}]({beside.name}/{name}.svg)\n" for name, title in drawn.items()}
     try:
-        document.write_text(filled_in(document.read_text(encoding="utf-8"), {**parts, **figures}), encoding="utf-8")
+        made = f"\n*Made by commit {commit(document)}, in {length(sum(os.times()[:4]))} of processor time.*\n"
+        placed = {name: text + made for name, text in {**parts, **figures}.items()}
+        document.write_text(filled_in(document.read_text(encoding="utf-8"), placed), encoding="utf-8")
         if drawn:
             beside.mkdir(exist_ok=True)
         for name in drawn:
@@ -120,6 +126,15 @@ def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str,
     except (BadDocument, OSError) as error:
         say(Console(stderr=True), f"ebb-sim: {document}: {error}")
         sys.exit(2)
+
+
+def commit(document: Path) -> str:
+    """The commit of the checkout that the document is in; `-dirty` follows if files of it were changed."""
+    asked = ["git", "-C", str(document.absolute().parent), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "(unknown)"
 
 
 def filled_in(document: str, parts: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.nodes import Party
 from scheduler_service.sim.sharing.model import BILLION, Site
+from scheduler_service.sim.sharing.placement import site_of
 from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Group, entry_us, is_in, part_of_cycle, users
 
@@ -67,7 +68,10 @@ def entering_us(party: Party, group: Group | None, members: Members, setup: Setu
 
 
 def site(party: Party) -> Site:
-    assert party.site is not None  # it works
+    """Where its tasks are. What has its devices alone is looked at only once others share them, in a case that says nothing of
+    sharing."""
+    if party.site is None:
+        party.site = site_of(party.tasks)
     return party.site
 
 

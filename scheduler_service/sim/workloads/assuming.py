@@ -72,6 +72,10 @@ class File(Model):
         return self
 
 
+SITE_GRACE_S = 30
+"""Of jobs whose workload says nothing of grace periods: the default of a site, its setting `default_grace`."""
+
+
 class Trace(File):
     """A trace that knows nothing of classes and grace periods."""
 

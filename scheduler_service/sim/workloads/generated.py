@@ -14,10 +14,11 @@ from scheduler_service.core.model.values import SECOND, WHOLE, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import MOST_JOBS, MOST_TASKS, between
 from scheduler_service.sim.workloads import arriving
-from scheduler_service.sim.workloads.assuming import COMMAND
+from scheduler_service.sim.workloads.assuming import COMMAND, SITE_GRACE_S
 from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, cut
 
 NOTHING = Constant(value=0)
+SITE_GRACE = Constant(value=SITE_GRACE_S)
 ONE = Constant(value=1)
 MOST_USERS = 100_000
 LEAST_ESTIMATE = 0.01
@@ -51,7 +52,7 @@ class Kind(Model):
     )
     trial: bool = False
     work_s: Amount
-    grace_s: Amount = NOTHING
+    grace_s: Amount = SITE_GRACE
     cpus: Amount = NOTHING
     memory_gib: Amount = NOTHING
     gpus: Amount = NOTHING

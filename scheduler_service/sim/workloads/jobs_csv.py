@@ -20,7 +20,7 @@ from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LARGEST, MOST_TASKS
 from scheduler_service.sim.reading import Row, Skipped, rows
-from scheduler_service.sim.workloads.assuming import COMMAND, File
+from scheduler_service.sim.workloads.assuming import COMMAND, SITE_GRACE_S, File
 
 NEEDED = ("submit_s", "work_s")
 OPTIONAL = (
@@ -79,7 +79,7 @@ def _job(row: Row) -> SimJob:
         COMMAND,
         demand,
         CLASSES[name],
-        row.micros("grace_s", default=0),
+        row.micros("grace_s", default=SITE_GRACE_S * SECOND),
         row.text("name"),
         priority=_whole(row, "priority"),
         time_limit_us=row.micros("time_limit_s", default=0),

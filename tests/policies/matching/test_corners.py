@@ -36,7 +36,7 @@ def test_a_job_that_no_slot_can_run_is_placed_nowhere() -> None:
 
 def test_slots_keep_the_numbers_that_they_were_given_with() -> None:
     of = problem([[6], [5]], [[9, 3, 5]])
-    assert solve(of).slot.tolist() == [1, 2]
+    assert solve(of).slot.tolist() == [2, 1]
 
 
 def test_one_kind_serves_the_shortest_job_first() -> None:

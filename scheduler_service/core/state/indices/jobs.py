@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from scheduler_service.core.model import Earmark, Job, JobState
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
+from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.indices.queues import move_among_running, move_in_queue
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
@@ -127,5 +128,5 @@ def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:
             state.kept_for_opportunistic, node, (for_opportunistic | mask if keeps else for_opportunistic & ~mask) or None
         )
     set_or_drop(state.kept_devices, node, kept or None)
-    set_or_drop(state.idle_devices, node, idle or None)
+    set_idle_devices(state, node, idle)
     hold_cells(state, node)

@@ -3,6 +3,7 @@
 from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector, sub, times
+from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import count, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.state.suitable_nodes import traits
@@ -33,6 +34,7 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     other = was is None or now is None or was.capacity != now.capacity
     if other:
         _count_idle(state, row.id)
+    state.kept_idle_groups.forget_tree(row.id)
     _place_in_pool(state, row.id)
     _describe(state, row.id)
     state.unsettled = state.nodes_changed = True
@@ -68,7 +70,7 @@ def _count_idle(state: Tables, node: int) -> None:
         while (device := rows.get((node, index))) is not None:
             idle, index = idle | (not device.fault) << index, index + 1
     idle &= ~(state.held_devices.get(node, 0) | state.kept_devices.get(node, 0))
-    set_or_drop(state.idle_devices, node, idle or None)
+    set_idle_devices(state, node, idle)
 
 
 def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> None:
@@ -81,7 +83,9 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
     kept = bool(state.kept_devices.get(row.node, 0) & bit)
     idle = idle | bit if new is not None and not (held or kept or new.fault) else idle & ~bit
     if not state.cpus_of(row.node):
-        set_or_drop(state.idle_devices, row.node, idle or None)
+        set_idle_devices(state, row.node, idle)
+    if old is None or new is None or (old.path, old.link_domain) != (new.path, new.link_domain):
+        state.kept_idle_groups.forget_tree(row.node)
     _place_in_pool(state, row.node)
     _describe(state, row.node)
     if old is None or new is None or old.memory_mib != new.memory_mib:

@@ -7,6 +7,7 @@ from scheduler_service.core.state.eligibility import spared
 from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
+from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
@@ -155,7 +156,7 @@ def hold_devices(state: Tables, node: int, mask: Mask, holds: bool) -> Mask:
     else:
         held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
     set_or_drop(state.held_devices, node, held or None)
-    set_or_drop(state.idle_devices, node, idle or None)
+    set_idle_devices(state, node, idle)
     return faulty & mask
 
 
