@@ -30,7 +30,7 @@ def texts(site: Site, job: int, kind: JobEventKind) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "options", "said", "output"),
     [
-        (COUNTS, {"checkpoint_signal": "USR1"}, "was stopped; it was sent SIGUSR1", "begins at 0\nbegins at 7\n"),
+        (COUNTS, {"checkpoint_signal": "USR1"}, "; it was sent SIGUSR1", "begins at 0\nbegins at 7\n"),
         (
             BY_TOOL,
             {"checkpoint_command": 'echo saved by tool, pid $EBB_PID >"$EBB_CHECKPOINT_DIR/state"'},

@@ -292,7 +292,7 @@ def test_a_job_that_no_node_can_take_any_more_says_so_and_starts_when_one_can() 
     d = driver(1, 1)
     d.silence("gpu-0")
     (job,) = submit(d, JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND))
-    assert d.job(job).reason is Reason.NO_ROOM
+    assert d.job(job).reason is Reason.NODES_CLOSED
     d.step(NodeDeleteRequested("gpu-0"))
     assert d.job(job).reason is Reason.TOO_LARGE
     d.join("gpu-1", GPU_NODE)
