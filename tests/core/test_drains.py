@@ -184,7 +184,7 @@ def test_a_gang_with_one_node_dead_leaves_the_others_and_queues_again() -> None:
     assert orders_to_stop(told) == [RunKey(job, 1, 0), RunKey(job, 1, 1)]
     for task in (0, 1):
         d.step(d.exited(job, task, yielded=True))
-    assert (d.job(job).state, d.job(job).reason) == (JobState.QUEUED, Reason.NODE_LOST)
+    assert (d.job(job).state, d.job(job).reason) == (JobState.QUEUED, Reason.NODES_CLOSED)
 
 
 # ---- delete --------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_deleted_node_is_among_no_nodes_that_a_job_may_run_on() -> None:
     d.silence("n2")
     waiting = d.reply(Submitted("ann", "", changed(spec(devices=2), nodes=NodeSelector(names=("n2",)))))
     assert isinstance(waiting, Accepted)
-    assert d.job(waiting.job_id).reason is Reason.NO_ROOM
+    assert d.job(waiting.job_id).reason is Reason.NODES_CLOSED
     d.step(NodeDeleteRequested("n2"))
     assert d.job(waiting.job_id).reason is Reason.TOO_LARGE
     d.join("n3", SMALL)
@@ -230,7 +230,7 @@ def test_a_deleted_node_counts_for_nothing() -> None:
     d.join("n2", large)
     d.silence("n2")
     waiting = d.submit(devices=8)
-    assert d.job(waiting).reason is Reason.NO_ROOM
+    assert d.job(waiting).reason is Reason.NODES_CLOSED
     d.step(NodeDeleteRequested("n2"))
     assert d.job(waiting).reason is Reason.TOO_LARGE
     again = Submitted("ann", "", spec(devices=8))

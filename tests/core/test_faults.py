@@ -133,8 +133,11 @@ def test_what_is_kept_is_given_up_when_a_kept_device_breaks() -> None:
     assert EventKind.EARMARK_DROPPED in kinds(step, trial)
     assert d.free().devices == 0
     d.exit(keeping, yielded=True)
-    assert d.job(trial).state is JobState.QUEUED
+    assert (d.job(trial).state, d.job(trial).reason) == (JobState.QUEUED, Reason.NODES_CLOSED)
+    assert d.job(keeping).state is JobState.STARTING, "a trial that fits on no node holds up nobody"
     d.faulty({})
+    d.start(keeping)
+    d.exit(keeping)
     assert d.job(trial).state is JobState.STARTING
 
 

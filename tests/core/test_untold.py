@@ -57,7 +57,7 @@ def test_a_gang_of_which_one_task_was_never_told_leaves_and_queues_again() -> No
     told = d.step(NodeSilent("n2", (RunKey(gang, 1, 1),)))
     assert orders_to_stop(told) == [RunKey(gang, 1, 0)]
     d.step(d.exited(gang, 0, yielded=True))
-    assert (d.job(gang).state, d.job(gang).reason) == (JobState.QUEUED, Reason.NODE_LOST)
+    assert (d.job(gang).state, d.job(gang).reason) == (JobState.QUEUED, Reason.NODES_CLOSED)
 
 
 def test_a_run_whose_agent_was_told_to_end_it_goes_on_later() -> None:

@@ -1,5 +1,6 @@
 """A case is all that a simulation depends on: it survives JSON, its digest tells cases apart, and it gives the same again."""
 
+import inspect
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import config
@@ -299,8 +301,9 @@ def test_jobs_that_can_never_run_are_told() -> None:
     assert len(outcome.jobs) + sum(outcome.skipped.values()) == 1000
 
 
-def test_a_simulation_that_outlasts_its_numbers_says_so() -> None:
-    """What nobody knows beforehand: how long the delays are that it draws."""
+def test_a_simulation_that_outlasts_its_numbers_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody knows beforehand: how long the delays are that it draws. Its times are beyond those of the database."""
+    monkeypatch.setattr(State, "adopt", inspect.unwrap(State.adopt))
     delays = {"start": {"kind": "choice", "values": [0, 1e12], "weights": [1, 99]}}
     drawn = {"kind": "generated", "jobs": 20, "kinds": [{"work_s": 1, "gpus": 8}]}
     endless = Case.model_validate({"cluster": [{"gpus": 8}], "workload": drawn, "delays": delays})

@@ -5,6 +5,7 @@ a service. So no test of the engine can leave it out.
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -89,6 +90,7 @@ def watch_states() -> None:
     """From now on no state of this process can adopt what its twin refuses."""
     adopt, twins = State.adopt, WeakKeyDictionary[State, Stored]()
 
+    @wraps(adopt)  # for a test of what no database is to hold
     def adopt_if_stored(state: State) -> None:
         if state.journal.entries or state.log:
             if (twin := twins.get(state)) is None:
