@@ -1,7 +1,10 @@
 """A job that is set aside: nothing is done for it until somebody releases it."""
 
+from random import Random
+
 from scheduler_service.core.allocation.transitions import shown_state
 from scheduler_service.core.enact import enact
+from scheduler_service.core.engine import step
 from scheduler_service.core.messages import (
     EVENTS_ONLY,
     Part,
@@ -10,12 +13,13 @@ from scheduler_service.core.messages import (
     ReportRefused,
     SetAside,
     Spot,
+    Submitted,
     beneficiaries,
 )
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.state.queue_keys import Deadline
+from scheduler_service.core.state.queue_keys import Deadline, Lane
 from tests.core.driver import Driver, kinds, spec
 
 WHY = "the database refused it"
@@ -105,3 +109,14 @@ def test_plans_are_carried_out_one_at_a_time() -> None:
         assert d.states(*jobs).count(JobState.STARTING) == count
     assert not d.step_part(Part((), (), 1)).enacted
     assert not d.state.unsettled
+
+
+def test_a_number_that_another_job_gets_after_an_undo_is_in_the_queue_of_that_job_alone() -> None:
+    """As after a commit that was refused: the next submit gets the same number, and may be of the other class."""
+    d = Driver()
+    for trial in (True, False):
+        step(d.state, [Submitted("ann", "", spec(trial=trial))], d.now, Random(0), d.policy)
+        kinds = {lane: d.state.kinds_waiting(lane) for lane in d.state.site_queues}
+        waiting = {lane: [key[-1] for queue in by_kind.values() for key in queue] for lane, by_kind in kinds.items()}
+        assert waiting == {Lane.TRIAL: [1] if trial else [], Lane.BEST_EFFORT: [] if trial else [1]}
+        d.state.undo()

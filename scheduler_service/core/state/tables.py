@@ -55,7 +55,7 @@ from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.open_nodes import OpenNodes
 from scheduler_service.core.state.queue import NOBODY, Queue
-from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
+from scheduler_service.core.state.queue_keys import ANY, LANE, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
 from scheduler_service.core.state.server_loads import Loads, ServerLoads
 from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
@@ -276,7 +276,12 @@ class Tables:
 
     def kinds_waiting(self, lane: Lane) -> Kinds:
         """The queued jobs of no virtual cluster, by what they ask for; a queue of each kind."""
-        return self.site_kinds[lane].kinds(self.site_queues[lane], self.jobs.rows, self.queue_key)
+
+        def key_in_lane(job: Job) -> QueueKey | None:
+            """A number may have been that of a job of another lane, whose submit was undone."""
+            return self.queue_key(job) if LANE[job.spec.job_class] is lane and not job.spec.vc else None
+
+        return self.site_kinds[lane].kinds(self.site_queues[lane], self.jobs.rows, key_in_lane)
 
     def order_for(self, job: Job) -> QueueOrder:
         """The order of the job's queue."""
