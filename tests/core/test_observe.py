@@ -270,20 +270,17 @@ def test_the_first_start_counts_as_the_job_s() -> None:
 # ---- reports -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_connects_again_changes_nothing_by_that() -> None:
-    """So nothing is committed for it, when the links of a whole cluster break."""
+def test_an_agent_that_connects_again_as_it_was_changes_nothing_by_that() -> None:
     cluster = Driver()
     cluster.join()
     job = cluster.submit()
     cluster.start(job)
     seen = replace(cluster.seen("n1"), address="ipv4:10.0.0.1:4711")
     cluster.step(seen)
-    for port in (4712, 4713):
-        again = cluster.step(replace(seen, address=f"ipv4:10.0.0.1:{port}"))
-        assert {change.table for change in again.changes} <= {"cluster"}
-        assert cluster.node("n1").address == "ipv4:10.0.0.1:4711"
-    cluster.step(replace(seen, address="ipv4:10.0.0.2:4711"))
-    assert cluster.node("n1").address == "ipv4:10.0.0.2:4711"
+    again = cluster.step(seen)
+    assert {change.table for change in again.changes} <= {"cluster"}
+    cluster.step(replace(seen, address="ipv4:10.0.0.1:4712"))
+    assert cluster.node("n1").address == "ipv4:10.0.0.1:4712"
 
 
 def test_a_report_counts_once() -> None:

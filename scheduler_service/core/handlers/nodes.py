@@ -74,7 +74,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
             levels=event.inventory.levels,
             since_us=node.since_us if node.state is NodeState.UP and not rebooted else now,
             sequence=0 if rebooted else node.sequence,
-            address=node.address if _same_host(node.address, event.address) else event.address,
+            address=event.address,
             agent_version=event.agent_version,
             labels=event.labels,
             checkpoints_at=event.checkpoints_at,
@@ -89,11 +89,6 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         node_returned(state, now, node_id)
         _show_runs(state, node, EventKind.NODE_RETURNED, now)
     return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
-
-
-def _same_host(one: str, other: str) -> bool:
-    """Whether two addresses differ in their ports alone: an agent has another one with each connection."""
-    return one.rpartition(":")[0] == other.rpartition(":")[0] != ""
 
 
 def check_inventory(event: NodeSeen) -> None:
