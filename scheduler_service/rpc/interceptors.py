@@ -144,7 +144,8 @@ def status_of(error: BaseException) -> status_pb2.Status:
         case NotCommitted():
             code, reason, text = code_pb2.UNAVAILABLE, "DATABASE_UNAVAILABLE", f"{error}; try again"
         case CommitRefused():
-            code, reason, metadata = code_pb2.INTERNAL, "COMMIT_REFUSED", {"reference": error.reference}
+            code, reason = code_pb2.INTERNAL, "COMMIT_REFUSED"
+            metadata = {"reference": error.reference}
             text = f"the database refused it: {error}; nothing was changed. It is {error.reference} in the scheduler's log"
         case _:
             log.error("a call failed", exc_info=error)

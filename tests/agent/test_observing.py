@@ -482,10 +482,10 @@ class SlowCall:
     """A stream that takes nothing, until it is let."""
 
     def __init__(self) -> None:
-        self.written: list[object] = []
+        self.written: list[bytes] = []
         self.let = asyncio.Semaphore(0)
 
-    async def write(self, message: object) -> None:
+    async def write(self, message: bytes) -> None:
         await self.let.acquire()
         self.written.append(message)
 
@@ -502,7 +502,8 @@ async def test_behind_a_slow_scheduler_only_the_newest_waits() -> None:
     async with asyncio.timeout(LIMIT):
         while len(call.written) < 2:
             await asyncio.sleep(0)
-    assert [o.devices[0].memory_used_mib for o in call.written] == [0, 49]  # type: ignore[attr-defined]
+    sent = [pb.ConnectRequest.FromString(message).observations for message in call.written]
+    assert [seen.devices[0].memory_used_mib for seen in sent] == [0, 49]
     sending.cancel()
     await asyncio.wait([sending])
 

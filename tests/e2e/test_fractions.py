@@ -44,10 +44,10 @@ class Desk:
 
 
 def test_two_halves_of_a_device_run_and_a_third_waits(folder: Path) -> None:
-    """Of eight devices, seven are taken."""
+    """Of eight devices, seven are taken. Not all memory beside them is: the halves are parked there."""
     with Site(folder / "site", nodes=["n1"]) as site:
         desk = Desk(site)
-        others = desk.submit("--devices", "7")
+        others = desk.submit("--devices", "7", "--memory", "700GiB")
         first, second = desk.submit("--gpus", "0.5"), desk.submit("--gpus", "0.5")
         desk.runs(others, first, second)
         assert desk.place(first) == desk.place(second)

@@ -111,7 +111,9 @@ def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folde
 
         # Whoever loses its guarantee runs on, and a virtual cluster without jobs can go.
         assert "has 1 live jobs" in ebb("vc", "delete", "vision", status=1)
-        ebb("vc", "update", "vision", "--no-quotas")
+        assert "would lose its guarantee" in ebb("vc", "update", "vision", "--no-quotas", status=1)
+        assert site.client.get(owned).guaranteed
+        ebb("vc", "update", "vision", "--no-quotas", "--force")
         assert not site.client.get(owned).guaranteed
         assert site.client.get(owned).state is JobState.RUNNING
         site.client.cancel(owned)

@@ -22,6 +22,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
+from scheduler_service.core.model.launch_time import limit_at
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, sub
 from scheduler_service.core.state.state import State
@@ -105,7 +106,9 @@ class Builder:
         row = changed(job, spec=spec, time_limit_us=limit * SECOND, ran_us=ran * SECOND)
         self.state.put(self.state.jobs, job.id, row)
         if run.phase is RunPhase.RUNNING:
-            self.state.put(self.state.runs, key, changed(run, started_us=began * SECOND))
+            started = changed(run, started_us=began * SECOND)
+            self.state.put(self.state.runs, key, started)
+            self.state.put(self.state.jobs, job.id, changed(row, limit_us=limit_at(row, [started], self.state.cluster.clock_us)))
 
     def trial(self, demand: Vector) -> Job:
         return self.job(demand, JobClass.TRIAL)

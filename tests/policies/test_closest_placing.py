@@ -108,6 +108,7 @@ def test_every_policy_places_closely(name: str, backfill: bool, seed: int) -> No
     if backfill:
         policy["backfill"] = True
     case = Case.model_validate({"cluster": NODES, "workload": WORKLOAD, "policy": policy, "seed": seed})
-    with watched(nodes_too=name not in CHOOSE_NODES_OTHERWISE) as seen:
+    # Beside a reservation a job gets the best of the nodes where it delays nobody.
+    with watched(nodes_too=name not in CHOOSE_NODES_OTHERWISE and not backfill) as seen:
         simulate(case)
     assert seen[Place] >= (120 if name != "gandiva" else 20)  # where jobs share devices, no devices are chosen

@@ -24,22 +24,25 @@ def expected(jobs: list[JobSpec], nodes: list[Vector]) -> dict[int, int]:
     for i, job in enumerate(jobs, 1):
         if not any(all(d <= c for d, c in zip(job.demand, node, strict=True)) for node in nodes):
             continue  # no node is large enough: it blocks nobody
-        for n, room in enumerate(free, 1):
-            before = [head for head in waiting if all(h <= c for h, c in zip(head, nodes[n - 1], strict=True))]
-            left = [r - d for r, d in zip(room, job.demand, strict=True)]
+        room = {}
+        for n, (size, there) in enumerate(zip(nodes, free, strict=True), 1):
+            before = [head for head in waiting if all(h <= c for h, c in zip(head, size, strict=True))]
+            left = [r - d for r, d in zip(there, job.demand, strict=True)]
             if min(left) >= 0 and all(
                 not d or rest >= h for head in before for d, rest, h in zip(job.demand, left, head, strict=True)
             ):
-                free[n - 1] = left
-                placed[i] = n
-                break
+                breaks_up = there[2] == size[2] > job.demand[2]
+                room[n] = (breaks_up, there[2], n) if job.demand[2] else (False, 0, n)
+        if room:
+            placed[i] = n = min(room, key=room.__getitem__)
+            free[n - 1] = [r - d for r, d in zip(free[n - 1], job.demand, strict=True)]
         else:
             waiting.append(job.demand)
     return placed
 
 
 @given(st.lists(JOBS, max_size=12), st.lists(CAPACITIES.filter(any), min_size=1, max_size=4))
-def test_first_come_first_served_on_the_first_node_that_fits(jobs: list[JobSpec], nodes: list[Vector]) -> None:
+def test_first_come_first_served_on_the_node_that_fits_best(jobs: list[JobSpec], nodes: list[Vector]) -> None:
     d = Driver()
     d.step(*[Submitted("ann", "", job) for job in jobs], *[d.seen(f"n{i}", node) for i, node in enumerate(nodes)])
     assert {run.job_id: run.node for run in d.state.runs.rows.values()} == expected(jobs, nodes)

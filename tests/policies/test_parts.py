@@ -280,9 +280,10 @@ def test_the_story_says_with_whom() -> None:
 
 def test_least_attained_service_counts_a_fraction() -> None:
     d = site(TWO, policy="las")
-    half, whole = ask(d, part(0.5, 1000)), ask(d, spec(1))
+    half, other, whole = ask(d, part(0.5, 1000)), ask(d, part(0.5, 1000)), ask(d, spec(1))
     d.step(after=100)
-    assert attained(d.state, d.job(half)) * 2 == attained(d.state, d.job(whole))
+    assert attained(d.state, d.job(half)) == attained(d.state, d.job(other)) == 50_000_000
+    assert attained(d.state, d.job(whole)) == 100_000_000
     d.exit(half, yielded=True)
     assert attained(d.state, d.job(half)) == 50_000_000
 

@@ -121,7 +121,7 @@ def test_a_node_that_says_hello_while_the_database_is_away_is_not_silent(
                 assert ended.reason == "DATABASE_UNAVAILABLE"
                 until = time.monotonic() + 2.5
                 while time.monotonic() < until:
-                    with Agent(server) as again:
+                    with Agent(server, agent_version="2") as again:  # what has changed is to be written
                         assert failure(again.connect).reason == "DATABASE_UNAVAILABLE"
         with Agent(server) as agent:
             agent.connect()

@@ -41,12 +41,12 @@ def reads(server: Server, job_id: int) -> "dict[str, Callable[..., Any]]":
 
 
 def test_reads_are_answered_as_of_the_last_commit(server: Server, standby: Server, agent: Agent) -> None:
-    running, waiting, ended = server.submit(devices=1), server.submit(devices=2), server.submit()
+    running, ended, waiting = server.submit(devices=1), server.submit(devices=2), server.submit(devices=2)
     agent.orders()
     agent.started(1, running.id)
     assert agent.acknowledged() == 1
-    server.cancel(waiting.id)
-    for job in (running, waiting, ended):
+    server.cancel(ended.id)
+    for job in (running, ended, waiting):
         theirs, ours = reads(standby, job.id), reads(server, job.id)
         for name, read in theirs.items():
             assert read() == ours[name](), name

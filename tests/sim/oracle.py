@@ -1,5 +1,5 @@
 """A scheduler and its cluster in plain loops, to be compared with the engine: slow, short, and written from the FitGpp paper
-and docs/adr/0002-fitgpp.md alone. Jobs are single tasks; time is counted in whole units, every one of which is looked at.
+and docs/adr/0002-fitgpp.md, 0059-precedence.md and 0060-closest-devices.md alone. Jobs are single tasks; time is counted in whole units, every one of which is looked at.
 
 What the paper leaves to chance is not drawn here: where it "preempts a random BE job" all that may come of it are listed, and
 the caller says which it was.
@@ -108,44 +108,60 @@ class Oracle:
 
     def decide(self) -> None:
         if not self.rules.trials:
-            self.first_come_first_served(self.queue())
+            self.first_come_first_served(self.queue(), [])
             return
         for trial in sorted(self.queue(trial=True), key=lambda job: job.number):
             if trial.earmark is not None and trial.kept == trial.demand:
                 self.start(trial, trial.earmark)
-        if self.serve_trials():
-            self.first_come_first_served(self.queue(trial=False))
+        self.first_come_first_served(self.queue(trial=False), self.serve_trials())
 
     def queue(self, trial: bool | None = None) -> list[Job]:
         """Those that were preempted on top, then as they came."""
         waiting = [j for j in self.jobs if j.submit <= self.now and j.over is None and j.node is None]
         return sorted((j for j in waiting if trial in (None, j.trial)), key=lambda j: (not j.preempted, j.number))
 
-    def first_come_first_served(self, queue: list[Job]) -> None:
+    def first_come_first_served(self, queue: list[Job], ahead: list[Job]) -> None:
+        """`ahead`: those that wait, and are not to be delayed (docs/adr/0059-precedence.md). More come to them."""
         for job in queue:
-            node = self.best_fit(job)
+            node = self.best_fit(job, ahead)
             if node is None:
-                return
-            self.start(job, node)
+                ahead.append(job)
+            else:
+                self.start(job, node)
 
-    def serve_trials(self) -> bool:
-        """Whether best-effort jobs are served then."""
+    def serve_trials(self) -> list[Job]:
+        """Those that best-effort jobs are not to delay."""
         again = True
         while again:
             again = False
-            for trial in self.queue(trial=True):
-                node = self.best_fit(trial)
+            queue = self.queue(trial=True)
+            for place, trial in enumerate(queue):
+                node = self.best_fit(trial, [])
                 if node is not None:
                     again = trial.earmark is not None  # what was kept for it is free for those before it
                     self.start(trial, node)
                     if again:
                         break
                 elif trial.earmark is None:
-                    if self.rules.in_flight is not None and len(self.waiting_for_victims()) >= self.rules.in_flight:
-                        return True
-                    if not self.preempt_for(trial):
-                        return False
-        return True
+                    if not self.may_preempt():
+                        self.serve_behind(queue[place + 1 :], [trial], preempt=False)
+                        return []
+                    if not self.preempt_for(trial, []):
+                        return self.serve_behind(queue[place + 1 :], [trial], preempt=True)
+        return []
+
+    def serve_behind(self, trials: list[Job], ahead: list[Job], preempt: bool) -> list[Job]:
+        """Whoever can start, or have others leave, on what those ahead cannot use. Returns all that wait."""
+        for trial in trials:
+            node = self.best_fit(trial, ahead)
+            if node is not None:
+                self.start(trial, node)
+            elif trial.earmark is None and not (preempt and self.may_preempt() and self.preempt_for(trial, ahead)):
+                ahead.append(trial)
+        return ahead
+
+    def may_preempt(self) -> bool:
+        return self.rules.in_flight is None or len(self.waiting_for_victims()) < self.rules.in_flight
 
     def waiting_for_victims(self) -> list[Job]:
         return [job for job in self.jobs if job.earmark is not None]
@@ -160,27 +176,34 @@ class Oracle:
                 room = plus(room, job.kept, -1)
         return room
 
-    def best_fit(self, job: Job) -> int | None:
-        """Of the nodes with room: one that would not be broken up while it is idle as a whole, then one with few idle devices,
+    def best_fit(self, job: Job, ahead: list[Job]) -> int | None:
+        """Of the nodes with room beside what is left for those ahead: one that would not be broken up while it is idle as a whole, then one with few idle devices,
         then the first."""
         found = []
         for node, (_, _, devices) in enumerate(self.nodes):
             room = self.free(node)
             if job.earmark == node:
                 room = plus(room, job.kept)
-            if fits(job.demand, room):
+            if fits(job.demand, room) and self.leaves_enough(job, node, room, ahead):
                 idle = devices - sum(other.demand[2] for other in self.jobs if other.node == node)
                 breaks = idle == devices > job.demand[2]
                 found.append((breaks, idle, node) if job.demand[2] else (False, 0, node))
         return min(found)[-1] if found else None
+
+    def leaves_enough(self, job: Job, node: int, room: Amount, ahead: list[Job]) -> bool:
+        left = plus(room, job.demand, -1)
+        heads = [head for head in ahead if fits(head.demand, self.nodes[node])]
+        return all(not d or rest >= h for head in heads for d, rest, h in zip(job.demand, left, head.demand, strict=True))
 
     def start(self, job: Job, node: int) -> None:
         job.earmark, job.kept, job.victims = None, (0, 0, 0), []
         job.node, job.began = node, self.now
         self.starts.append((self.now, job.number, node))
 
-    def preempt_for(self, trial: Job) -> bool:
-        victims = self.chosen(trial)
+    def preempt_for(self, trial: Job, ahead: list[Job]) -> bool:
+        """On nodes that none of those ahead could use."""
+        nodes = {n for n, size in enumerate(self.nodes) if not any(fits(head.demand, size) for head in ahead)}
+        victims = self.chosen(trial, nodes)
         if not victims:
             return False
         (node,) = {job.node for job in victims}
@@ -198,7 +221,7 @@ class Oracle:
 
     # ---- FitGpp, section 3.2 ----
 
-    def chosen(self, trial: Job) -> list[Job]:
+    def chosen(self, trial: Job, nodes: set[int]) -> list[Job]:
         running = [job for job in self.jobs if job.runs() and not job.trial]
         if not running:
             return []
@@ -208,7 +231,7 @@ class Oracle:
         def score(job: Job) -> float:  # Eqn 3
             return (size[job.number] / largest if largest else 0) + self.rules.s * (job.grace / longest if longest else 0)
 
-        able = [job for job in running if job.preempted < self.rules.cap]
+        able = [job for job in running if job.preempted < self.rules.cap and job.node in nodes]
         alone = [job for job in able if fits(trial.demand, plus(job.demand, self.free_of(job)))]  # Eqn 2
         if alone:  # Eqn 4; among equals the one that was submitted last
             return [min(alone, key=lambda job: (score(job), -job.number))]
