@@ -108,7 +108,9 @@ class Builder:
         if run.phase is RunPhase.RUNNING:
             started = changed(run, started_us=began * SECOND)
             self.state.put(self.state.runs, key, started)
-            self.state.put(self.state.jobs, job.id, changed(row, limit_us=limit_at(row, [started], self.state.cluster.clock_us)))
+            self.state.put(
+                self.state.jobs, job.id, changed(row, limit_us=limit_at(row, [started], self.state.cluster.clock_us))
+            )
 
     def trial(self, demand: Vector) -> Job:
         return self.job(demand, JobClass.TRIAL)

@@ -1,5 +1,6 @@
 """A scheduler and its cluster in plain loops, to be compared with the engine: slow, short, and written from the FitGpp paper
-and docs/adr/0002-fitgpp.md, 0059-precedence.md and 0060-closest-devices.md alone. Jobs are single tasks; time is counted in whole units, every one of which is looked at.
+and docs/adr/0002-fitgpp.md, 0059-precedence.md and 0060-closest-devices.md alone.
+Jobs are single tasks; time is counted in whole units, every one of which is looked at.
 
 What the paper leaves to chance is not drawn here: where it "preempts a random BE job" all that may come of it are listed, and
 the caller says which it was.
@@ -177,8 +178,8 @@ class Oracle:
         return room
 
     def best_fit(self, job: Job, ahead: list[Job]) -> int | None:
-        """Of the nodes with room beside what is left for those ahead: one that would not be broken up while it is idle as a whole, then one with few idle devices,
-        then the first."""
+        """Of the nodes with room beside what is left for those ahead: one that would not be broken up while it is
+        idle as a whole, then one with few idle devices, then the first."""
         found = []
         for node, (_, _, devices) in enumerate(self.nodes):
             room = self.free(node)
