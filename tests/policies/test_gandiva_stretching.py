@@ -12,6 +12,7 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
 from tests.core.driver import spec
+from tests.core.parts import part
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of
 
@@ -243,3 +244,17 @@ def test_plans_that_cannot_be_are_refused() -> None:
     group = d.group_of(a)
     assert group is not None
     assert "period of 0 us" in (enact(d.state, (Retime(group.id, 0, ""),), d.now) or "")
+
+
+@pytest.mark.parametrize("period", [10, 120])
+def test_parts_of_a_device_take_turns_of_the_period_whatever_switching_costs(period: int) -> None:
+    """Whoever put them together."""
+    d = Introspected("n1", packing=0, migration=0, period=period, switching_cost=0)
+    d.begin(3)
+    a, b = (d.submit(part(0.5)) for _ in range(2))
+    assert d.group_of(a) == d.group_of(b)
+    said = a_round(d)
+    assert d.period_of(a) == period
+    assert said == [f"a cycle of turns takes {period} s instead of 60 s: by the settings, whatever parks and resumes take"] * 2
+    d.switches(a, b, park=5)
+    assert a_round(d) == []

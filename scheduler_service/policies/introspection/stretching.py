@@ -15,8 +15,6 @@ from scheduler_service.policies.overload.switching import cost_of, longest_us, p
 
 def stretch(state: State, vc: str, nodes: Iterable[int], settings: Settings) -> Proposals:
     """Looks at the share groups that begin on these nodes."""
-    if not settings.switching_cost:
-        return
     found = [(number, node) for node in nodes for number in state.groups_on.get(node, ())]
     for number, node in sorted(found):
         group = state.share_groups.rows[number]

@@ -89,6 +89,8 @@ def period_for(cost: Cost, present_us: Micros, settings: Settings) -> Micros:
 def why_retimed(cost: Cost, before_us: Micros, now_us: Micros, settings: Settings) -> str:
     """For the story."""
     said = f"a cycle of turns takes {_s(now_us)} instead of {_s(before_us)}"
+    if not settings.switching_cost:
+        return f"{said}: by the settings, whatever parks and resumes take"
     if now_us == longest_us(settings) < before_us:
         return f"{said}: by the settings, no cycle is longer"
     if cost.parks_us > _by_cost(cost, settings):
