@@ -1,12 +1,16 @@
 """Parts of devices, as docs/using.md has them: a real scheduler, real agents and the commands of users."""
 
 import json
+import re
+from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
 
 from click.testing import CliRunner
 
 from client_sdk import JobReason, JobState, ShareMode
 from client_sdk.cli import ebb as main
+from client_sdk.cli import output
 from tests.harness import LIMIT, Site
 from tests.store.waiting import wait_for
 
@@ -17,6 +21,13 @@ pools:
   - name: a100
     nodes: [n1]
 """
+SHORT_TURNS = """
+policy: gandiva
+policy_settings: {period: 2, switching_cost: 0, packing: 0, migration: 0}
+"""
+LIMITED = timedelta(seconds=6)
+SLACK = timedelta(seconds=4)
+"""Until a job that is out of time has ended."""
 SLEEP = ("--", "sleep", "1000")
 
 
@@ -37,6 +48,14 @@ class Desk:
     def runs(self, *jobs: int) -> None:
         for job in jobs:
             wait_for(lambda job=job: self.site.client.get(job).state is JobState.RUNNING, LIMIT)  # type: ignore[misc]
+
+    def marks(self, jobs: Collection[int], *command: str) -> set[str]:
+        """What a command says about the turns of these jobs."""
+        lines = [line for line in self.ebb(*command).splitlines() if line.split()[:1] in [[str(job)] for job in jobs]]
+        return {found[0] if (found := re.findall(r"waits for its turn|its turn", line)) else "" for line in lines}
+
+    def shown(self, job: int) -> str:
+        return next(line for line in self.ebb("show", str(job)).splitlines() if line.startswith("reason")).split(None, 1)[1]
 
     def place(self, job: int) -> tuple[str, tuple[int, ...]]:
         found = self.site.client.get(job)
@@ -104,3 +123,37 @@ def test_a_virtual_cluster_reclaims_a_device_from_two_who_share_it(folder: Path)
         desk.runs(*parts)
         assert len({desk.place(job) for job in parts}) == 1
         assert all(site.client.get(job).guaranteed for job in parts)
+
+
+def test_the_turns_of_others_count_for_no_limit(folder: Path) -> None:
+    """Two halves of a device are out of time after they have computed for so long, each of them."""
+    file = folder / "scheduler.yaml"
+    file.write_text(SHORT_TURNS)
+    with Site(folder / "site", ["--config", str(file)], nodes=["n1"], devices=["pcie-2"]) as site:
+        desk = Desk(site)
+        before = desk.submit("--devices", "2")
+        desk.runs(before)
+        halves = [desk.submit("--gpus", "0.5", "-t", f"{LIMITED.seconds}s") for _ in range(2)]
+        desk.ebb("cancel", str(before))  # both begin together
+        ended = [site.client.wait(job, 3 * LIMIT) for job in halves]
+        assert [job.state for job in ended] == [JobState.TIMED_OUT] * 2, [site.client.story(job) for job in halves]
+        runs = [next(site.client.runs(job)) for job in halves]
+        times = [(run.start_time, run.end_time) for run in runs]
+        together = min(end for _, end in times) - max(start for start, _ in times)  # type: ignore[type-var]
+        for job, run in zip(ended, runs, strict=True):
+            assert run.start_time is not None
+            assert run.end_time is not None
+            lasted = run.end_time - run.start_time
+            assert together > LIMITED / 2, "they had turns"
+            assert run.waited_time > 0.45 * together, "half of the time in which both ran"
+            assert abs(job.executed_time - (lasted - run.waited_time)) < timedelta(seconds=0.01)
+            assert LIMITED <= job.executed_time < LIMITED + SLACK
+            assert desk.ebb("runs", str(job.id)).splitlines()[1].split()[6] == output.duration(lasted - run.waited_time)
+
+        # Everybody sees whose turn it is.
+        halves = [desk.submit("--gpus", "0.5") for _ in range(2)]
+        desk.runs(*halves)
+        marks = {"its turn", "waits for its turn"}
+        wait_for(lambda: desk.marks(halves, "list") == marks, LIMIT)
+        wait_for(lambda: desk.marks(halves, "top", "-n", "1") == marks, LIMIT)
+        wait_for(lambda: {desk.shown(job) for job in halves} == marks, LIMIT)
