@@ -104,6 +104,7 @@ def test_what_it_costs_to_open_a_window_grows_with_the_exchanges_and_not_with_th
         t = Traders(2, match=None)
         t.vc("A", (FOURS, "node", 2))
         t.vc("B")
+        t.want("B", begin=1, end=2)
         for number in range(1, count + 1):
             window = Lot(FOURS, "node", 1, at(number), at(number + 1), 4)
             t.state.put(t.state.exchanges, number, Exchange(number, 0, 1, 1, 2, window, 0, t.now))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk.training import OBEYED, Checkpointer, CheckpointError
+from client_sdk.training import OBEYED, Checkpointer, CheckpointError, step_counter
 from tests.sdk.fake import until
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,8 @@ def yield_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def new(tmp_path: Path, yield_file: Path) -> Iterator[Any]:
+def new(tmp_path: Path, yield_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(step_counter, "_own", None)  # a checkpoint has the step that the process counts
     before = signal.getsignal(signal.SIGTERM)
     environment = {"EBB_CHECKPOINT_DIR": str(tmp_path / "c"), "EBB_YIELD_FILE": str(yield_file), "EBB_RUN": "1"}
     yield lambda **options: Checkpointer(**{"environment": environment, **options})

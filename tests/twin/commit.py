@@ -96,7 +96,7 @@ def _check_references(memory: Memory, table: RecordTable, old: Record, new: Reco
         for constraint in other.table.foreign_key_constraints:
             if constraint.referred_table is table.table:
                 gone = tuple(old[element.column.name] for element in constraint.elements)
-                if any(tuple(record[name] for name in constraint.column_keys) == gone for record in other.records.values()):
+                if gone in other.counts[str(constraint.name)]:
                     raise Rejected(str(constraint.name), f"Key {gone} is still referenced from {other.table.name}.")
 
 

@@ -1,9 +1,11 @@
 """The records of the twin: a table of records for each table of the schema."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from scheduler_service.store.schema import tables
 from scheduler_service.store.writing.statements import WRITES
@@ -21,6 +23,17 @@ class File:
     complete: bool = False
 
 
+@cache
+def _evaluator() -> sqlite3.Connection:
+    return evaluator()
+
+
+@cache
+def _rules(table: str) -> Rules:
+    """The same for all twins of the process."""
+    return Rules(tables.metadata.tables[table], _evaluator())
+
+
 class Memory:
     """A migrated database with nothing in it. Thread-safe; `clock` gives seconds, by which the lease expires."""
 
@@ -33,10 +46,8 @@ class Memory:
         """False: rows may refer to others that are not here."""
         self.files: dict[tuple[str, str], File] = {}
         self.holder, self.address, self.expires_at = "", "", clock() - 1
-        evaluate = evaluator()
         keys = {name: writes.key for name, writes in WRITES.items()} | {"job_event": ("job_id", "commit_no", "line")}
-        known = tables.metadata.tables
-        self.tables = {name: RecordTable(known[name], key, Rules(known[name], evaluate)) for name, key in keys.items()}
+        self.tables = {name: RecordTable(tables.metadata.tables[name], key, _rules(name)) for name, key in keys.items()}
 
     def connect(self) -> "Memory":
         """It is its own engine and every connection of it."""

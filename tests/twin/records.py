@@ -39,6 +39,13 @@ class RecordTable:
         """Values -> the key of the record that has them."""
         self.held: dict[Key, list[tuple[str, Key]]] = {}
         """Key -> what its record has in `unique`."""
+        self.counted = self.deferred | {
+            str(constraint.name): tuple(constraint.column_keys) for constraint in table.foreign_key_constraints
+        }
+        self.counts: dict[str, dict[Key, int]] = {name: {} for name in self.counted}
+        """How many records have the same values in the columns of a deferred constraint, or of a foreign key."""
+        self.twice: dict[str, set[Key]] = {name: set() for name in self.deferred}
+        """Values that several records have, and only one may have at COMMIT."""
 
     def replace(self, key: Key, record: Record | None) -> None:
         """Sets or removes a record. Raises Rejected when it breaks a rule of its own, or is not unique."""
@@ -59,29 +66,37 @@ class RecordTable:
                 held.append((name, values))
         for name, values in self.held.pop(key, ()):
             del self.unique[name][values]
+        if (old := self.records.get(key)) is not None:
+            self._count(old, -1)
         if record is None:
             del self.records[key]
             return
+        self._count(record, 1)
         for name, values in held:
             self.unique[name][values] = key
         self.held[key] = held
         self.records[key] = record
 
+    def _count(self, record: Record, by: int) -> None:
+        for name, columns in self.counted.items():
+            counts, values = self.counts[name], tuple(record[column] for column in columns)
+            counts[values] = count = counts.get(values, 0) + by
+            if name in self.twice:
+                (self.twice[name].add if count > 1 else self.twice[name].discard)(values)
+            if not count:
+                del counts[values]
+
     def forget(self) -> None:
         """Lets go of all records."""
         self.records.clear()
         self.held.clear()
-        for held in self.unique.values():
+        for held in (*self.unique.values(), *self.counts.values(), *self.twice.values()):
             held.clear()
 
     def check_deferred(self) -> None:
         for name, columns in self.deferred.items():
-            seen = set()
-            for record in self.records.values():
-                values = tuple(record[column] for column in columns)
-                if values in seen:
-                    raise Rejected(name, f"Key ({', '.join(columns)})={values} already exists.")
-                seen.add(values)
+            for values in self.twice[name]:
+                raise Rejected(name, f"Key ({', '.join(columns)})={values} already exists.")
 
     def found(self, record: Record) -> Key:
         return tuple(record[name] for name in self.key)

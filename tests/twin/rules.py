@@ -75,6 +75,7 @@ class Rules:
         self._table = table
         self._evaluate = evaluate
         self._given = [column for column in table.columns if column.computed is None]
+        self._holds = [(column.name, _holds(column.type), bool(column.nullable)) for column in self._given]
         computed = {c.name: _sqlite(table, c.computed.sqltext) for c in table.columns if c.computed is not None}
         checks = {str(c.name): _sqlite(table, c.sqltext) for c in table.constraints if isinstance(c, CheckConstraint)}
         conditions = {
@@ -102,27 +103,43 @@ class Rules:
 
     def judge(self, record: Record) -> Judged:
         """Raises Rejected, naming no constraint, for a value that a column cannot hold."""
-        for column in self._given:
-            self._storable(column.name, column.type, column.nullable, record[column.name])
-        values = [record[column.name] for column in self._given]
+        values = [record[name] for name, _, _ in self._holds]
+        for (name, holds, nullable), value in zip(self._holds, values, strict=True):
+            if value is None:
+                if not nullable:
+                    raise Rejected("", f'null value in column "{name}" of "{self._table.name}" violates not-null constraint')
+            elif holds is not None and (why := holds(value)):
+                raise Rejected("", f'column "{name}" of "{self._table.name}": {why}')
         answers = iter(self._evaluate.execute(self._query, list(map(_sqlite_value, values))).fetchone())
         computed = {name: next(answers) for name in self._computed}
         broken = [name for name in self._checks if next(answers) == 0]  # a rule about what is null is not broken
         return Judged(computed, broken, {name: bool(next(answers)) for name in self._conditions})
 
-    def _storable(self, name: str, kind: Any, nullable: bool | None, value: Any) -> None:
-        if isinstance(kind, ARRAY) and isinstance(value, list):
-            for item in value:
-                self._storable(name, kind.item_type, False, item)
-        if value is None and not nullable:
-            raise Rejected("", f'null value in column "{name}" of "{self._table.name}" violates not-null constraint')
-        bits = next((bits for type_, bits in _BITS.items() if isinstance(kind, type_)), None)
-        if value is None or bits is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Rejected("", f'invalid input for column "{name}" of "{self._table.name}": {value!r} is no integer')
-        if not -(1 << bits) <= value < 1 << bits:
-            raise Rejected("", f'value {value} in column "{name}" of "{self._table.name}" is out of range')
+
+def _holds(kind: Any) -> Callable[[Any], str] | None:
+    """Why a column of this type cannot hold a value that is not null; empty: it can. None: it holds whatever there is."""
+    if isinstance(kind, ARRAY):
+        item = _holds(kind.item_type)
+
+        def array(values: Any) -> str:
+            if not isinstance(values, list):
+                return ""
+            if None in values:
+                return "an item is null"
+            return "" if item is None else next(filter(None, map(item, values)), "")
+
+        return array
+    bits = next((bits for type_, bits in _BITS.items() if isinstance(kind, type_)), None)
+    if bits is None:
+        return None
+    least, most = -(1 << bits), (1 << bits) - 1
+
+    def integer(value: Any) -> str:
+        if type(value) is not int:
+            return f"invalid input: {value!r} is no integer"
+        return "" if least <= value <= most else f"value {value} is out of range"
+
+    return integer
 
 
 def _sqlite(table: Table, expression: object) -> str:

@@ -75,8 +75,9 @@ class Stored:
         record = table.records.get(table.found(writes.gone(row)))
         if record is None:
             return None
-        read = _READ.get(change.table) or (lambda values: rows.to_run((*values, row.vc)))
-        return table.row(record, read)
+        values = [record[name] for name in table.names]  # they have been through JSON
+        read = _READ.get(change.table)
+        return rows.to_run((*values, row.vc)) if read is None else read(values)
 
 
 def _as_placed(run: Run) -> Run:
