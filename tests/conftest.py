@@ -13,10 +13,12 @@ from tests.twin.watching import watch_states
 
 watch_states()
 
-# A shell that runs us in the background has us ignore Ctrl-C, and every process that we start would: those that are
-# tested with it must not.
+# A shell that runs us in the background has us ignore Ctrl-C, nohup has us ignore SIGHUP, and every process that we start
+# would: those that are tested with them must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Whoever runs us may have a scheduler of their own.
 for name in ("EBB_ADDRESS", "EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY", "EBB_VC"):
