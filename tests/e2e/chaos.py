@@ -164,7 +164,7 @@ class Chaos:
             case "kill an agent":
                 site.kill(move.node, seconds)
             case "kill the scheduler":
-                site.kill("scheduler", seconds)
+                site.kill_scheduler(seconds)
             case "stop an agent":
                 site.stop_agent(move.node, seconds)
             case "cut a link":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from client_sdk import Client
+from scheduler_service.store.embedded.server import Embedded
 from tests.harness import Relay, Site, leftovers
 
 NODES = ("n1", "n2", "n3")
@@ -21,6 +22,8 @@ POLICIES = {
 """Of a site: under gandiva, turns and moves follow each other quickly."""
 DISK = "48m"
 """Enough for what an agent and its jobs write."""
+LEASE = 2
+"""Seconds until the second scheduler leads after the first was killed."""
 AGAIN = 0.3
 """Seconds until an agent that has ended by itself is started again, as a service manager does."""
 
@@ -51,27 +54,38 @@ class Disk:
 
 
 class ChaosSite:
-    """A scheduler and three agents, each with a link through a relay. `heal` ends faults whose time is over."""
+    """A scheduler, or two, and three agents, each with a link to each scheduler through a relay. `heal` ends faults whose time
+    has come."""
 
-    def __init__(self, folder: Path, shared_storage: bool, policy: str = "fitgpp") -> None:
+    def __init__(self, folder: Path, shared_storage: bool, policy: str = "fitgpp", two: bool = False) -> None:
+        """`two`: a second scheduler stands by, on a database of their own."""
         settings = folder / "scheduler.yaml"
-        settings.write_text(SETTINGS + POLICIES[policy])
-        self.site = Site(folder / "site", ("--config", str(settings)), nodes=())
+        settings.write_text(SETTINGS + POLICIES[policy] + (f"lease: {LEASE}\n" if two else ""))
+        self._postgres = Embedded(folder / "pg", state_dir=folder / "state") if two else None
+        database = self._postgres.start() if self._postgres else None
+        self.site = Site(folder / "site", ("--config", str(settings)), nodes=(), database=database)
+        self.schedulers = ("scheduler", "standby") if two else ("scheduler",)
         self.shared_storage = shared_storage
         self.disks: dict[str, Disk] = {}
-        self.relays: dict[str, Relay] = {}
+        self.relays: dict[str, list[Relay]] = {}
+        """Of each node, one to each scheduler."""
         self._filled: set[str] = set()
         self._heals: list[tuple[float, str, str]] = []
         """When, what, whose."""
 
     def __enter__(self) -> "ChaosSite":
-        self.site.__enter__()
+        try:
+            self.site.__enter__()
+        except BaseException:
+            self._stop_postgres()
+            raise
         try:
             self._make_disks()
             for node in NODES:
-                self.relays[node] = Relay(self.site.cluster.listen)
+                self.relays[node] = [Relay(address) for address in self.site.cluster.address.split(",")]
                 storage = self.site.cluster.checkpoints if self.shared_storage else self.site.folder / node / "checkpoints"
-                flags = ("--scheduler", self.relays[node].address, "--checkpoints", str(storage))
+                schedulers = ",".join(relay.address for relay in self.relays[node])
+                flags = ("--scheduler", schedulers, "--checkpoints", str(storage))
                 self.site.cluster.start_agent(node, "dgx-a100", *flags)
             self.site.nodes = list(NODES)
             self.site.wait_connected()
@@ -85,12 +99,18 @@ class ChaosSite:
         self._heals = [(0, what, whose) for _, what, whose in self._heals if what != "start"]
         self.heal()
         self.site.__exit__()
-        for relay in self.relays.values():
-            relay.close()
+        self._stop_postgres()
+        for relays in self.relays.values():
+            for relay in relays:
+                relay.close()
         left = leftovers(self.site.folder)
         for disk in self.disks.values():
             disk.close()
         assert not left
+
+    def _stop_postgres(self) -> None:
+        if self._postgres is not None:
+            self._postgres.stop()
 
     def _make_disks(self) -> None:
         """None if this process may not mount them: then no disk is filled."""
@@ -103,8 +123,12 @@ class ChaosSite:
 
     # ---- faults --------------------------------------------------------------------------------------------------------
 
+    def kill_scheduler(self, seconds: float) -> None:
+        """The one that leads; if no scheduler leads at the moment, the first."""
+        self.kill((self.site.leader() if self.site.two else "") or "scheduler", seconds)
+
     def kill(self, name: str, seconds: float) -> None:
-        """The scheduler or an agent."""
+        """A scheduler or an agent."""
         self.site.cluster.kill(name)
         self._forget("start", name)
         self._later(seconds, "start", name)
@@ -114,11 +138,13 @@ class ChaosSite:
         self._later(seconds, "continue", node)
 
     def cut(self, node: str, seconds: float) -> None:
-        self.relays[node].cut()
+        for relay in self.relays[node]:
+            relay.cut()
         self._later(seconds, "mend", node)
 
     def silence(self, node: str, seconds: float) -> None:
-        self.relays[node].silence()
+        for relay in self.relays[node]:
+            relay.silence()
         self._later(seconds, "mend", node)
 
     def fill(self, name: str, seconds: float) -> None:
@@ -135,7 +161,7 @@ class ChaosSite:
     @property
     def led(self) -> bool:
         """A scheduler is there."""
-        return self.site.cluster.processes["scheduler"].poll() is None
+        return any(self.site.cluster.processes[name].poll() is None for name in self.schedulers)
 
     # ---- healing -------------------------------------------------------------------------------------------------------
 
@@ -152,27 +178,30 @@ class ChaosSite:
                 case "continue":
                     self.site.cluster.kill(whose, signal.SIGCONT)
                 case "mend":
-                    self.relays[whose].mend()
+                    for relay in self.relays[whose]:
+                        relay.mend()
                 case "clear":
                     self.disks[whose].clear()
         return [f"{what} {whose}" for _, what, whose in due]
 
     def heal_all(self) -> None:
-        while self._heals or any(self.site.cluster.processes[name].poll() is not None for name in ("scheduler", *NODES)):
+        while self._heals or any(self.site.cluster.processes[name].poll() is not None for name in (*self.schedulers, *NODES)):
             self._heals = [(0, what, whose) for _, what, whose in self._heals]
             self.heal()
 
     def _start(self, name: str) -> None:
         if self.site.cluster.processes[name].poll() is not None:
-            if name == "scheduler":
-                self.site.restart_scheduler()
-            else:
+            if name not in self.schedulers:
                 self.site.cluster.restart_agent(name)
+            elif self.site.two:
+                self.site.cluster.start_standby(name)
+            else:
+                self.site.restart_scheduler()
 
     def _note_ended(self) -> None:
         """Starts agents again that have ended by themselves, which they may if their disk is full, and only then."""
         starting = {whose for _, what, whose in self._heals if what == "start"}
-        for name in ("scheduler", *NODES):
+        for name in (*self.schedulers, *NODES):
             process = self.site.cluster.processes[name]
             if process.poll() is None or name in starting:
                 continue

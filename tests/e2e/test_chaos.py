@@ -20,16 +20,17 @@ WAVE = 8
 """Moves, after which everything heals and every job goes on."""
 
 
-def play(folder: Path, seed: int, waves: int, policy: str = "fitgpp") -> None:
+def play(folder: Path, seed: int, waves: int, policy: str = "fitgpp", two: bool = False) -> None:
+    """`two`: a second scheduler takes over when the one that leads is killed."""
     began = time.monotonic()
     with (
         Uninterrupted(folder / "alone", elastic=False) as alone,
         Uninterrupted(folder / "elastic", elastic=True) as elastic,
-        ChaosSite(folder, bool(seed % 2), policy) as site,
+        ChaosSite(folder, bool(seed % 2), policy, two) as site,
     ):
         chaos = Chaos(site, began)
         chaos.say(
-            f"{policy}, seed {seed}, {waves} waves"
+            f"{policy}, seed {seed}, {waves} waves, {len(site.schedulers)} schedulers"
             + ("" if site.disks else "; this user may mount no disks, so none is filled")
         )
         chaos.wait_steps()
@@ -57,6 +58,6 @@ def test_trainings_in_long_chaos(folder: Path, seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 200))
 def test_trainings_in_turns_in_chaos(folder: Path, seed: int) -> None:
-    """Parks, turns, trials, and jobs that are cancelled before their first turn."""
+    """Parks, turns, trials, and jobs that are cancelled before their first turn; every fourth time with two schedulers."""
     require_torch()
-    play(folder, seed, waves=2, policy="gandiva")
+    play(folder, seed, waves=2, policy="gandiva", two=seed % 4 == 3)
