@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
+.PHONY: demo serve test test-training test-long lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make demo SHOW=allox   jobs matched to two kinds of device, under three policies (two minutes)"
 	@echo "make demo SHOW=gandiva   jobs take turns, are packed by what is measured, move, grow and shrink (two minutes)"
 	@echo "make test   lint, types, import rules, proto, migrations, tests (some minutes)"
+	@echo "make test-training  tests of training code, with PyTorch and the frameworks, which it installs"
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
@@ -58,8 +59,12 @@ proto-check: $(VENV)/.ready
 migrations-check: $(VENV)/.ready
 	$(PY) -m pytest tests/store/test_migrations.py
 
-tests: $(VENV)/.training
+tests: $(VENV)/.ready
 	$(PY) -m pytest -n 3 --dist worksteal $(ARGS)
+
+# The tests of training code, with PyTorch and the frameworks.
+test-training: $(VENV)/.training
+	$(PY) -m pytest -n 3 --dist worksteal -m "training and not long" $(ARGS)
 
 # The tests that take long, and of all others many more examples, which are others each time. An hour or so.
 test-long: $(VENV)/.training

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.thorough import LONG, examples
+from tests.training_packages import training_packages as training_packages
 from tests.twin.watching import watch_states
 
 watch_states()
@@ -45,6 +46,10 @@ def pytest_timeout_set_timer(settings: Any) -> Generator[None, object, object]:
     return done
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that take longest come first, so that workers share out short ones in the end."""
+    for item in items:
+        if "training_packages" in getattr(item, "fixturenames", ()):
+            item.add_marker("training")
     items.sort(key=lambda item: "e2e" not in item.path.parts)

@@ -19,16 +19,10 @@ from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, gang, share_plan
 from tests.in_job.programs import ROOT
 from tests.in_job.scripts import JOB, LOOP, OWN, TRAINING
-from tests.torch_needed import require_torch
 
 Start = Callable[..., AgentProcess]
-pytestmark = pytest.mark.usefixtures("_torch")
+pytestmark = pytest.mark.usefixtures("training_packages")
 LIMIT = 120.0
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
 
 
 def memory(pid: int, kind: str) -> int:

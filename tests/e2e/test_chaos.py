@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.chaos import CHANGES, UNDER_GANDIVA, Chaos, Uninterrupted, moves
 from tests.e2e.chaos_site import ChaosSite
-from tests.torch_needed import require_torch
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -43,21 +42,21 @@ def play(folder: Path, seed: int, waves: int, policy: str = "fitgpp", two: bool 
         chaos.say("everything has ended")
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_trainings_in_chaos(folder: Path) -> None:
-    require_torch()
     play(folder, seed=1, waves=2)
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_trainings_in_long_chaos(folder: Path, seed: int) -> None:
-    require_torch()
     play(folder, seed, waves=7)
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 200))
 def test_trainings_in_turns_in_chaos(folder: Path, seed: int) -> None:
     """Parks, turns, trials, and jobs that are cancelled before their first turn; every fourth time with two schedulers."""
-    require_torch()
     play(folder, seed, waves=2, policy="gandiva", two=seed % 4 == 3)

@@ -16,7 +16,6 @@ from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
 from client_sdk import JobState
 from tests.harness import LIMIT, ROOT, WHOLE_NODE, Site
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 TASK = ROOT / "tests" / "e2e" / "gang.py"
 
@@ -195,9 +194,9 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 def test_torch_distributed_finds_its_peers(site: Site, submit: Submit) -> None:
-    require_torch()
     script = site.file("all-reduce.py")
     script.write_text(ALL_REDUCE)
     submit(site, (8, 4, 2), script=script).succeeded()

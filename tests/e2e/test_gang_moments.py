@@ -13,20 +13,19 @@ from tests.harness import LIMIT, ROOT, Site
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import MOMENTS, TorchGang, newest_in
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 SCRIPT = ROOT / "tests" / "sdk" / "ddp_rank.py"
 GRACE = 60.0
 ACTIVE = (JobState.STARTING, JobState.RUNNING)
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("tasks", [2, 4])
 def test_no_step_is_lost_at_25_moments(site: Site, tmp_path: Path, tasks: int, seed: int) -> None:
     """A hundred in all. Moments that come late in the life of a run end it, and the next gang begins."""
-    require_torch()
     random = Random(10 * tasks + seed)
     left = random.choices(MOMENTS, k=25)
     unbroken = losses(tmp_path, tasks)

@@ -16,7 +16,6 @@ from tests.harness import LIMIT, ROOT, WHOLE_NODE, Site
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import TorchGang
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 RANK = ROOT / "tests" / "sdk" / "rank.py"
 STEPS, EVERY = 300, 7
@@ -118,9 +117,9 @@ def test_a_gang_whose_node_is_lost_goes_on_elsewhere_from_a_common_step(folder: 
         assert {line["weight"] for line in training.told("weight")[2].values()} == {weight_after(STEPS)}
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 def test_ranks_of_torch_over_two_nodes_lose_no_step_by_stops(site: Site, tmp_path: Path) -> None:
-    require_torch()
     script = ROOT / "tests" / "sdk" / "ddp_rank.py"
     random = Random(2)
     training = Training(site, script, OPTIONS=json.dumps({"pause": 0.02}))

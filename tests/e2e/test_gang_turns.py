@@ -15,7 +15,6 @@ import ebb_inject
 from client_sdk import Job, JobState, TaskGroup
 from tests.harness import LIMIT, ROOT, Site, leftovers
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 SCRIPT = ROOT / "tests" / "e2e" / "turns_rank.py"
 PERIOD = 10.0
@@ -27,8 +26,7 @@ NODES = ("n1", "n2")
 
 
 @pytest.fixture
-def site(folder: Path) -> Iterator[Site]:
-    require_torch()
+def site(folder: Path, training_packages: None) -> Iterator[Site]:
     settings = folder / "scheduler.yaml"
     settings.write_text(f"policy: gandiva\npolicy_settings: {{period: {PERIOD:g}, packing: 0}}\n")
     debug = ("pcie-2", "--log-level", "DEBUG")

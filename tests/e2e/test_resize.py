@@ -5,18 +5,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from client_sdk import JobEventKind, JobReason, JobState, TaskGroup
 from tests.harness import LIMIT, ROOT, Site
 from tests.harness import run as run_program
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 STEPS = 3 * (22 // 4)
 """See tests/sdk/elastic_rank.py."""
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_torch_job_is_resized_through_kills_and_takes_each_batch_once(site: Site) -> None:
-    require_torch()
     evidence = site.file("resized")
     evidence.touch()
 

@@ -14,7 +14,6 @@ from tests.harness import LIMIT, ROOT, WHOLE_NODE, leftovers
 from tests.in_job.scripts import JOB
 from tests.store.fixtures import short_dir
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 STEPPER = str(ROOT / "tests" / "e2e" / "parked_stepper.py")
 
@@ -63,8 +62,8 @@ def ended(pair: Pair, holder: Job) -> None:
     pair.client.wait(holder, timeout=LIMIT)
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_training_is_parked_and_goes_on_at_the_other_node_as_if_nothing_had_been(pair: Pair) -> None:
-    require_torch()
     script = pair.folder / "train.py"
     script.write_text(f"import os\nos.environ['EBB_PARK_DEVICES'] = 'cpu'\n{JOB}")
     environment = {"PYTHONPATH": f"{ROOT}", "OMP_NUM_THREADS": "1"}

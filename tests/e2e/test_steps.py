@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from client_sdk import JobState
 from ebb_inject.ebb_hook import control
 from tests.harness import LIMIT, Site, run
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 LOOP = """
 import os, time
@@ -93,9 +94,9 @@ while not os.path.exists(os.environ["RELEASE"]):
 """
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_pytorch_program_of_which_no_line_knows_ebb(site: Site) -> None:
     """Its steps are shown, and it can be parked. A second one, submitted with --no-hook, is left alone."""
-    require_torch()
     release = site.file("release-training")
     script = site.file("training.py")
     script.write_text(TRAINING)

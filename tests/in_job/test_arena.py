@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from ebb_inject.ebb_hook import arena
-from tests.torch_needed import require_torch
 
 
 @pytest.fixture(scope="module")
-def torch() -> Any:
-    require_torch()
+def torch(training_packages: None) -> Any:
     import torch
 
     return torch

@@ -15,12 +15,10 @@ from benchmarks.gpu.program import started
 from benchmarks.gpu.used import reader, seconds_until
 from ebb_inject.ebb_hook import control
 from tests.in_job.programs import ROOT
-from tests.torch_needed import require_torch
 
 
 @pytest.fixture(scope="module")
-def torch() -> Any:
-    require_torch()
+def torch(training_packages: None) -> Any:
     import torch
 
     torch.set_num_threads(1)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from ebb_inject.ebb_hook import device_memory
-from tests.torch_needed import require_torch
 
 
 class Cuda:
@@ -65,8 +64,8 @@ def test_a_failure_is_not_the_programs(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert "no such device" in caplog.text
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_pytorch_has_what_the_hook_uses() -> None:
-    require_torch()
     import torch
 
     for name in ("_lazy_call", "device_count", "get_device_properties", "set_per_process_memory_fraction"):

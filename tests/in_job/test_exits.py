@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.in_job.programs import ROOT
-from tests.torch_needed import require_torch
 
 pytestmark = pytest.mark.timeout(300)
 STARTS_THREAD = re.compile(r"\b(?:Thread|Timer|ThreadPoolExecutor)\(|start_new_thread\(")
@@ -29,13 +28,13 @@ def test_each_thread_that_is_started_in_a_training_process_has_a_test() -> None:
     assert {str(path.relative_to(ROOT)) for path in sources if STARTS_THREAD.search(path.read_text())} == set(STARTED)
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.parametrize(
     ("kind", "delay", "launches"),
     [("agreement", "0.05", 3), ("park", "0.05", 1), ("background", "0", 1), ("agreement", "never", 1), ("park", "never", 1)],
 )
 def test_a_process_ends_as_it_would_without_our_threads(tmp_path: Path, kind: str, delay: str, launches: int) -> None:
     """Whatever the thread waits for: an answer of the store comes while the interpreter ends, or never."""
-    require_torch()
     command = [sys.executable, str(ROOT / "tests/in_job/exits.py"), str(tmp_path), delay, str(launches), kind]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)

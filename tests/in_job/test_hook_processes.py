@@ -6,14 +6,8 @@ import pytest
 
 import ebb_inject
 from tests.in_job.programs import ROOT, started
-from tests.torch_needed import require_torch
 
-pytestmark = pytest.mark.usefixtures("_torch")
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
+pytestmark = pytest.mark.usefixtures("training_packages")
 
 
 JOB = """

@@ -14,14 +14,12 @@ from ebb_inject.ebb_hook import arena, storages
 from ebb_inject.ebb_hook.moving import Moved, Mover
 from ebb_inject.ebb_hook.refused import Refused
 from tests.in_job.programs import ROOT
-from tests.torch_needed import require_torch
 
 SITE = f"import sys; sys.path += {[*sys.path]!r}; "
 
 
 @pytest.fixture(scope="module")
-def torch() -> Any:
-    require_torch()
+def torch(training_packages: None) -> Any:
     import torch
 
     torch.set_num_threads(1)

@@ -16,12 +16,10 @@ import ebb_inject
 from ebb_inject.ebb_hook import autoload, control, optimizers, step_file
 from ebb_inject.ebb_hook.optimizers import Hook
 from tests.in_job.programs import LIMIT
-from tests.torch_needed import require_torch
 
 
 @pytest.fixture(scope="module")
-def torch() -> Any:
-    require_torch()
+def torch(training_packages: None) -> Any:
     import torch
 
     torch.set_num_threads(1)

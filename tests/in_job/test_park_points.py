@@ -8,14 +8,8 @@ import pytest
 from ebb_inject.ebb_hook import control
 from tests.in_job.programs import ROOT, started, until
 from tests.in_job.scripts import LOOP
-from tests.torch_needed import require_torch
 
-pytestmark = pytest.mark.usefixtures("_torch")
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
+pytestmark = pytest.mark.usefixtures("training_packages")
 
 
 BY_ITSELF = """

@@ -15,14 +15,8 @@ from ebb_inject.ebb_hook.parking import Parking
 from ebb_inject.ebb_hook.steps import Steps
 from tests.in_job.programs import started, until
 from tests.in_job.scripts import LOOP, TRAINING
-from tests.torch_needed import require_torch
 
-pytestmark = pytest.mark.usefixtures("_torch")
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
+pytestmark = pytest.mark.usefixtures("training_packages")
 
 
 @pytest.mark.parametrize("parks", [8, pytest.param(50, marks=pytest.mark.long)])

@@ -10,14 +10,8 @@ from client_sdk.training import read_folder
 from ebb_inject.ebb_hook import control
 from tests.in_job.programs import ROOT, Program, started, until
 from tests.in_job.scripts import JOB, OWN
-from tests.torch_needed import require_torch
 
-pytestmark = pytest.mark.usefixtures("_torch")
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
+pytestmark = pytest.mark.usefixtures("training_packages")
 
 
 def environment(folder: Path, run: int = 1) -> dict[str, str]:

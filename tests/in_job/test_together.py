@@ -10,16 +10,10 @@ import pytest
 from ebb_inject.ebb_hook import control
 from tests.in_job.programs import LIMIT, until
 from tests.in_job.together import Rank, go_on, kill, ranks
-from tests.torch_needed import require_torch
 
-pytestmark = [pytest.mark.usefixtures("_torch"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.usefixtures("training_packages"), pytest.mark.timeout(300)]
 LONG = pytest.mark.long, pytest.mark.timeout(3600)
 ENDED = (control.PARKED, control.REFUSED, control.RUNNING)
-
-
-@pytest.fixture(scope="module")
-def _torch() -> None:
-    require_torch()
 
 
 def asked(gang: list[Rank], park: int, random: Random | None = None) -> None:

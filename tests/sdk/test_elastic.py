@@ -14,7 +14,6 @@ from tests.harness import ROOT
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import TorchGang
 from tests.sdk.job_tools import New, run_to
-from tests.torch_needed import require_torch
 
 SCRIPT = ROOT / "tests" / "sdk" / "elastic_rank.py"
 STEPS = 3 * (22 // 4)
@@ -22,8 +21,7 @@ STEPS = 3 * (22 // 4)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    require_torch()
+def server(training_packages: None) -> Iterator[Server]:
     server = Server("torch", "torch.distributed", "torch.nn.parallel", "torch.utils.data", "client_sdk.training._job")
     yield server
     server.close()
@@ -137,8 +135,8 @@ def test_what_no_share_can_be_made_of_is_refused() -> None:
         ElasticPass((number for number in range(9)), 0, 0, Share(0, 1, 4))
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_sampler_that_shards_is_refused_by_torch_jobs() -> None:
-    require_torch()
     import torch
 
     sampler: Any = torch.utils.data.DistributedSampler(range(8), num_replicas=2, rank=0)

@@ -10,12 +10,10 @@ import pytest
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import MOMENTS, TorchGang, check_moments, newest
 from tests.thorough import TIMES, examples
-from tests.torch_needed import require_torch
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    require_torch()
+def server(training_packages: None) -> Iterator[Server]:
     made = Server("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "client_sdk.training")
     yield made
     made.close()

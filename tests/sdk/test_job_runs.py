@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from client_sdk.training import OBEYED
-from tests.torch_needed import require_torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,9 +35,8 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def new() -> Iterator[Callable[..., Runs]]:
+def new(training_packages: None) -> Iterator[Callable[..., Runs]]:
     """Starts a job in a folder and returns its runs."""
-    require_torch("torchdata")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.sdk.job_runs"]
     server = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

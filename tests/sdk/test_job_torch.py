@@ -15,12 +15,10 @@ from client_sdk.training._storing.checksummed import ChecksummedFile, checksums,
 from client_sdk.training._storing.copies import Copies
 from client_sdk.training._storing.registered import access
 from tests.sdk.job_tools import full_disk
-from tests.torch_needed import require_torch
 
 
 @pytest.fixture
-def torch() -> Iterator[Any]:
-    require_torch("safetensors")
+def torch(training_packages: None) -> Iterator[Any]:
     import torch
 
     threads = torch.get_num_threads()

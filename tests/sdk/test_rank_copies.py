@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rank_copies import saves
-from tests.torch_needed import require_torch
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_ranks_save_as_many_bytes_as_one_alone(tmp_path: Path, ranks: int) -> None:
-    require_torch()
     alone = saves(tmp_path / "1", 1, 4)
     together = saves(tmp_path / str(ranks), ranks, 4)
     assert alone.size > 4_000_000

@@ -10,14 +10,12 @@ from client_sdk.training import RESIZED, Job
 from tests.harness import ROOT
 from tests.sdk.forked import Server
 from tests.sdk.gang_stops import TorchGang
-from tests.torch_needed import require_torch
 
 SCRIPT = ROOT / "tests" / "sdk" / "sharded_rank.py"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    require_torch()
+def server(training_packages: None) -> Iterator[Server]:
     server = Server("torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "client_sdk.training._job")
     yield server
     server.close()

@@ -16,7 +16,6 @@ from client_sdk.sweep import Member, Report, Sweep
 from client_sdk.testing import FakeCluster, cluster
 from client_sdk.training.sweep import MARK, VARIABLE, read
 from tests.store.waiting import wait_for
-from tests.torch_needed import require_torch
 
 LIMIT = 30.0
 COMMAND = ["python", "train.py"]
@@ -336,9 +335,9 @@ def study_of(folder: Path, pruner: Any = None) -> Any:
     return optuna.create_study(storage=storage, study_name="study", load_if_exists=True, sampler=sampler, pruner=pruner)
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_study_of_optuna(auto: FakeCluster, tmp_path: Path) -> None:
     """ASHA by Optuna's own pruner: of those that reach a rung, the worse half is pruned."""
-    require_torch("optuna")
     import optuna
     from optuna.trial import TrialState
 
@@ -354,8 +353,8 @@ def test_a_study_of_optuna(auto: FakeCluster, tmp_path: Path) -> None:
     assert study.best_trial.number == 0
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_a_study_that_was_interrupted_goes_on_with_its_jobs(auto: FakeCluster, tmp_path: Path) -> None:
-    require_torch("optuna")
     from optuna.trial import TrialState
 
     from client_sdk.sweep.optuna import OptunaSearch

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from client_sdk.training import OBEYED
-from tests.torch_needed import require_torch
 
 pytestmark = pytest.mark.timeout(600)  # up to nine processes import PyTorch, on cores that are not always their own
 ROOT = Path(__file__).parents[2]
@@ -51,6 +50,7 @@ def finish(process: "subprocess.Popen[str]", stop_at: str | None = None) -> tupl
         return process.wait(LIMIT), steps
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.parametrize(
     ("example", "epochs", "steps", "stops"),
     [
@@ -62,8 +62,6 @@ def finish(process: "subprocess.Popen[str]", stop_at: str | None = None) -> tupl
 )
 def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: int, steps: int, stops: int) -> None:
     """The runs are so long that each is still at work when the signal reaches it."""
-    if example != "numpy_pytrees":
-        require_torch("lightning", "transformers", "accelerate")
     script, lengths = str(ROOT / "examples" / "training" / f"{example}.py"), {"EPOCHS": str(epochs), "STEPS": str(steps)}
     status, unbroken = finish(start(tmp_path / "unbroken", 1, script, **lengths))
     assert (status, len(unbroken)) == (0, steps)
@@ -79,8 +77,8 @@ def test_an_example_goes_on_bit_for_bit(tmp_path: Path, example: str, epochs: in
     assert (status, done + lines) == (0, unbroken)
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_ranks_of_torchrun_go_on_from_one_step(tmp_path: Path) -> None:
-    require_torch()
     script = str(ROOT / "examples" / "training" / "torchrun_ddp.py")
     _, stopped = finish(start(tmp_path / "stopped", 1, *TORCHRUN, script, EPOCHS="1000000"), "rank 1 step 15 ")
     epochs = max(int(line.split()[3]) for line in stopped) // 16 + 3
@@ -93,10 +91,10 @@ def test_ranks_of_torchrun_go_on_from_one_step(tmp_path: Path) -> None:
     assert len(set(again)) == len(again)
 
 
+@pytest.mark.usefixtures("training_packages")
 @pytest.mark.long
 @pytest.mark.parametrize("example", ["lightning_trainer", "hf_trainer"])
 def test_ranks_of_a_framework_stop_after_the_same_step(tmp_path: Path, example: str) -> None:
-    require_torch("lightning", "transformers", "accelerate")
     command = (*TORCHRUN, str(ROOT / "examples" / "training" / f"{example}.py"))
     status, unbroken = finish(start(tmp_path / "unbroken", 1, *command, EPOCHS="20"))
     assert (status, len(unbroken)) == (0, 2 * 20 * 16)
