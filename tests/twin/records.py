@@ -90,8 +90,9 @@ class RecordTable:
         """Lets go of all records."""
         self.records.clear()
         self.held.clear()
-        for held in (*self.unique.values(), *self.counts.values(), *self.twice.values()):
-            held.clear()
+        for each in (self.unique, self.counts, self.twice):
+            for held in each.values():
+                held.clear()
 
     def check_deferred(self) -> None:
         for name, columns in self.deferred.items():
