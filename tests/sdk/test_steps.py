@@ -522,6 +522,7 @@ print(sorted({{"threading", "pickle", "pathlib", "hashlib", "ctypes"}} & new) if
     assert script(code, file).stdout.splitlines() == ["[]", str(["client_sdk", "client_sdk.training", *needed]), "[]", "[]"]
 
 
+@pytest.mark.usefixtures("training_packages")
 def test_no_module_takes_the_place_of_a_public_name(file: Path) -> None:
     """Python sets an imported module as an attribute of its package, whatever was to be imported later by that name."""
     code = """
