@@ -124,7 +124,7 @@ class World:
     def how(self, key: RunKey) -> Conduct:
         return self.conduct.setdefault(key, Conduct())
 
-    # The launcher. It answers in the order in which it is asked (`node_agent/jobs/launcher/launcher.py`).
+    # The launcher. It answers in the order in which it is asked, and as the real one does (`test_modelled_launcher.py`).
 
     def spawn(self, request: SpawnRequest) -> None:
         Path(request.run_directory).mkdir(parents=True, exist_ok=True)
@@ -185,12 +185,12 @@ class World:
     # Processes.
 
     def led_by(self, pid: int, ticks: int) -> bool:
-        return pid in self.lives and self.lives[pid].ticks == ticks
+        return pid not in self.lives or self.lives[pid].ticks == ticks
 
     def terminate(self, pid: int, _savers: object = None) -> None:
-        life = self.lives[pid]
-        life.terminated = True
-        self._leave(pid)
+        if (life := self.lives.get(pid)) is not None:
+            life.terminated = True
+            self._leave(pid)
 
     def _leave(self, pid: int) -> None:
         life = self.lives.get(pid)
