@@ -153,9 +153,9 @@ class Run:
     parks: int = 0
     """How often it was told to park."""
     parked_time: timedelta = timedelta(0)
+    """How long it was parked, in all."""
     waited_time: timedelta = timedelta(0)
     """How long it waited for its turns on devices that it shares, in all."""
-    """How long it was parked, in all."""
     rung: str | None = None
     """How it is parked: "cooperative" (by the program itself), "driver" (by the driver of its devices) or "stopped" (it has
     nothing on them). None: it is not."""

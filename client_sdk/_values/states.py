@@ -67,7 +67,7 @@ class JobReason(Word):
     WAITING_FOR_VICTIMS = 4
     """QUEUED trial: runs were told to leave, and it starts when they have."""
     NOTHING_TO_PREEMPT = 5
-    """QUEUED trial: preempting everything it may preempt would not make room."""
+    """QUEUED, of one that may have others preempted, such as a trial: all of these together would not make room."""
     PREEMPTED = 6
     """QUEUED or STOPPING: preempted for the trial in `cause_job_id`."""
     NODE_LOST = 7
@@ -203,15 +203,18 @@ class JobEventKind(Word):
     RESIZED = 58
     """It runs with another number of tasks; `text` says what each phase of the resize took."""
     RETIMED = 59
-    STOP_OVERDUE = 61
-    """It should have ended after it was told to stop, and its node is told again; `text` says since when, and what to do."""
     """Its turns on shared devices have another length; `text` says which, and why."""
     SET_ASIDE = 60
     """The database refused what the scheduler would do for it: it is held until somebody releases it; `text` says why."""
+    STOP_OVERDUE = 61
+    """It should have ended after it was told to stop, and its node is told again; `text` says since when, and what to do."""
     SAVE_FAILED = 62
     """A save of its run failed, and the run goes on; `text` says why."""
     GRACE_TOO_SHORT = 63
     """By what was measured, a stop takes longer than its grace period; `text` says what takes so long."""
+    NOTHING_TO_PREEMPT = 65
+    """It begins to wait, and nothing that it may have preempted would make room; `text` says which running jobs are spared,
+    and why."""
 
 
 class Guarantee(Word):

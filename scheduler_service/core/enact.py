@@ -52,7 +52,6 @@ from scheduler_service.core.model import (
     JobState,
     NodeState,
     Reason,
-    RunPhase,
     StopReason,
 )
 from scheduler_service.core.model.claims import Claim
@@ -88,8 +87,7 @@ WAITING = frozenset(
 _ALLOWED = (Remember, Wait, Promote, Demote, EndProbe)
 """Actions that a job which is set aside is no reason to refuse."""
 _BESIDE = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE, Reason.NODES_CLOSED)
-_QUEUED, _STARTING, _STARTS = JobState.QUEUED, JobState.STARTING, RunPhase.STARTING
-_NONE, _PLACED = Reason.NONE, EventKind.PLACED
+_QUEUED, _IN_VAIN = JobState.QUEUED, Reason.NOTHING_TO_PREEMPT
 
 
 def enact(state: State, plan: Plan, now: Micros) -> str | None:
@@ -224,7 +222,7 @@ def _drop(state: State, action: DropEarmark, now: Micros) -> None:
     drop_earmarks(state, now, earmark.job_id, action.why)
 
 
-def _wait(state: State, action: Wait, _now: Micros) -> None:
+def _wait(state: State, action: Wait, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not _QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
@@ -233,6 +231,13 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
         return
     if job.reason in WAITING or reason in _BESIDE:
         state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
+        if reason is _IN_VAIN and job.reason is not reason and not _is_told(state, job.id):
+            log_event(state, now, job.id, EventKind.NOTHING_TO_PREEMPT, reason=reason, text=detail)
+
+
+def _is_told(state: State, job_id: int) -> bool:
+    """Whether the job's story has it in this step already: queues are served more than once."""
+    return any(line.job_id == job_id and line.kind is EventKind.NOTHING_TO_PREEMPT for line in state.log)
 
 
 def _remember(state: State, action: Remember, _now: Micros) -> None:

@@ -53,7 +53,9 @@ def test_lower_priority_goes_first_whatever_the_score() -> None:
     high = opportunistic_job(tenants, "A", 2, grace=0, priority=1)
     trial = opportunistic_job(tenants, "A", 1, trial=True, priority=1)
     assert leaving(tenants, low, high) == [low]
-    assert tenants.waits(opportunistic_job(tenants, "A", 2, trial=True)) is Reason.NO_ROOM  # whom it may have go is going
+    assert tenants.waits(opportunistic_job(tenants, "A", 2, trial=True)) is Reason.NOTHING_TO_PREEMPT, (
+        "whom it may have go is going"
+    )
     tenants.leave(low)
     assert len(tenants.at(trial)) == 1
 
@@ -91,7 +93,7 @@ def test_who_owns_the_cells_takes_what_is_kept_for_a_opportunistic_job() -> None
     assert leaving(tenants, first, second) == [first, second]
     tenants.leave(first, second)
     assert tenants.at(owner) == ["one[0..3]"]
-    assert tenants.waits(trial) is Reason.NO_ROOM
+    assert tenants.waits(trial) is Reason.NOTHING_TO_PREEMPT
 
 
 def test_what_is_kept_for_a_opportunistic_job_is_nobody_elses_who_has_no_right_to_it() -> None:
@@ -125,7 +127,7 @@ def test_a_fault_or_a_cancel_gives_up_what_was_kept() -> None:
     tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
     assert tenants.earmark(trial) is None
     tenants.leave(victim)
-    assert tenants.waits(trial) is Reason.NO_ROOM
+    assert tenants.waits(trial) is Reason.NOTHING_TO_PREEMPT
     tenants.step(FaultsSeen("one", "a", ()))
     assert tenants.job(trial).state is JobState.STARTING  # before the victim, which was there first
 
@@ -211,7 +213,7 @@ def test_nobody_looks_for_more_than_there_is(sizes: tuple[int, ...], policy: str
     supposed = counted(monkeypatch, State, "supposing")
     wide = opportunistic_job(tenants, "A", *sizes, trial=True, priority=1)
     tenants.end(small.pop())
-    assert tenants.waits(wide) is Reason.NO_ROOM
+    assert tenants.waits(wide) is Reason.NOTHING_TO_PREEMPT
     assert looks == supposed == []
     assert tenants.waits(opportunistic_job(tenants, "A", 4, 4, trial=True, priority=1)) is Reason.WAITING_FOR_VICTIMS
     assert looks
@@ -247,7 +249,7 @@ def test_so_does_who_waits_in_its_own_cells(policy: str, monkeypatch: pytest.Mon
     tenants.step(FaultsSeen("one", "a", ()), CancelRequested(other))
     assert len(looks) == 2 * 1
     assert leaving(tenants, *small) == []
-    assert tenants.waits(wide) is Reason.BEYOND_QUOTA
+    assert tenants.waits(wide) is Reason.NOTHING_TO_PREEMPT
 
 
 def test_of_many_kinds_so_many_are_tried_and_of_many_jobs_so_many_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:

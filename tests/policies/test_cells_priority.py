@@ -73,7 +73,8 @@ def test_the_highest_takes_over_what_is_kept_for_one_who_is_not(lazy: bool) -> N
     t.vc("A", ("p", "node", 1), policy=PRIORITY)
     low, middle, high = t.ask("A", 4), t.ask("A", 4, priority=1, lazy=lazy), t.ask("A", 4, priority=2)
     assert t.earmark(middle) is None
-    assert t.waits(middle) is Reason.BEYOND_QUOTA
+    assert t.waits(middle) is Reason.NOTHING_TO_PREEMPT
+    assert t.job(middle).detail.endswith(f": job {low} is stopping already")
     kept = t.earmark(high)
     assert kept is not None
     assert kept.victims == (t.run(low).key,)

@@ -216,6 +216,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_STOP_OVERDUE: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_SAVE_FAILED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_GRACE_TOO_SHORT: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_NOTHING_TO_PREEMPT: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -373,6 +374,7 @@ JOB_EVENT_KIND_SET_ASIDE: JobEventKind
 JOB_EVENT_KIND_STOP_OVERDUE: JobEventKind
 JOB_EVENT_KIND_SAVE_FAILED: JobEventKind
 JOB_EVENT_KIND_GRACE_TOO_SHORT: JobEventKind
+JOB_EVENT_KIND_NOTHING_TO_PREEMPT: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")

@@ -178,6 +178,7 @@ class EventKind(IntEnum):
     STOP_OVERDUE = 61
     SAVE_FAILED = 62
     GRACE_TOO_SHORT = 63
+    NOTHING_TO_PREEMPT = 65
 
 
 class OperationKind(IntEnum):

@@ -29,6 +29,7 @@ from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, joined, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
+from scheduler_service.policies.cells.in_vain import among_its_own
 from scheduler_service.policies.cells.making_room import may_ask
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
@@ -125,7 +126,8 @@ def _serve_one(
                 yield plan
     first = next((job for job in looked if job.id not in state.earmarks_of), None)
     if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:
-        yield (why_not_opportunistic(first),)
+        wait, asked = why_not_opportunistic(first), (vc.id, first.spec.job_class, first.priority, first.needs())
+        yield (among_its_own(state, vc, first, wait) if asked in in_vain else wait,)
     return None
 
 

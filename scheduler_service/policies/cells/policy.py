@@ -16,6 +16,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.beyond import more_tasks, with_more
 from scheduler_service.policies.cells.contested import contested
 from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
+from scheduler_service.policies.cells.in_vain import in_vain
 from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, promote, serve_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
@@ -210,7 +211,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
     cells, and holds up nobody."""
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
-    in_vain: set[_Kind] = set()
+    hopeless: set[_Kind] = set()
     tried: set[int] = set()  # jobs that are in several queues
     overtakes = state.vc_orders[vc.name].overtakes
     looks = BEHIND
@@ -222,7 +223,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
                 skipped[at] = _ALL
                 continue
             looks -= 1
-            if _kind(at, job) in in_vain:
+            if _kind(at, job) in hopeless:
                 skipped[at] += 1
                 continue
         if job.id in tried or job.id in state.earmarks_of:
@@ -235,10 +236,10 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         if started:
             continue
         if job.id not in state.earmarks_of:
-            yield (told or why_waits(state, vc, job),)
+            yield (told or in_vain(state, vc, job, why_waits(state, vc, job)),)
             if not overtakes:
                 held.update(held_up(state, vc, [way for way in ways(state.pools, vc, job) if way[1] not in held]))
-            in_vain.add(_kind(at, job))
+            hopeless.add(_kind(at, job))
         skipped[at] += 1
         if job.spec.alternatives:
             tried.add(job.id)

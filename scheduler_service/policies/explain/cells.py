@@ -12,11 +12,13 @@ from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
+from scheduler_service.policies.cells.in_vain import spared_in
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, ways
 from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
+    SPARED_SHOWN,
     Blocker,
     Explanation,
     Victim,
@@ -24,6 +26,7 @@ from scheduler_service.policies.explain.explanation import (
     kept_waiting,
     waiting_for_victims,
 )
+from scheduler_service.policies.order.spared_jobs import NOT_ENOUGH
 from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.stages import stages_within
 
@@ -58,6 +61,9 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, "; ".join(filter(None, (wait.detail, why_no_part(state, job))))))
+    if job.reason is Reason.NOTHING_TO_PREEMPT and not in_the_way:
+        spared = spared_in(state, vc, job, SPARED_SHOWN)
+        blockers.append(Blocker(job.reason, ": ".join(filter(None, (NOT_ENOUGH, spared)))))
     if blockers and (place_in_queue := stages_within(vc.policy).about(state, job)):
         said = (blockers[0].detail, place_in_queue)
         if blockers[0].holders:  # who these are is told right after the detail

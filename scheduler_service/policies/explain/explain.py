@@ -20,6 +20,7 @@ from scheduler_service.core.state.suitable_nodes import asked, describe
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
+    SPARED_SHOWN,
     Blocker,
     Estimate,
     Explanation,
@@ -32,14 +33,11 @@ from scheduler_service.policies.explain.forecast import estimate, may_fit
 from scheduler_service.policies.explain.launch import joined_by
 from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.order.precedence import may_delay
-from scheduler_service.policies.order.spared_jobs import why_spared
-from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
+from scheduler_service.policies.order.spared_jobs import NOT_ENOUGH, why_spared
+from scheduler_service.policies.order.trials_first import NONE_OPEN
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.stages import Stages
-
-SPARED_SHOWN = 16
-"""Of the jobs that nobody may have preempted for the one that waits, so many are named."""
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:

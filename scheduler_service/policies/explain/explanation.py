@@ -8,6 +8,8 @@ from scheduler_service.core.state.state import State
 
 AHEAD_SHOWN = 16
 """Of the jobs before one, or in the cells that it waits for, so many are named."""
+SPARED_SHOWN = 16
+"""Of the jobs that nobody may have preempted for the one that waits, so many are named."""
 
 
 class Blocker(NamedTuple):

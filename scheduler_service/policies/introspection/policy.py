@@ -23,6 +23,7 @@ from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.order.behind import serve_behind
 from scheduler_service.policies.order.fifo import head_of
 from scheduler_service.policies.order.precedence import Precedence
+from scheduler_service.policies.order.trials_first import in_vain
 from scheduler_service.policies.overload.mates import Mates, outranked_slots
 from scheduler_service.policies.overload.probes import NAME
 from scheduler_service.policies.overload.settings import Settings
@@ -30,7 +31,7 @@ from scheduler_service.policies.overload.slicing import take_turns, why_no_turn
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
 from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
-from scheduler_service.policies.stages import Choose, Introspect, Overload, Stages, Victims, Where
+from scheduler_service.policies.stages import Introspect, Overload, Stages, Victims, Where
 from scheduler_service.policies.victims import fitgpp
 
 ORDER = QueueOrder(policy=NAME, introspects=True, rearranges=True)
@@ -43,6 +44,8 @@ def _plan_here(state: State, job: Job) -> Plan | None:
 
 HERE = Where(plan=_plan_here)
 """A whole site."""
+_NO_ROOM = (Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT)
+"""Why the first of a queue waits that was looked at."""
 
 
 def _where(state: State, job: Job) -> Where:
@@ -59,7 +62,7 @@ def first_waiting(state: State, skipped: dict[Lane, int]) -> Job | None:
     return next((job for lane in lanes if (job := head_of(state, {lane: skipped[lane]})) is not None), None)
 
 
-def serve(state: State, overload: Overload, choose: Choose | None, settings: Settings, rng: Rng) -> Proposals:
+def serve(state: State, overload: Overload, victims: Victims | None, settings: Settings, rng: Rng) -> Proposals:
     """The queues of a site."""
     yield from start_on_earmarks(state, place_on_earmarks)
     skipped = {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}
@@ -81,22 +84,24 @@ def serve(state: State, overload: Overload, choose: Choose | None, settings: Set
         shrinking = shrink_for(state, "", job) if settings.growth else None
         if shrinking is not None:
             yield (*shrinking, wait)
-            yield from serve_others(state, job, overload, choose, rng)
+            yield from serve_others(state, job, overload, victims, rng)
             return
         sliced = overload(state, job, HERE)
         if sliced is not None and (yield sliced) is None:
             if any(isinstance(action, Place) or (isinstance(action, Resize) and action.job_id == job.id) for action in sliced):
                 continue
-        elif choose is not None and job.spec.job_class is JobClass.TRIAL:
-            preempted = choose(state, job, rng)
-            if preempted is not None and (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
+        elif victims is not None and job.spec.job_class is JobClass.TRIAL:
+            preempted = victims.choose(state, job, rng)
+            if preempted is None:
+                wait = in_vain(state, job, victims.cap)
+            elif (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
                 continue  # it has an earmark, and holds up nobody
         yield (wait,)
-        yield from serve_others(state, job, overload, choose, rng)
+        yield from serve_others(state, job, overload, victims, rng)
         return
 
 
-def serve_others(state: State, waits: Job, overload: Overload, choose: Choose | None, rng: Rng) -> Proposals:
+def serve_others(state: State, waits: Job, overload: Overload, victims: Victims | None, rng: Rng) -> Proposals:
     """Jobs behind one that waits start, or take turns, where they do not delay it."""
 
     def make_room(state: State, job: Job, before: Precedence) -> Generator[Plan, str | None, Wait | None]:
@@ -106,9 +111,11 @@ def serve_others(state: State, waits: Job, overload: Overload, choose: Choose | 
             sliced = overload(state, job, HERE)
         if sliced and (yield sliced) is None:
             return None if state.jobs.rows[job.id].state is not JobState.QUEUED else no_room(state, job)
-        if sliced is None and choose is not None and job.spec.job_class is JobClass.TRIAL:
+        if sliced is None and victims is not None and job.spec.job_class is JobClass.TRIAL:
             with state.free_resources.keeping(before.elsewhere()):
-                preempted = choose(state, job, rng)
+                preempted = victims.choose(state, job, rng)
+            if preempted is None and not before.covers(state, job):
+                return in_vain(state, job, victims.cap)
             if preempted is not None and (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
                 return None
         return no_room(state, job)
@@ -174,18 +181,17 @@ def stages(options: Options) -> Stages:
     settings.check()
     overload, introspect = overloaded(settings), introspecting(settings)
     victims: Victims | None = fitgpp.stages(options).victims if settings.preempting else None
-    choose = None if victims is None else victims.choose
 
     def policy(state: State, rng: Rng) -> Proposals:
         first = first_waiting(state, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0})
-        if state.unsettled or first is None or first.reason is not Reason.NO_ROOM:
-            yield from serve(state, overload, choose, settings, rng)
+        if state.unsettled or first is None or first.reason not in _NO_ROOM:
+            yield from serve(state, overload, victims, settings, rng)
         else:
-            yield from serve_others(state, first, overload, choose, rng)
+            yield from serve_others(state, first, overload, victims, rng)
         before = len(state.journal.entries)
         yield from introspect(state, HERE)
         if len(state.journal.entries) != before:
-            yield from serve(state, overload, choose, settings, rng)  # who waits may take turns with others now
+            yield from serve(state, overload, victims, settings, rng)  # who waits may take turns with others now
             yield from rearrange(state, "")
 
     return Stages(

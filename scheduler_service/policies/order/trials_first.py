@@ -16,7 +16,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.behind import MakeRoom, serve_behind
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.order.precedence import Precedence
-from scheduler_service.policies.order.spared_jobs import why_spared
+from scheduler_service.policies.order.spared_jobs import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
 from scheduler_service.policies.placing.first_fit import (
     leaves_queue,
     no_room,
@@ -27,10 +27,6 @@ from scheduler_service.policies.placing.first_fit import (
 )
 from scheduler_service.policies.stages import Choose
 
-NOT_ENOUGH = "every run that may be preempted, together, would not make room"
-"""What goes with NOTHING_TO_PREEMPT."""
-SHOWN = 4
-"""Of the jobs that are spared, so many are named."""
 NONE_OPEN = "no node is up and open"
 Serve = Callable[[State, tuple[Lane, ...]], Proposals]
 """How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
@@ -109,10 +105,11 @@ def in_vain(state: State, trial: Job, cap: int | None) -> Wait:
     whatever is preempted makes no room."""
     if not state.free_resources.any_open():
         return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
-    if trial.reason is Reason.NOTHING_TO_PREEMPT:
-        return Wait(trial.id, trial.reason, trial.detail)
-    said = NOT_ENOUGH, why_spared(state, trial, cap, SHOWN)
-    return Wait(trial.id, Reason.NOTHING_TO_PREEMPT, ": ".join(filter(None, said)))
+
+    def said() -> str:
+        return ": ".join(filter(None, (NOT_ENOUGH, why_spared(state, trial, cap, SHOWN))))
+
+    return nothing_to_preempt(Wait(trial.id, Reason.NO_ROOM), trial, said)
 
 
 def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
