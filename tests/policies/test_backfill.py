@@ -12,7 +12,7 @@ from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.backfill import backfill, reserve

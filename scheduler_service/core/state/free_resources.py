@@ -5,7 +5,7 @@ is devices that are scarce: of the nodes that have enough of these, which are a 
 they lack something else, all nodes are, as columns of an integer matrix.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, sub
+from scheduler_service.core.state.capacities import Capacities
+from scheduler_service.core.state.node_bits import bits_of, mask_of
+from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.suitable_nodes import Suitable
 
 _NEVER = -1
-_KNOWN = 1024
-"""Answers of `could_ever_fit_all` that are kept: users may ask for ever more different gangs."""
 
 # What a node does not have free, up to the most that counts, in one integer: bit fields for devices, CPU and memory, each
 # below a guard bit. Add a need, field by field at once: where no guard comes up, it fits. A closed node lacks more than that.
@@ -36,48 +37,6 @@ _LOOKED_AT = 4
 """So many nodes are looked at one by one: with more of them numpy is faster."""
 
 
-def largest_first(needs: Sequence[Vector]) -> list[int]:
-    """Their places, by devices, then CPU, then memory."""
-    return sorted(range(len(needs)), key=lambda i: (-needs[i].devices, -needs[i].cpu_milli, -needs[i].memory_mib))
-
-
-def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
-    """A node for each need, the largest first and each on the first node that has room; None where one finds none.
-
-    `offered` (3, nodes + 1) is what is free by node, as `Room.offered` gives it; what is taken is taken off it.
-    """
-    nodes = [0] * len(needs)
-    before: Vector | None = None
-    for i in largest_first(needs):
-        need = needs[i]
-        if need != before:
-            enough = offered[2] >= need.devices
-            enough &= offered[0] >= need.cpu_milli
-            enough &= offered[1] >= need.memory_mib
-            enough[0] = False
-            before = need
-        node = int(enough.argmax())
-        if not enough[node]:
-            return None
-        left = sub(offered[:, node].tolist(), need)
-        offered[:, node] = left
-        enough[node] = fits(need, left)
-        nodes[i] = node
-    return nodes
-
-
-def bits_of(mask: NDArray[np.bool_]) -> int:
-    """The set of these nodes: bit i is node i."""
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
-
-
-def mask_of(bits: int, nodes: int) -> NDArray[np.bool_]:
-    """The same set, by node, of so many nodes."""
-    width = (nodes + 7) // 8
-    data = np.frombuffer((bits & (1 << nodes) - 1).to_bytes(width, "little"), dtype=np.uint8)
-    return np.unpackbits(data, count=nodes, bitorder="little").view(np.bool_)
-
-
 class Kept(NamedTuple):
     """What a job that is placed must leave on nodes, for jobs that wait before it."""
 
@@ -87,13 +46,12 @@ class Kept(NamedTuple):
     """What must be left on each of them of every resource that the job takes there; None: it may take nothing there."""
 
 
-class FreeResources:
+class FreeResources(Capacities):
     """Free and total resources by node."""
 
     __slots__ = (
         "_asked",
         "_counted",
-        "_ever",
         "_free",
         "_having",
         "_kept",
@@ -101,28 +59,19 @@ class FreeResources:
         "_lacking",
         "_offered",
         "_scratch",
-        "_shapes",
         "_stale",
-        "_total",
         "_uncounted",
         "_unlisted",
         "_up",
-        "_whole",
         "changes",
-        "count",
     )
 
     def __init__(self) -> None:
-        self.count = 0
+        super().__init__()
         self.changes = 0
         """How often a node has come to have something else free, or opened or closed."""
         self._free: list[Vector] = [ZERO]
-        self._total: list[Vector] = [ZERO]
         self._up: list[bool] = [False]
-        self._shapes: dict[Vector, int] = {}
-        """How many nodes there are of each capacity: few are different."""
-        self._ever: dict[tuple[tuple[Vector, ...], int], bool] = {}
-        """What `could_ever_fit_all` has said of the nodes as they are."""
         self._having: list[int] = [0] * (_COUNTED + 1)
         """By number: the open nodes that have so many devices free or more; bit i is node i."""
         self._counted: list[int] = [_NEVER]
@@ -130,8 +79,6 @@ class FreeResources:
         self._uncounted: set[int] = set()
         """Nodes of which `_having` is not up to date."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
-        self._whole: NDArray[np.int64] = np.zeros((3, 8), dtype=np.int64)
-        """Capacities by node."""
         self._stale: set[int] = set()
         """Nodes of which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
@@ -150,33 +97,20 @@ class FreeResources:
         if node >= len(self._free):
             missing = node + 1 - len(self._free)
             self._free += [ZERO] * missing
-            self._total += [ZERO] * missing
             self._up += [False] * missing
             self._counted += [_NEVER] * missing
             if node >= self._offered.shape[1]:
                 wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
                 wider[:, : self._offered.shape[1]] = self._offered
                 self._offered = wider
-                self._whole = np.pad(self._whole, ((0, 0), (0, 2 * node - self._whole.shape[1])))
                 longer = np.full(2 * node, _CLOSED, dtype=np.int64)
                 longer[: len(self._lacking)] = self._lacking
                 self._lacking, self._scratch = longer, np.empty_like(longer)
         total = row.capacity if row else ZERO
-        if total != self._total[node]:
-            self._count_shape(self._total[node], -1)
-            self._count_shape(total, 1)
-            self._ever.clear()
-        self._free[node] = add(self._free[node], sub(total, self._total[node]))
-        self._total[node] = total
-        self._whole[:, node] = total
+        self._free[node] = add(self._free[node], sub(total, self.capacity_of(node)))
+        self._set_capacity(node, total)
         self._up[node] = row is not None and row.state is NodeState.UP and row.drained_us is None
-        self.count = max(self.count, node)
         self._offer(node)
-
-    def _count_shape(self, capacity: Vector, by: int) -> None:
-        count = self._shapes.pop(capacity, 0) + by
-        if count and capacity != ZERO:  # what is no node (any more) has no capacity
-            self._shapes[capacity] = count
 
     def take(self, node: int, amount: Vector) -> None:
         self._free[node] = sub(self._free[node], amount)
@@ -218,9 +152,6 @@ class FreeResources:
 
     def free(self, node: int) -> Vector:
         return self._free[node]
-
-    def capacity_of(self, node: int) -> Vector:
-        return self._total[node] if node < len(self._total) else ZERO
 
     def is_open(self, node: int) -> bool:
         """Whether something may be placed on it: it is up, and not drained."""
@@ -330,40 +261,6 @@ class FreeResources:
         self._stale.clear()
         offered = self._offered[:, : self.count + 1]
         return offered if among is None else np.where(among.mask, offered, _NEVER)
-
-    def capacities(self, among: Suitable | None = None) -> NDArray[np.int64]:
-        """(3, nodes + 1): what each node has when it is empty, open or not; 0 for one that is not `among` these."""
-        whole = self._whole[:, : self.count + 1]
-        return whole if among is None else np.where(among.mask, whole, 0)
-
-    def could_ever_fit_all(self, needs: Sequence[Vector], among: Suitable | None = None) -> bool:
-        """Whether all of these would fit at once if every node, up or not, were empty."""
-        asked = tuple(needs), -1 if among is None else among.bits
-        known = self._ever.get(asked)
-        if known is None:
-            total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
-            if among is not None:
-                total = np.where(among.mask, total, _NEVER)
-            if len(self._ever) == _KNOWN:
-                self._ever.clear()
-            known = self._ever[asked] = pack(needs, total) is not None
-        return known
-
-    def could_ever_fit(self, need: Vector, among: Suitable | None = None) -> bool:
-        """Whether some node, up or not, has `need` as its capacity."""
-        if among is not None:
-            return self.could_ever_fit_all((need,), among)
-        for capacity in self._shapes:  # noqa: SIM110  # a generator takes three times as long
-            if fits(need, capacity):
-                return True
-        return False
-
-    def shapes(self) -> Iterable[Vector]:
-        """Each capacity that some node has."""
-        return self._shapes
-
-    def total_cpu(self) -> int:
-        return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int, tuple[int, ...]]]:
         offered = self.offered()

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scheduler_service.core.model import Job, JobClass, JobState
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.operations.estimators import expected_us
-from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
+from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Estimate, number_of

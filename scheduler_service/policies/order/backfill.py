@@ -19,8 +19,9 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.core.state.free_resources import Kept, pack
+from scheduler_service.core.state.free_resources import Kept
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
+from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import Options

@@ -1,0 +1,16 @@
+"""Sets of nodes as integers, whose bit i is node i, and as arrays by node."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def bits_of(mask: NDArray[np.bool_]) -> int:
+    """The set of these nodes: bit i is node i."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def mask_of(bits: int, nodes: int) -> NDArray[np.bool_]:
+    """The same set, by node, of so many nodes."""
+    width = (nodes + 7) // 8
+    data = np.frombuffer((bits & (1 << nodes) - 1).to_bytes(width, "little"), dtype=np.uint8)
+    return np.unpackbits(data, count=nodes, bitorder="little").view(np.bool_)
