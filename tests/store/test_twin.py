@@ -7,12 +7,14 @@ from sqlalchemy import CheckConstraint, Column, Integer, MetaData, Table, text
 
 from scheduler_service import store
 from scheduler_service.core.state.journal import Change
+from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.schema import tables
 from tests.store import make
 from tests.store.contract import LEASE, READ, WRITE
 from tests.twin import memory
 from tests.twin.memory import Memory
-from tests.twin.rules import Rules, evaluator
+from tests.twin.rules import Judged, Rules, evaluator
 
 
 @pytest.mark.parametrize("name", [*WRITE, *READ, *LEASE, "outcome"])
@@ -26,7 +28,32 @@ def test_it_judges_by_every_rule_that_the_tables_have() -> None:
     twin = Memory()
     for name, table in twin.tables.items():
         wanted = {str(c.name) for c in tables.metadata.tables[name].constraints if isinstance(c, CheckConstraint)}
-        assert set(table.rules._checks) == wanted
+        assert {rule.name for rule in table.rules.rules if rule.kind == "check"} == wanted
+
+
+def test_a_change_is_judged_as_the_whole_record_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, changes = Rules.judge, 0
+
+    def both(self: Rules, record: Record, old: Record | None = None) -> Judged:
+        nonlocal changes
+        part, whole = judge(self, record, old), judge(self, record)
+        before = whole if old is None else judge(self, old)
+        assert part.broken == whole.broken
+        assert before.computed | part.computed == whole.computed
+        assert before.indexed | part.indexed == whole.indexed
+        changes += old is not None
+        return part
+
+    monkeypatch.setattr(Rules, "judge", both)
+    kind = {"work_s": 100, "gpus": 1, "cpus": 1, "memory_gib": 1, "grace_s": 20}
+    workload = {
+        "kind": "generated",
+        "jobs": 40,
+        "kinds": [kind, kind | {"trial": True}],
+        "arrivals": {"kind": "poisson", "load": 2},
+    }
+    simulate(Case.model_validate({"cluster": [{"nodes": 2, "cpus": 8, "memory_gib": 64, "gpus": 2}], "workload": workload}))
+    assert changes > 200
 
 
 def test_a_rule_in_words_that_it_does_not_know_is_said() -> None:

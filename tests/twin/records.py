@@ -39,6 +39,8 @@ class RecordTable:
         """Values -> the key of the record that has them."""
         self.held: dict[Key, list[tuple[str, Key]]] = {}
         """Key -> what its record has in `unique`."""
+        self.indexed: dict[Key, dict[str, bool]] = {}
+        """Key -> which partial indices hold its record."""
         self.counted = self.deferred | {
             str(constraint.name): tuple(constraint.column_keys) for constraint in table.foreign_key_constraints
         }
@@ -51,13 +53,15 @@ class RecordTable:
         """Sets or removes a record. Raises Rejected when it breaks a rule of its own, or is not unique."""
         held: list[tuple[str, Key]] = []
         if record is not None:
-            judged = self.rules.judge(record)
+            old = self.records.get(key)
+            judged = self.rules.judge(record, old)
             record |= judged.computed
+            indexed = self.indexed.get(key, {}) | judged.indexed if old is not None else judged.indexed
             if judged.broken:
                 raise Rejected(judged.broken[0], f'new row for relation "{self.table.name}" violates the check: {record}')
             for name, columns in self.columns.items():
                 values = tuple(record[column] for column in columns)
-                if None in values or not judged.indexed.get(name, True):
+                if None in values or not indexed.get(name, True):
                     continue
                 if self.unique[name].get(values, key) != key:
                     listed = ", ".join(map(str, values))
@@ -69,12 +73,12 @@ class RecordTable:
         if (old := self.records.get(key)) is not None:
             self._count(old, -1)
         if record is None:
-            del self.records[key]
+            del self.records[key], self.indexed[key]
             return
         self._count(record, 1)
         for name, values in held:
             self.unique[name][values] = key
-        self.held[key] = held
+        self.held[key], self.indexed[key] = held, indexed
         self.records[key] = record
 
     def _count(self, record: Record, by: int) -> None:
@@ -90,6 +94,7 @@ class RecordTable:
         """Lets go of all records."""
         self.records.clear()
         self.held.clear()
+        self.indexed.clear()
         for each in (self.unique, self.counts, self.twice):
             for held in each.values():
                 held.clear()

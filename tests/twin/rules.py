@@ -8,8 +8,8 @@ import json
 import operator
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Integer, SmallInteger, Table
 
@@ -65,7 +65,7 @@ class Judged(NamedTuple):
     broken: list[str]
     """Names of the checks that it breaks, in the order in which PostgreSQL looks at them: that of the alphabet."""
     indexed: dict[str, bool]
-    """For each partial index, whether it holds this record."""
+    """For each partial index that was looked at, whether it holds this record."""
 
 
 class Rules:
@@ -76,19 +76,11 @@ class Rules:
         self._evaluate = evaluate
         self._given = [column for column in table.columns if column.computed is None]
         self._holds = [(column.name, _holds(column.type), bool(column.nullable)) for column in self._given]
-        computed = {c.name: _sqlite(table, c.computed.sqltext) for c in table.columns if c.computed is not None}
-        checks = {str(c.name): _sqlite(table, c.sqltext) for c in table.constraints if isinstance(c, CheckConstraint)}
-        conditions = {
-            str(index.name): _sqlite(table, where)
-            for index in table.indexes
-            if (where := index.dialect_options["postgresql"]["where"]) is not None
-        }
-        self._computed, self._checks, self._conditions = list(computed), sorted(checks), list(conditions)
-        asked = [*computed.values(), *(checks[name] for name in self._checks), *conditions.values()]
-        values = ", ".join(f'? AS "{column.name}"' for column in self._given)
-        self._query = f"SELECT {', '.join(asked) or 'NULL'} FROM (SELECT {values})"
+        self.rules = list(_rules_of(table))
+        self._queries: dict[frozenset[str] | None, _Query] = {}
+        """By the columns that an update changes; None: all are new."""
         try:
-            evaluate.execute(self._query, [None] * len(self._given))
+            evaluate.execute(self._query(None).text, [None] * len(self._given))
         except sqlite3.Error as error:
             raise NotImplementedError(
                 f"a rule of table {table.name} cannot be evaluated by SQLite ({error}): write it in other words in tables.py, "
@@ -101,19 +93,77 @@ class Rules:
             (value,) = evaluate.execute(f"SELECT {column.server_default.arg}").fetchone()  # type: ignore[union-attr]
             self.defaults[column.name] = bool(value) if column.type.python_type is bool else value
 
-    def judge(self, record: Record) -> Judged:
-        """Raises Rejected, naming no constraint, for a value that a column cannot hold."""
-        values = [record[name] for name, _, _ in self._holds]
-        for (name, holds, nullable), value in zip(self._holds, values, strict=True):
+    def judge(self, record: Record, old: Record | None = None) -> Judged:
+        """Of a record in the place of an old one, only those rules are looked at that its changes concern. Raises Rejected,
+        naming no constraint, for a value that a column cannot hold."""
+        changes = (
+            None if old is None else frozenset(n for n, _, _ in self._holds if record[n] is not old[n] and record[n] != old[n])
+        )
+        query = self._query(changes)
+        for name, holds, nullable in query.holds:
+            value = record[name]
             if value is None:
                 if not nullable:
                     raise Rejected("", f'null value in column "{name}" of "{self._table.name}" violates not-null constraint')
             elif holds is not None and (why := holds(value)):
                 raise Rejected("", f'column "{name}" of "{self._table.name}": {why}')
-        answers = iter(self._evaluate.execute(self._query, list(map(_sqlite_value, values))).fetchone())
-        computed = {name: next(answers) for name in self._computed}
-        broken = [name for name in self._checks if next(answers) == 0]  # a rule about what is null is not broken
-        return Judged(computed, broken, {name: bool(next(answers)) for name in self._conditions})
+        judged = Judged({}, [], {})
+        if not query.rules:
+            return judged
+        answers = self._evaluate.execute(query.text, [_sqlite_value(record[name]) for name in query.columns]).fetchone()
+        for rule, answer in zip(query.rules, answers, strict=True):
+            if rule.kind == "computed":
+                judged.computed[rule.name] = answer
+            elif rule.kind == "index":
+                judged.indexed[rule.name] = bool(answer)
+            elif answer == 0:  # a rule about what is null is not broken
+                judged.broken.append(rule.name)
+        return judged
+
+    def _query(self, changes: frozenset[str] | None) -> "_Query":
+        query = self._queries.get(changes)
+        if query is None:
+            rules = [rule for rule in self.rules if changes is None or changes & rule.columns]
+            holds = [each for each in self._holds if changes is None or each[0] in changes]
+            used = frozenset[str]().union(*(rule.columns for rule in rules))
+            columns = [column.name for column in self._given if changes is None or column.name in used]
+            values = ", ".join(f'? AS "{name}"' for name in columns)
+            asked = ", ".join(rule.sql for rule in rules) or "NULL"
+            query = self._queries[changes] = _Query(f"SELECT {asked} FROM (SELECT {values})", columns, rules, holds)
+        return query
+
+
+class _Rule(NamedTuple):
+    kind: Literal["computed", "check", "index"]
+    name: str
+    sql: str
+    columns: frozenset[str]
+    """Those that it is about."""
+
+
+class _Query(NamedTuple):
+    text: str
+    columns: list[str]
+    """Whose values it takes, in this order."""
+    rules: list[_Rule]
+    holds: list[tuple[str, Callable[[Any], str] | None, bool]]
+
+
+def _rules_of(table: Table) -> Iterator[_Rule]:
+    """The checks are in the order of the alphabet, in which PostgreSQL looks at them."""
+
+    def made(kind: Literal["computed", "check", "index"], name: object, expression: object) -> _Rule:
+        sql = _sqlite(table, expression)
+        return _Rule(kind, str(name), sql, frozenset(re.findall(r'"([a-z_]\w*)"', sql)) & set(table.columns.keys()))
+
+    for column in table.columns:
+        if column.computed is not None:
+            yield made("computed", column.name, column.computed.sqltext)
+    for check in sorted((c for c in table.constraints if isinstance(c, CheckConstraint)), key=lambda check: str(check.name)):
+        yield made("check", check.name, check.sqltext)
+    for index in table.indexes:
+        if (where := index.dialect_options["postgresql"]["where"]) is not None:
+            yield made("index", index.name, where)
 
 
 def _holds(kind: Any) -> Callable[[Any], str] | None:
