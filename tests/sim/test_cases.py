@@ -138,7 +138,8 @@ def test_nodes_of_several_kinds() -> None:
 def test_settings_reach_the_policy_and_the_engine() -> None:
     """Each is one that changes what happens here, so one that got lost would be seen."""
     jobs = {"workload": {"kind": "fitgpp", "jobs": 400}}
-    base = simulate(case(**jobs)).runs
+    times = simulate(case("fifo", **jobs)).times_us()
+    base = simulate(case(**jobs), times).runs
     for setting in (
         {"s": 0},
         {"cap": 0},
@@ -148,7 +149,7 @@ def test_settings_reach_the_policy_and_the_engine() -> None:
         {"min_run": 1800},
         {"aging": 1},
     ):
-        changed = simulate(case(**jobs, policy={"name": "fitgpp", **setting})).runs
+        changed = simulate(case(**jobs, policy={"name": "fitgpp", **setting}), times).runs
         if setting != {"aging": 1}:  # all jobs are alike in priority: waiting changes nothing
             assert not changed.equals(base), setting
     assert Policy(name="fitgpp", cap=None).victims().cap > 10**9
@@ -156,19 +157,21 @@ def test_settings_reach_the_policy_and_the_engine() -> None:
 
 def test_a_preempted_job_with_no_cap_may_be_so_again() -> None:
     jobs = {"workload": {"kind": "fitgpp", "jobs": 1000, "trials": 0.5}}
-    capped, free = (simulate(case(**jobs, policy={"name": "fitgpp", "cap": cap})).summary for cap in (1, None))
+    times = simulate(case("fifo", **jobs)).times_us()
+    capped, free = (simulate(case(**jobs, policy={"name": "fitgpp", "cap": cap}), times).summary for cap in (1, None))
     assert capped["preempted.twice"] == capped["preempted.more"] == 0 < capped["preempted.once"]
     assert free["preempted.twice"] > 0
 
 
 def test_delays_and_failures_cost_what_they_cost() -> None:
-    quiet = simulate(case()).summary
+    times, failures = simulate(case("fifo")).times_us(), {"mtbf_h": 10, "mttr_h": 1, "until_h": 20}
+    quiet = simulate(case(), times).summary
     assert quiet["gpu_h.starting"] == quiet["gpu_h.lost"] == 0
-    slow = simulate(case(delays={"start": 30})).summary
+    slow = simulate(case(delays={"start": 30}), times).summary
     assert slow["gpu_h.starting"] > 0
-    broken = simulate(case(failures={"mtbf_h": 10, "mttr_h": 1, "until_h": 20})).summary
+    broken = simulate(case(failures=failures), times).summary
     assert broken["gpu_h.lost"] > 0
-    saved = simulate(case(failures={"mtbf_h": 10, "mttr_h": 1, "until_h": 20}, delays={"checkpoint_every": 60})).summary
+    saved = simulate(case(failures=failures, delays={"checkpoint_every": 60}), times).summary
     assert saved["gpu_h.lost"] < broken["gpu_h.lost"]
     assert broken["unfinished"] == saved["unfinished"] == 0
 
