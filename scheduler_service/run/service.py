@@ -237,7 +237,8 @@ class Service:
         """Makes the step durable, and then known."""
         state = self._state
         replies = answered(state, self._writer, [w.event for w in batch], taken.replies[: len(batch)])
-        if taken.log or any(change.table != "cluster" for change in taken.changes):
+        commits = bool(taken.log) or any(change.table != "cluster" for change in taken.changes)
+        if commits:
             self._commit_no = self._writer.commit(taken.changes, taken.log)
             for line in taken.log:
                 if line.kind is EventKind.STOP_OVERDUE:
@@ -248,7 +249,7 @@ class Service:
         state.adopt()
         published = _Published(self._commit_no, taken, batch, replies, heads_of(state), _introspecting(state))
         self._loop.call_soon_threadsafe(self._publish, published)
-        self._recorder.adopted()
+        self._recorder.adopted(commits)
 
     def _tell(self, waiting: Waiting, refusal: CommitRefused) -> None:
         self._settle_later([waiting], [refusal])

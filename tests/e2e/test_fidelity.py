@@ -58,7 +58,8 @@ def test_two_hundred_jobs_of_a_live_service_are_replayed_byte_for_byte(folder: P
     stopped = sorted((row["job_id"], row["run"]) for row in runs if row["stop_reason"] is not None)
     assert sorted(orders(steps, "Stopped")) == stopped
     assert summary.events[Submitted.__name__] == len(jobs) == 200
-    assert (summary.unended, summary.torn, set(summary.outcomes)) == (0, False, {"adopted"})
+    assert (summary.unended, summary.torn) == (0, False)
+    assert set(summary.outcomes) <= {"adopted", "unchanged"}
 
     # The same comes out again; not so where another policy decides.
     replayed = run_module("scheduler_service", "record", "replay", str(file))

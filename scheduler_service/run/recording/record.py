@@ -56,8 +56,8 @@ class Row:
     row: Any
 
 
-Outcome = Literal["adopted", "undone", "lost", "failed"]
-"""Of a step. lost: leadership ended before its commit was known to have succeeded; failed: it raised. Both end a section."""
+Outcome = Literal["adopted", "unchanged", "undone", "lost", "failed"]
+"""Of a step. unchanged: adopted, and there was nothing to commit; lost: leadership ended before its commit was known to have succeeded; failed: it raised. Both end a section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,8 @@ class Recorder:
     def taken(self, came_out: Step) -> None:
         """This came out, and is about to be committed."""
 
-    def adopted(self) -> None: ...
+    def adopted(self, committed: bool = True) -> None:
+        """The step holds. `committed`: there was something to commit."""
 
     def undone(self) -> None:
         """The state is as it was before the step. Safe to repeat."""
@@ -192,8 +193,8 @@ class Recording(Recorder):
     def taken(self, came_out: Step) -> None:
         self._came_out = came_out
 
-    def adopted(self) -> None:
-        self._write("adopted")
+    def adopted(self, committed: bool = True) -> None:
+        self._write("adopted" if committed else "unchanged")
 
     def undone(self) -> None:
         self._write("undone")

@@ -151,7 +151,7 @@ def taken_again(path: Path, stages_of: StagesOf, summary: Summary) -> Iterator[t
                     raise Unreadable(f"{path}, line {number}: a step before all rows of its section")
                 state = state or _state(section, began, order_of(stages))
                 yield number, line, _again(state, stages.policy, line)
-                if line.outcome == "adopted":
+                if line.outcome in ("adopted", "unchanged"):
                     state.adopt()
                 else:
                     state.undo()
