@@ -10,11 +10,10 @@ import pytest
 from benchmarks import fidelity
 from benchmarks.measured_delays import times
 from client_sdk import JobState
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import StopReason
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.run.recording.record import Stepped
 from scheduler_service.run.recording.replay import Summary, read, replay
 from tests.e2e import paced
@@ -25,8 +24,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 ORDER = re.compile(r"order (Running|Stopped) (\d+)\.(\d+) to \d+")
 
 
-def lrtp(_name: str, _parameters: Mapping[str, Any]) -> Policy:
-    return stages("lrtp", FitGppSettings()).policy
+def lrtp(_name: str, _parameters: Mapping[str, Any]) -> Stages:
+    return stages("lrtp", FitGppSettings())
 
 
 def orders(steps: list[Stepped], kind: str) -> Iterator[tuple[int, int]]:
