@@ -305,10 +305,10 @@ def test_a_csv_by_hand(tmp_path: Path) -> None:
     )
     (tmp_path / "jobs.csv").write_text(text, encoding="utf-8", newline="")
     jobs, skipped = read(Csv(file=tmp_path / "jobs.csv"))
-    groups = (TaskGroup(2, Vector(4000, 512, 8)), TaskGroup(1, Vector(4000, 512, 4)))
+    groups, grace = (TaskGroup(2, Vector(4000, 512, 8)), TaskGroup(1, Vector(4000, 512, 4))), 30 * SECOND
     assert jobs == [
-        SimJob(JobSpec(COMMAND, Vector()), 60 * SECOND),
-        SimJob(JobSpec(COMMAND, Vector(12_000, 1536, 20), TRIAL, gang=groups), 1_500_000, 10 * SECOND),
+        SimJob(JobSpec(COMMAND, Vector(), grace_us=grace), 60 * SECOND),
+        SimJob(JobSpec(COMMAND, Vector(12_000, 1536, 20), TRIAL, grace, gang=groups), 1_500_000, 10 * SECOND),
     ]
     assert skipped == {"never ran (work_s is 0)": 1}
 
