@@ -54,7 +54,6 @@ class FreeResources(Capacities):
         "_counted",
         "_free",
         "_having",
-        "_kept",
         "_kept_bits",
         "_lacking",
         "_offered",
@@ -64,6 +63,7 @@ class FreeResources(Capacities):
         "_unlisted",
         "_up",
         "changes",
+        "kept",
     )
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class FreeResources(Capacities):
         self._unlisted: set[int] = set()
         """Nodes of which `_lacking` is not up to date."""
         self._scratch = np.empty_like(self._lacking)
-        self._kept: Sequence[Kept] = ()
+        self.kept: Sequence[Kept] = ()
         """What is to be left on nodes by a job for which room is sought now (`keeping`)."""
         self._kept_bits = 0
         """The nodes on which something is."""
@@ -165,12 +165,12 @@ class FreeResources(Capacities):
     def keeping(self, kept: Sequence[Kept]) -> Iterator[None]:
         """Inside, `first_fit` and `offered` know only of what is free beside this, and no node on which something is kept is
         open, as for share groups and victims. What is kept for several jobs is told as sets of nodes without a common node."""
-        before = self._kept, self._kept_bits
-        self._kept, self._kept_bits = kept, sum(part.bits for part in kept)
+        before = self.kept, self._kept_bits
+        self.kept, self._kept_bits = kept, sum(part.bits for part in kept)
         try:
             yield
         finally:
-            self._kept, self._kept_bits = before
+            self.kept, self._kept_bits = before
 
     def any_device_beside(self, kept: Sequence[tuple[int, Vector | None]]) -> bool:
         """Whether a device is free on some open node beside what is kept. Costs little."""
@@ -182,11 +182,6 @@ class FreeResources(Capacities):
                 return True
             rest &= ~bits
         return rest != 0
-
-    @property
-    def keeps(self) -> bool:
-        """Whether something is kept: see `keeping`."""
-        return bool(self._kept)
 
     def having(self, devices: int, among: Suitable | None = None) -> int:
         """The open nodes that have so many devices free; bit i is node i. With more than 16 devices: some may have fewer."""
@@ -202,12 +197,12 @@ class FreeResources(Capacities):
 
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
         """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
-        return self._first_beside(need, among) if self._kept else self._first_within(need, among, None)
+        return self._first_beside(need, among) if self.kept else self._first_within(need, among, None)
 
     def _first_beside(self, need: Vector, among: Suitable | None) -> int | None:
         """Of what it takes on a node, the job leaves there what is kept."""
         first = self._first_within(need, among, ~self._kept_bits)
-        for bits, kept in self._kept:
+        for bits, kept in self.kept:
             if kept is not None:
                 beside = Vector(*(n + k if n else 0 for n, k in zip(need, kept, strict=True)))
                 node = self._first_within(beside, among, bits)
@@ -249,7 +244,7 @@ class FreeResources(Capacities):
     def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open or not `among` these."""
         offered = self._offered_of(among)
-        for bits, need in self._kept:
+        for bits, need in self.kept:
             mask = mask_of(bits, self.count + 1)
             left = np.full_like(offered, _NEVER) if need is None else (offered - np.array(need)[:, np.newaxis]).clip(0)
             offered = np.where(mask & (offered[0] >= 0), left, offered)

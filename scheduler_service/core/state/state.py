@@ -129,14 +129,11 @@ class State(Tables):
         self.journal.clear()
         self.log.clear()
         self.news.clear()
-        self._keep_what_is_not_noted()
-        self.delegated.clear()
-
-    def _keep_what_is_not_noted(self) -> None:
         if self.turned or self.charged_anew or self.stirred:
             self.not_noted = self.turned.copy(), self.charged_anew.copy(), self.stirred.copy()
         else:  # after nearly every step
             self.not_noted = NOTHING
+        self.delegated.clear()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""
@@ -144,8 +141,7 @@ class State(Tables):
         order = {name: i for i, name in enumerate(_LOADED)}
         for name, key, row in sorted(rows, key=lambda r: (order[r[0]], r[1])):
             by_name[name].replace(key, row)
-        self.news.clear()
-        self._keep_what_is_not_noted()
+        self.adopt()
 
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
 

@@ -27,7 +27,8 @@ def fifo(state: State, _rng: Rng) -> Proposals:
         if may_start_behind(state, OWN_LANES, first):
             yield from _start_behind(state, OWN_LANES, first)
         return
-    yield from start_on_earmarks(state, place_on_earmarks)
+    if state.earmarks_of:
+        yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, OWN_LANES)
 
 
@@ -58,7 +59,8 @@ def serve_in_order(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str |
         action = place(state, job) or no_room(state, job)
         refused = yield (action,)
         if isinstance(action, Wait) and not leaves_queue(action):
-            yield from not_looked_at(state, [other for other in lanes if other is not own_lane(job)])
+            if len(lanes) > 1:
+                yield from not_looked_at(state, [other for other in lanes if other is not own_lane(job)])
             return job
         skipped[own_lane(job)] += refused is not None  # else it has left the queue
     return None

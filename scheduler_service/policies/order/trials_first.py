@@ -37,7 +37,8 @@ def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = N
     `cap`: how often a job may be preempted for trials."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        yield from start_on_earmarks(state, place_on_earmarks)
+        if state.earmarks_of:
+            yield from start_on_earmarks(state, place_on_earmarks)
         before = yield from _serve_trials(state, victims, trials_in_flight, cap, rng)
         if before is None:
             yield from serve(state, (Lane.BEST_EFFORT,))

@@ -31,7 +31,7 @@ def closest_node(state: State, need: Vector, among: Suitable | None = None) -> i
     free, devices = state.free_resources, need[2]
     if not devices:
         return free.first_fit(need, among)
-    if free.keeps:
+    if free.kept:
         return best_of(state, devices, free.fitting(need, among))
     may = free.having(devices, among)
     if not may:

@@ -57,7 +57,8 @@ class Row:
 
 
 Outcome = Literal["adopted", "unchanged", "undone", "lost", "failed"]
-"""Of a step. unchanged: adopted, and there was nothing to commit; lost: leadership ended before its commit was known to have succeeded; failed: it raised. Both end a section."""
+"""Of a step. unchanged: adopted, and there was nothing to commit; lost: leadership ended before its commit was known to have
+succeeded; failed: it raised. The last two end a section."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,10 @@ def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
         if old.state is QUEUED or new.state is QUEUED:
             move_in_queue(state, old, new)
             if old.reason is not new.reason:
-                _wait_beside(state, old, there=False)
-                _wait_beside(state, new, there=True)
+                if old.reason in state.beside:
+                    state.beside[old.reason].discard(old.id)
+                if new.reason in state.beside:
+                    state.beside[new.reason].add(new.id)
         _changes(state, old, new)
     if state.keeps_order:
         move_among_running(state, old, new)
@@ -62,15 +64,9 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         (state.set_aside.add if new.set_aside else state.set_aside.discard)(new.id)
 
 
-def _wait_beside(state: Tables, job: Job, there: bool) -> None:
-    """The job is in the set of those that wait beside their queues for this reason, or is in it no more."""
-    beside = state.beside.get(job.reason)
-    if beside is not None:
-        (beside.add if there else beside.discard)(job.id)
-
-
 def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
-    _wait_beside(state, job, there)
+    if job.reason in state.beside:  # it waits beside its queue
+        (state.beside[job.reason].add if there else state.beside[job.reason].discard)(job.id)
     if there and job.rendezvous:
         state.news[job.id] = None
     if job.request_id:

@@ -21,7 +21,8 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
     memo = state.memos.rows.get((order.policy, order.subject(row))) if order.policy else None
     was = order.key(old, memo, state.settings) if old is not None and stands(old) else None
     now = order.key(new, memo, state.settings) if new is not None and stands(new) else None
-    if not row.spec.vc:
+    spec = row.spec
+    if not spec.vc and (may_do_without_devices(spec) or (old is not None and old.spec is not spec)):
         _count_without_devices(state, old if was is not None else None, new if now is not None else None)
     if was == now:
         if now is not None and old is not None and new is not None and old.spec is not new.spec:
