@@ -11,7 +11,7 @@ import pytest
 
 from scripts.reproduce import HERE, PARTS, SMALL_TABLES, Part, chosen, small_file, small_table
 
-TRACES = Path(os.environ.get("EBB_TRACES", HERE.parent / "shared" / "traces"))
+TRACES = Path(os.environ.get("EBB_TRACES", HERE / "traces"))
 
 
 def test_every_table_of_the_documents_is_made_by_some_part() -> None:
