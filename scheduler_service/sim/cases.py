@@ -152,12 +152,12 @@ class Case(Model):
 
     def recording(self) -> "Case | None":
         """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO"). In it everything
-        is everybody's."""
+        is everybody's, and the order of the queue is strict, as in the paper."""
         name = times_from(self.workload)
         if name is None:
             return None
         shared = {"virtual_clusters": (), "pools": (), "exchange": None, "sharing": None}
-        recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0, **shared})
+        recording = self.model_copy(update={"policy": Policy(name=name, in_order=True).in_effect, "repeat": 0, **shared})
         return None if recording == self.model_copy(update={"policy": self.policy.in_effect}) else recording
 
 

@@ -89,7 +89,8 @@ class Policy(Model):
         default=True, description="of runs drawn for a trial only those leave that make its room; false: all that were drawn"
     )
     in_order: bool = Field(
-        default=False, description="a trial that waits for victims holds up those behind it, as the papers have it"
+        default=False,
+        description="a job that waits holds up all those behind it, and each gets the first node that has room, as in the FitGpp paper",
     )
     backfill: bool = Field(default=False, description="let jobs behind the first start where that does not delay it")
     promotes: bool = Field(
@@ -133,6 +134,8 @@ class Policy(Model):
         """Without what makes no difference: what it is called, and how victims are chosen where nobody is preempted."""
         preempts = stages(self.name, self.victims(), self.backfill).victims is not None
         idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order", "min_run"}
+        if self.name == "fifo":
+            idle.discard("in_order")
         if self.name != "cells":
             idle.add("promotes")
         return self.model_copy(update={name: Policy.model_fields[name].default for name in idle})

@@ -98,12 +98,14 @@ def test_the_same_case_gives_the_same_and_a_repeat_other_draws() -> None:
 
 def test_others_are_given_the_times_that_were_recorded_under_fifo() -> None:
     """FitGpp, section 4.1: the load is 2.0 if they were scheduled by FIFO."""
-    fifo = case("fifo")
+    fifo = case("fifo", policy={"name": "fifo", "in_order": True})
     ours = case("fitgpp")
     assert fifo.recording() is None
     assert ours.recording() == fifo
-    assert case("fifo", policy={"name": "fifo", "label": "first come"}).recording() is None
-    assert case("fifo", policy={"name": "fifo", "trials_in_flight": 1, "cap": None}).recording() is None  # it preempts nobody
+    assert case("fifo", policy={"name": "fifo", "in_order": True, "label": "first come"}).recording() is None
+    preempts_nobody = {"name": "fifo", "in_order": True, "trials_in_flight": 1, "cap": None}
+    assert case("fifo", policy=preempts_nobody).recording() is None
+    assert case("fifo").recording() == fifo
     assert case("fitgpp", policy={"name": "fitgpp", "trials_in_flight": 1}).recording() == fifo
     assert case("fifo", policy={"name": "fifo", "backfill": True}).recording() == fifo
     recorded = simulate(fifo)

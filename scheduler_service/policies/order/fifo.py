@@ -4,17 +4,24 @@ While the first waits, those behind it start that cannot delay it (`precedence`)
 In the strict order nobody does. FitGpp (papers: section 4.1) calls that vanilla FIFO.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.messages import Plan, Rng, Wait
+from scheduler_service.core.messages import Place, Plan, Rng, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.behind import may_start_behind, serve_behind
 from scheduler_service.policies.order.precedence import Precedence
-from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.placing.first_fit import (
+    leaves_queue,
+    no_room,
+    place,
+    place_on_earmarks,
+    place_on_first_node,
+    start_on_earmarks,
+)
 
 _NONE_SKIPPED = dict.fromkeys(OWN_LANES, 0)
 _NO_ROOM = Reason.NO_ROOM
@@ -48,11 +55,13 @@ def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
 
 
 def serve_strictly(state: State, lanes: Sequence[Lane]) -> Proposals:
-    """Starts the queued jobs of the lanes in order, until one does not fit."""
-    yield from serve_in_order(state, lanes)
+    """Starts the queued jobs of the lanes in order, until one does not fit; each on the first node that has room."""
+    yield from serve_in_order(state, lanes, place_on_first_node)
 
 
-def serve_in_order(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, Job | None]:
+def serve_in_order(
+    state: State, lanes: Sequence[Lane], place: Callable[[State, Job], Place | None] = place
+) -> Generator[Plan, str | None, Job | None]:
     """Returns the first job that does not fit. Costs one look for each job that starts."""
     skipped = dict.fromkeys(lanes, 0)
     while (job := head_of(state, skipped)) is not None:

@@ -1,6 +1,6 @@
 """Where a job fits: plain vector fitting, on the nodes and devices that are closest (`closest`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,20 @@ def place(state: State, job: Job) -> Place | None:
         return Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),), configuration=job.configuration)
     places = (_place_configured(state, one) for one in job.in_each_configuration())
     return next((place for place in places if place is not None), None)
+
+
+def place_on_first_node(state: State, job: Job) -> Place | None:
+    """As `place`, and a job of one task on the first node that has room, however close its devices are there: so does the
+    simulator of the FitGpp paper, as far as its figures tell."""
+    spec = job.spec
+    if spec.gang or job.avoid or spec.alternatives or spec.share is not ShareMode.EXCLUSIVE:
+        return place(state, job)
+    node = state.free_resources.first_fit(spec.demand, state.among(spec))
+    for other in _nodes_with_earmarks(state, job):
+        node = other if node is None else min(node, other)
+    if node is None:
+        return None
+    return Place(job.id, (Spot(node, pick_devices(state, node, spec.demand.devices)),), configuration=job.configuration)
 
 
 def _place_configured(state: State, job: Job) -> Place | None:
@@ -98,13 +112,19 @@ def _first_node(state: State, job: Job) -> int | None:
     node = closest_node(state, need, state.among(job.spec))
     if job.id in state.earmarks_of:  # it has more there than others have
         nodes = 0 if node is None else 1 << node
-        for earmark_id in state.earmarks_of[job.id]:
-            earmark = state.earmarks.rows[earmark_id]
-            here = add(state.free_resources.free(earmark.node), earmark.kept)
-            if state.is_usable(job.spec, earmark.node) and fits(need, here):
-                nodes |= 1 << earmark.node
+        for other in _nodes_with_earmarks(state, job):
+            nodes |= 1 << other
         return best_of(state, need.devices, nodes)
     return node
+
+
+def _nodes_with_earmarks(state: State, job: Job) -> Iterator[int]:
+    """The nodes on which the job of one task has room with what is kept for it there."""
+    for earmark_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.earmarks.rows[earmark_id]
+        here = add(state.free_resources.free(earmark.node), earmark.kept)
+        if state.is_usable(job.spec, earmark.node) and fits(job.spec.demand, here):
+            yield earmark.node
 
 
 def queued(state: State, lane: Lane, skip: int) -> Job | None:

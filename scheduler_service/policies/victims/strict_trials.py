@@ -17,8 +17,8 @@ from scheduler_service.policies.order.trials_first import Serve, in_vain, trials
 from scheduler_service.policies.placing.first_fit import (
     leaves_queue,
     no_room,
-    place,
     place_on_earmarks,
+    place_on_first_node,
     queued,
     start_on_earmarks,
 )
@@ -59,7 +59,7 @@ def _serve_first(state: State, victims: Choose, cap: int | None, rng: Rng) -> Ge
     """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
     skip = 0
     while (trial := queued(state, Lane.TRIAL, skip)) is not None:
-        action = place(state, trial)
+        action = place_on_first_node(state, trial)
         if action is not None:
             skip += (yield (action,)) is not None  # refused: it stays where it is
             continue

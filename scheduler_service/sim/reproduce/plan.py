@@ -40,7 +40,7 @@ def fitgpp(s: float = AS_PUBLISHED.s, cap: int | None = AS_PUBLISHED.cap) -> Pol
     return published("fitgpp", "FitGpp" if s == AS_PUBLISHED.s else f"FitGpp, s = {s:g}", s=s, cap=cap)
 
 
-FIFO = Policy(name="fifo", label="FIFO")
+FIFO = Policy(name="fifo", label="FIFO", in_order=True)
 LRTP = published("lrtp", "LRTP")
 RAND = published("rand", "RAND")
 FITGPP = fitgpp()
