@@ -76,7 +76,7 @@ FORBIDDEN = set().union(*CHANGES.values())
 
 @pytest.mark.parametrize("kind", list(QUESTIONS))
 def test_each_method_is_known_to_change_something_or_not(kind: type) -> None:
-    methods = {name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
+    methods = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
     assert methods == CHANGES[kind] | QUESTIONS[kind]
     assert not CHANGES[kind] & QUESTIONS[kind]
 
