@@ -47,7 +47,7 @@ def test_a_program_without_the_hook_parks_where_it_says(how: str, tmp_path: Path
         assert program.parked()["bytes"] == 4000
         program.resumed()
         parked = program.parked(at_step=10)
-        assert parked["step"] > 10
+        assert parked["step"] >= 10
         program.resumed()
         assert program.steps.exists() == (how == "count")
 
