@@ -90,7 +90,7 @@ class Policy(Model):
     )
     in_order: bool = Field(
         default=False,
-        description="a job that waits holds up all those behind it, and each gets the first node that has room, as in the FitGpp paper",
+        description="as in the FitGpp paper: a job that waits holds up all behind it, and each gets the first node with room",
     )
     backfill: bool = Field(default=False, description="let jobs behind the first start where that does not delay it")
     promotes: bool = Field(
