@@ -23,8 +23,10 @@ LIMIT = 60
 
 
 def case(name: str, seed: int = 1, **other: Any) -> Case:
+    """Under fifo, that by which the load is recorded for others."""
+    policy = {"name": name, "in_order": True, "label": name} if name == "fifo" else {"name": name}
     told = {"cluster": [{"nodes": 2, "cpus": 32, "memory_gib": 256, "gpus": 8}], "workload": {"kind": "fitgpp", "jobs": 120}}
-    return Case.model_validate({**told, "decide_every": 60, "policy": {"name": name}, "seed": seed, **other})
+    return Case.model_validate({**told, "decide_every": 60, "policy": policy, "seed": seed, **other})
 
 
 class Watching(Watch):
