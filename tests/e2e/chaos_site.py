@@ -58,7 +58,7 @@ class ChaosSite:
     has come."""
 
     def __init__(self, folder: Path, shared_storage: bool, policy: str = "fitgpp", two: bool = False) -> None:
-        """`two`: a second scheduler stands by, on a database of their own."""
+        """With `two`, a second scheduler is the standby; both use a database of their own."""
         settings = folder / "scheduler.yaml"
         settings.write_text(SETTINGS + POLICIES[policy] + (f"lease: {LEASE}\n" if two else ""))
         self._postgres = Embedded(folder / "pg", state_dir=folder / "state") if two else None

@@ -20,7 +20,7 @@ WAVE = 8
 
 
 def play(folder: Path, seed: int, waves: int, policy: str = "fitgpp", two: bool = False) -> None:
-    """`two`: a second scheduler takes over when the one that leads is killed."""
+    """With `two` schedulers, the second takes over when the leader is killed."""
     began = time.monotonic()
     with (
         Uninterrupted(folder / "alone", elastic=False) as alone,

@@ -11,7 +11,7 @@ from scheduler_service.core.state.suitable_nodes import Suitable
 
 _NONE = -1
 _KNOWN = 1024
-"""Answers of `could_ever_fit_all` that are kept: users may ask for ever more different gangs."""
+"""Answers of `could_ever_fit_all` that are kept: otherwise they would grow with each new kind of gang that users submit."""
 
 
 class Capacities:

@@ -27,9 +27,9 @@ from scheduler_service.core.state.holdings import runs_together, together
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells import nothing_to_preempt
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, joined, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
-from scheduler_service.policies.cells.in_vain import among_its_own
 from scheduler_service.policies.cells.making_room import may_ask
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
@@ -82,6 +82,10 @@ _Wanting = tuple[int, JobClass, int, Needs]
 """By virtual cluster, class and priority, on which it depends who may be made to leave."""
 
 
+def _wanting(vc: VirtualCluster, job: Job) -> _Wanting:
+    return vc.id, job.spec.job_class, job.priority, job.needs()
+
+
 def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
     """The first of its jobs that are in the queue for idle cells, as they are served: trials first where they are so in its own
     cells, too. Those that wait for others to leave are not among them."""
@@ -101,7 +105,7 @@ def _serve_one(
     tries = LOOKED_AT
     for job in looked:
         kind = job.needs()
-        wanting = vc.id, job.spec.job_class, job.priority, kind
+        wanting = _wanting(vc, job)
         fresh = kind not in nowhere
         claim = claim_of(state, job) if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain else None
         clears = claim is not None and may_ask(state, vc, claim)
@@ -126,8 +130,8 @@ def _serve_one(
                 yield plan
     first = next((job for job in looked if job.id not in state.earmarks_of), None)
     if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:
-        wait, asked = why_not_opportunistic(first), (vc.id, first.spec.job_class, first.priority, first.needs())
-        yield (among_its_own(state, vc, first, wait) if asked in in_vain else wait,)
+        wait = why_not_opportunistic(first)
+        yield (nothing_to_preempt.for_opportunistic(state, vc, first, wait) if _wanting(vc, first) in in_vain else wait,)
     return None
 
 

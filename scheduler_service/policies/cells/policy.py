@@ -13,10 +13,10 @@ from scheduler_service.core.model.virtual_clusters import Binding, Owner, Virtua
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells import nothing_to_preempt
 from scheduler_service.policies.cells.beyond import more_tasks, with_more
 from scheduler_service.policies.cells.contested import contested
 from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
-from scheduler_service.policies.cells.in_vain import in_vain
 from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, promote, serve_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
@@ -236,7 +236,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         if started:
             continue
         if job.id not in state.earmarks_of:
-            yield (told or in_vain(state, vc, job, why_waits(state, vc, job)),)
+            yield (told or nothing_to_preempt.for_guaranteed(state, vc, job, why_waits(state, vc, job)),)
             if not overtakes:
                 held.update(held_up(state, vc, [way for way in ways(state.pools, vc, job) if way[1] not in held]))
             hopeless.add(_kind(at, job))

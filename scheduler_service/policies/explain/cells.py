@@ -12,7 +12,7 @@ from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
-from scheduler_service.policies.cells.in_vain import spared_in
+from scheduler_service.policies.cells.nothing_to_preempt import spared_in
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, ways
 from scheduler_service.policies.explain.cell_holders import waits_for_cells

@@ -22,8 +22,8 @@ Spares = Callable[[State, Job], bool]
 
 
 def nothing_to_preempt(wait: Wait, job: Job, why: Callable[[], str]) -> Wait:
-    """Why a job waits that has nobody preempted, as it is when it begins to wait so; an explanation says how it is later.
-    `wait`: why it waits besides that. `why`: who is spared."""
+    """Return the reason of a job that may preempt others and can preempt none. It is that of the moment when the job began to
+    wait; an explanation has the present one. `wait`: why it waits apart from that. `why`: who is spared."""
     if job.reason is Reason.NOTHING_TO_PREEMPT:
         return Wait(job.id, job.reason, job.detail)
     if job.reason not in WAITING:
@@ -57,7 +57,7 @@ def _spared(state: State, claimant: Job, cap: int | None, among: Iterable[int], 
     rule, ways = RULES[claim], claimant.in_each_configuration()
 
     def why(job: Job) -> str:
-        """Why the job is spared, whoever shares its devices; empty: it is not."""
+        """Why the job itself is spared; empty: only the jobs that share its devices may be a reason."""
         runs = state.runs_of(job.id)
         if rule.best_effort and job.spec.job_class is not JobClass.BEST_EFFORT:
             return "is a trial, too"

@@ -1,4 +1,4 @@
-"""What is told of a virtual cluster's job that may have others preempted, and finds nobody who would make room."""
+"""Why a job of a virtual cluster waits though it may preempt others: which of them are spared, and why."""
 
 from collections.abc import Iterable
 
@@ -14,22 +14,23 @@ from scheduler_service.policies.order.spared_jobs import NOT_ENOUGH, SHOWN, noth
 from scheduler_service.policies.stages import stages_within
 
 
-def in_vain(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
-    """The wait of a job for which room was sought in vain among the guaranteed runs of its virtual cluster. Where every waiting
-    job is looked at, and preempts if it can, that says nothing of one of them."""
+def for_guaranteed(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
+    """Return why a job waits if no guaranteed runs of its virtual cluster can be preempted for it; else `wait`.
+
+    Under an order in which each waiting job may preempt others (`overtakes`) one job alone says nothing, and keeps `wait`."""
     if wait.reason is not Reason.BEYOND_QUOTA or (claim := claim_of(state, job)) is None:
         return wait
     overtakes, victims = state.vc_orders[vc.name].overtakes, stages_within(vc.policy).victims
     if overtakes or victims is None or not may_ask(state, vc, claim) or not _may_have_victims(state, vc, job, claim):
         return wait
-    return _in_vain(state, vc, job, wait) if holds_up(state, vc, job) else wait
+    return _with_reason(state, vc, job, wait) if holds_up(state, vc, job) else wait
 
 
-def among_its_own(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
-    """The wait of an opportunistic job for which room was sought in vain among the runs of its virtual cluster."""
+def for_opportunistic(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
+    """Return why an opportunistic job waits if no runs of its virtual cluster can be preempted for it; else `wait`."""
     claim = claim_of(state, job)
     may = claim is not None and may_ask(state, vc, claim) and _may_have_victims(state, vc, job, claim)
-    return _in_vain(state, vc, job, wait) if may and stages_within(vc.policy).victims is not None else wait
+    return _with_reason(state, vc, job, wait) if may and stages_within(vc.policy).victims is not None else wait
 
 
 def _may_have_victims(state: State, vc: VirtualCluster, job: Job, claim: Claim) -> bool:
@@ -43,7 +44,7 @@ def _may_have_victims(state: State, vc: VirtualCluster, job: Job, claim: Claim) 
     )
 
 
-def _in_vain(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
+def _with_reason(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:
     if job.reason is not Reason.NOTHING_TO_PREEMPT and not (each := spared_in(state, vc, job, SHOWN)):
         return wait  # none of its virtual cluster's jobs has what it could use
     return nothing_to_preempt(wait, job, lambda: f"{wait.detail}; {NOT_ENOUGH}: {each}")
