@@ -9,7 +9,7 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import pairwise
 from typing import Any, cast
@@ -540,6 +540,5 @@ async def nodes_show_what_is_free(world: World) -> None:
         assert busy.capacity == idle.capacity
         assert busy.free == sdk.Resources(cpus=CPUS - 2.5, memory_mib=idle.free.memory_mib - 3 * 1024)
     found = await world.client.node(idle.name)
-    assert replace(found, observations=None) == idle
-    seen = found.observations  # a node says of runs that save checkpoints what they save, whatever it sees of devices
-    assert seen is None or (seen.devices, seen.cycles, seen.steps) == ((), (), ())
+    assert found == idle
+    assert found.observations is None  # its devices, if it had some, would be simulated

@@ -99,9 +99,13 @@ class Observer:
         at = Timestamp()
         at.GetCurrentTime()
         steps = map(known_steps, seen.steps)
-        self._link.observed = cluster_pb2.NodeObservations(
-            time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
-        )
+        shown = seen.devices or seen.cycles or seen.steps or seen.mini_batches
+        if shown or not (seen.checkpoints or seen.graces or seen.slices):  # an agent that sees nothing says so
+            self._link.observed = cluster_pb2.NodeObservations(
+                time=at, devices=seen.devices, cycles=seen.cycles, steps=steps, mini_batches=seen.mini_batches
+            )
+        else:  # it does not look at devices, and tells how its runs save
+            self._link.observed = None
         self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
         self._link.means = {_key(one): one.means for one in seen.checkpoints}
         self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
@@ -301,6 +305,8 @@ def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations
     cycles = [cycle for cycle in seen.cycles if _key(cycle) in runs]
     steps = [each for each in seen.steps if _key(each) in runs]
     mini_batches = [each for each in seen.mini_batches if _key(each) in runs]
+    if not (seen.devices or cycles or steps or mini_batches) and (seen.cycles or seen.steps or seen.mini_batches):
+        return None  # all that it tells of has ended
     return cluster_pb2.NodeObservations(
         time=seen.time, devices=seen.devices, cycles=cycles, steps=steps, mini_batches=mini_batches
     )
