@@ -35,6 +35,8 @@ class Role:
     seed: int
     grace: float = 30
     save: float = 0
+    device_memory_gib: int = 0
+    """What each of its GPUs must have at least."""
     job_class: JobClass = JobClass.BEST_EFFORT
 
     def arguments(self, until: Path | None = None) -> list[str]:
@@ -56,6 +58,7 @@ class Role:
             environment=ENVIRONMENT,
             working_directory=folder,
             grace_period=timedelta(seconds=self.grace),
+            device_memory_mib=self.device_memory_gib * GIB,
         )
 
 
@@ -79,9 +82,10 @@ STEP_LOG, RESULT = "steps.jsonl", "result.json"
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """With more threads the order of a sum is left to chance, and so are its last bits."""
 
-# In the order in which they are submitted: 4 + 2 + 2 GPUs fill dgx, 2 + 3 + 3 fill pcie, and the last one has to wait.
+# In the order in which they are submitted: 4 + 2 + 2 GPUs fill dgx, 2 + 3 + 3 fill pcie, and the last one has to wait. The
+# first needs GPUs with more memory than those of pcie. The next ones take the rest of its node, which breaks up no idle one.
 JOBS = (
-    Role("wav2vec", gpus=4, cpus=48, memory_gib=512, grace=5, steps=800, seed=1, save=0.8),
+    Role("wav2vec", gpus=4, cpus=48, memory_gib=512, grace=5, steps=800, seed=1, save=0.8, device_memory_gib=40),
     Role("cyclegan", gpus=2, cpus=16, memory_gib=128, grace=8, steps=650, seed=2, save=1.0),
     Role("lstm", gpus=2, cpus=16, memory_gib=128, grace=15, steps=650, seed=3, save=1.5),
     Role("dlrm", gpus=2, cpus=16, memory_gib=160, grace=4, steps=450, seed=4, save=0.6),

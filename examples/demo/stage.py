@@ -84,7 +84,7 @@ class Stage:
     # ---- acts ----------------------------------------------------------------------------------------------------------
 
     def raise_nodes(self) -> None:
-        """One after the other: jobs go to the first node that has room."""
+        """One after the other: of nodes that are equally good, jobs go to the first."""
         for name, profile in NODES.items():
             self._cluster.start_agent(name, profile, "--log-level", "warning")
             self._until(partial(self._is_up, name), f"node {name}")
