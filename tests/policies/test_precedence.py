@@ -6,17 +6,19 @@ of them closed; the jobs are of both classes, some are gangs, name nodes, or hav
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import combinations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import DrainRequested, Event, HoldRequested, Submitted, UndrainRequested
 from scheduler_service.core.model import JobClass, JobSpec, JobState, NodeSelector, Reason, TaskGroup
 from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import SECOND, Vector, fits
+from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
@@ -133,6 +135,56 @@ def test_what_would_start_without_the_head_on_nodes_that_it_cannot_use_starts_wi
     holds()
 
 
+class Full(NamedTuple):
+    """A node with four devices, jobs that hold these, one that waits for some, and jobs without devices behind it."""
+
+    holders: Sequence[Vector]
+    head: Vector
+    behind: Sequence[Vector]
+
+
+def amounts(devices: st.SearchStrategy[int], *cpus: int) -> st.SearchStrategy[Vector]:
+    return st.builds(
+        lambda cpu, gib, of: Vector(cpu * 1000, gib * 1024, of), st.sampled_from(cpus), st.sampled_from((1, 2)), devices
+    )
+
+
+FULL = st.builds(
+    Full,
+    st.sampled_from(((1, 1, 1, 1), (1, 1, 2), (2, 2), (1, 3), (4,))).flatmap(
+        lambda parts: st.tuples(*(amounts(st.just(devices), 0, 1, 3, 4) for devices in parts))
+    ),
+    amounts(st.integers(1, 4), 4, 6, 8, 12, 16),
+    st.lists(amounts(st.just(0), 1, 2, 4), min_size=1, max_size=3),
+)
+
+
+@pytest.mark.parametrize("site", ["fifo", "fifo-backfilled", "fitgpp", "fair"])
+def test_jobs_without_devices_delay_no_job_that_waits_for_devices_whoever_ends_first(site: str) -> None:
+    @given(FULL)
+    def holds(of: Full) -> None:
+        d = cluster(site, LARGE)
+        for need in of.holders:
+            d.submit(changed(spec(), demand=need))
+        holders = [run.job_id for run in d.state.runs.rows.values()]
+        d.start(*holders)
+        head = d.submit(changed(spec(), demand=of.head))
+        if len(holders) != len(of.holders) or d.job(head).state is not JobState.QUEUED:
+            return
+        without = d.state.free_resources.free(1)
+        for need in of.behind:
+            d.submit(changed(spec(), demand=need))
+        beside = d.state.free_resources.free(1)
+        event(f"{sum(run.job_id > head for run in d.state.runs.rows.values())} start behind it")
+        demands = [d.job(job).spec.demand for job in holders]
+        for count in range(len(demands) + 1):
+            for ended in combinations(demands, count):
+                if fits(of.head, reduce(add, ended, without)):
+                    assert fits(of.head, reduce(add, ended, beside)), f"it starts later once {ended} have ended"
+
+    holds()
+
+
 # ---- one by one ----------------------------------------------------------------------------------------------------------
 
 TWO = ("fifo", "fifo-backfilled", "fitgpp", "fitgpp-backfilled", "thrifty", "lrtp", "las", "fair", "allox", "gandiva")
@@ -211,6 +263,28 @@ def test_a_job_without_devices_starts_beside_one_that_waits_for_devices_if_it_le
     assert d.job(small).state is JobState.STARTING, "15 of 16 CPUs are free, and the head needs 2"
     if site not in ("las", "allox"):
         assert d.job(large).state is JobState.QUEUED
+
+
+@pytest.mark.parametrize("site", ["fifo", "fifo-backfilled", "fitgpp", "fitgpp-backfilled", "thrifty", "lrtp", "fair"])
+@pytest.mark.parametrize("trial", [False, True])
+@pytest.mark.parametrize("devices", [1, 4])
+def test_of_cpus_that_come_with_the_devices_it_waits_for_nothing_is_kept_for_a_job(
+    site: str, trial: bool, devices: int
+) -> None:
+    d = cluster(site, LARGE)
+    d.start(d.submit(devices=4, cpu=12_000, trial=True))
+    head = d.submit(devices=devices, trial=trial, cpu=3_000 * devices)
+    assert d.job(d.submit(devices=0, cpu=2_000)).state is JobState.STARTING
+    assert d.job(d.submit(devices=0, cpu=3_000)).state is JobState.QUEUED, "2 CPUs are free"
+    assert d.job(head).state is JobState.QUEUED
+
+
+def test_what_comes_with_faulty_devices_is_kept_since_they_may_recover_without_it() -> None:
+    d = cluster("fifo", LARGE)
+    d.start(d.submit(devices=3, cpu=12_000))
+    d.faulty({3: "XID 79"}, "n0")
+    d.submit(devices=1, cpu=3_000)
+    assert d.job(d.submit(devices=0, cpu=2_000)).state is JobState.QUEUED
 
 
 def test_jobs_behind_one_that_waits_for_a_named_node_have_precedence_among_themselves() -> None:

@@ -180,21 +180,31 @@ class Oracle:
     def best_fit(self, job: Job, ahead: list[Job]) -> int | None:
         """Of the nodes with room beside what is left for those ahead: one that would not be broken up while it is
         idle as a whole, then one with few idle devices, then the first."""
-        found = []
-        for node, (_, _, devices) in enumerate(self.nodes):
-            room = self.free(node)
-            if job.earmark == node:
-                room = plus(room, job.kept)
-            if fits(job.demand, room) and self.leaves_enough(job, node, room, ahead):
-                idle = devices - sum(other.demand[2] for other in self.jobs if other.node == node)
-                breaks = idle == devices > job.demand[2]
-                found.append((breaks, idle, node) if job.demand[2] else (False, 0, node))
-        return min(found)[-1] if found else None
+        for with_devices in (False, True):
+            found = []
+            for node, (_, _, devices) in enumerate(self.nodes):
+                room = self.free(node)
+                if job.earmark == node:
+                    room = plus(room, job.kept)
+                if fits(job.demand, room) and self.leaves_enough(job, node, room, ahead, with_devices):
+                    idle = devices - sum(other.demand[2] for other in self.jobs if other.node == node)
+                    breaks = idle == devices > job.demand[2]
+                    found.append((breaks, idle, node) if job.demand[2] else (False, 0, node))
+            if found:
+                return min(found)[-1]
+        return None
 
-    def leaves_enough(self, job: Job, node: int, room: Amount, ahead: list[Job]) -> bool:
-        left = plus(room, job.demand, -1)
-        heads = [head for head in ahead if fits(head.demand, self.nodes[node])]
-        return all(not d or rest >= h for head in heads for d, rest, h in zip(job.demand, left, head.demand, strict=True))
+    def leaves_enough(self, job: Job, node: int, room: Amount, ahead: list[Job], with_devices: bool = False) -> bool:
+        """`with_devices`: of a job that takes none, where those ahead lack some: beside what comes with them."""
+        heads = [head.demand for head in ahead if fits(head.demand, self.nodes[node])]
+        if not heads or (with_devices and job.demand[2]):
+            return not heads
+        need = tuple(max(head[i] for head in heads) for i in range(3))
+        fewest = min(head[2] for head in heads)
+        lacking = max(fewest - room[2], 0) if with_devices and not any(other.earmark == node for other in self.jobs) else 0
+        holders = [other.demand for other in self.jobs if other.node == node and other.demand[2]]
+        come = [lacking * min((held[i] // held[2] for held in holders), default=0) for i in range(2)]
+        return all(not d or r - d >= n - c for d, r, n, c in zip(job.demand, room, need, (*come, 0), strict=True))
 
     def start(self, job: Job, node: int) -> None:
         job.earmark, job.kept, job.victims = None, (0, 0, 0), []

@@ -44,6 +44,8 @@ class Kept(NamedTuple):
     """The nodes: bit i is node i."""
     need: Vector | None
     """What must be left on each of them of every resource that the job takes there; None: it may take nothing there."""
+    devices: int = 0
+    """Each of those that wait starts there only once so many devices are free; 0: one needs none, or none of its own."""
 
 
 class FreeResources(Capacities):
@@ -172,12 +174,12 @@ class FreeResources(Capacities):
         finally:
             self.kept, self._kept_bits = before
 
-    def any_device_beside(self, kept: Sequence[tuple[int, Vector | None]]) -> bool:
+    def any_device_beside(self, kept: Sequence[Kept]) -> bool:
         """Whether a device is free on some open node beside what is kept. Costs little."""
         if self._uncounted:
             self._count()
         having, rest = self._having, self._having[1]
-        for bits, need in kept:
+        for bits, need, _ in kept:
             if need is not None and having[need[2] + 1 if need[2] < _COUNTED else _COUNTED] & bits:
                 return True
             rest &= ~bits
@@ -202,7 +204,7 @@ class FreeResources(Capacities):
     def _first_beside(self, need: Vector, among: Suitable | None) -> int | None:
         """Of what it takes on a node, the job leaves there what is kept."""
         first = self._first_within(need, among, ~self._kept_bits)
-        for bits, kept in self.kept:
+        for bits, kept, _ in self.kept:
             if kept is not None:
                 beside = Vector(*(n + k if n else 0 for n, k in zip(need, kept, strict=True)))
                 node = self._first_within(beside, among, bits)
@@ -244,7 +246,7 @@ class FreeResources(Capacities):
     def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open or not `among` these."""
         offered = self._offered_of(among)
-        for bits, need in self.kept:
+        for bits, need, _ in self.kept:
             mask = mask_of(bits, self.count + 1)
             left = np.full_like(offered, _NEVER) if need is None else (offered - np.array(need)[:, np.newaxis]).clip(0)
             offered = np.where(mask & (offered[0] >= 0), left, offered)

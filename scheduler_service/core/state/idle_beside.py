@@ -5,7 +5,7 @@ others join behind it. Each of the three parts of the answer counts its own chan
 """
 
 from scheduler_service.core.model import JobSpec
-from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.free_resources import FreeResources, Kept
 from scheduler_service.core.state.open_nodes import OpenNodes
 from scheduler_service.core.state.suitable_nodes import SuitableNodes, asks_nothing
 
@@ -29,6 +29,6 @@ class IdleBeside:
         if spec is not self._spec or at != self._at:
             among = None if asks_nothing(spec) else self._suitable.among(spec, self._free.count)
             seats = self._open.seats(spec.demand, among)
-            self._answer = self._free.any_device_beside(((seats.bits, spec.demand),))
+            self._answer = self._free.any_device_beside((Kept(seats.bits, spec.demand),))
             self._spec, self._at = spec, at
         return self._answer

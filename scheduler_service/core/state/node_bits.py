@@ -1,5 +1,7 @@
 """Sets of nodes as integers, whose bit i is node i, and as arrays by node."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,3 +16,11 @@ def mask_of(bits: int, nodes: int) -> NDArray[np.bool_]:
     width = (nodes + 7) // 8
     data = np.frombuffer((bits & (1 << nodes) - 1).to_bytes(width, "little"), dtype=np.uint8)
     return np.unpackbits(data, count=nodes, bitorder="little").view(np.bool_)
+
+
+def nodes_of(bits: int) -> Iterator[int]:
+    """The nodes of a set, in order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest

@@ -120,7 +120,7 @@ def serve_others(state: State, waits: Job, overload: Overload, victims: Victims 
                 return None
         return no_room(state, job)
 
-    before = Precedence(place_by_affinity)
+    before = Precedence(place_by_affinity, joins=True)
     before.add(state, waits)
     for lane in (Lane.TRIAL, Lane.BEST_EFFORT):
         yield from serve_behind(state, (lane,), before, make_room)

@@ -95,8 +95,7 @@ class Reservations(Precedence):
             self._had_room = True
             if self.leaves_enough(state, one, action) and all(r.allows(state, one, action) for r in self._reservations):
                 return action
-            with state.free_resources.keeping(self._kept_from(state, one)):
-                action = place(state, one)
+            action = self._place_beside(state, one, self._kept_from(state, one))
             if action is not None:
                 return action
         return None

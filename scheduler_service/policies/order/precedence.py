@@ -2,29 +2,35 @@
 
 A job that waits holds up others on the nodes that are open and could take it, were they empty. There it lacks something, such
 as devices. A job behind it cannot delay it if it takes nothing on these nodes, or nothing of what is lacking there and leaves
-enough of everything else: so a job without devices may start beside one that waits for devices. Of a gang, a node is to keep
-what as many tasks need as it could hold. Nobody need know how long jobs run for that.
+enough of everything else: so a job without devices may start beside one that waits for devices. Of the CPUs and memory that
+this one needs, those need not be left that come with the devices which it lacks (`coming_with_devices`). Of a gang, a node is
+to keep what as many tasks need as it could hold. Nobody need know how long jobs run for that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import islice
 
 from scheduler_service.core.messages import Place
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.values import ZERO, Vector, add, fits, times
+from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, times
 from scheduler_service.core.state.free_resources import Kept
+from scheduler_service.core.state.node_bits import nodes_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import place
 
 _MOST_PARTS = 32
 """If different amounts are kept on more sets of nodes than these, nothing may be taken on others."""
+_LOOKED_AT = 16
+"""On so many nodes, what comes with their devices is found for a job that has no room elsewhere."""
 
 
 class Precedence:
     """What is to be left on nodes for the jobs that wait, as far as they were looked at."""
 
-    def __init__(self, find: Callable[[State, Job], Place | None] = place) -> None:
-        """`find`: where a job has room, by the policy."""
-        self._find = find
+    def __init__(self, find: Callable[[State, Job], Place | None] = place, *, joins: bool = False) -> None:
+        """`find`: where a job has room, by the policy. `joins`: it lets jobs that wait join others on the devices of these."""
+        self._find, self._joins = find, joins
         self.kept: list[Kept] = []
         """Without a common node of any two."""
         self.jobs: set[int] = set()
@@ -46,26 +52,33 @@ class Precedence:
         for part in parts_of(state, job):
             self._merge(*part)
 
-    def _merge(self, bits: int, need: Vector | None) -> None:
+    def _merge(self, bits: int, need: Vector | None, devices: int) -> None:
         self.nodes |= bits
         merged: list[Kept] = []
         for old in self.kept:
             if (both := old.bits & bits) == old.bits:
-                merged.append(Kept(both, _most(old.need, need)))
+                merged.append(Kept(both, _most(old.need, need), min(old.devices, devices)))
             elif both:
-                apart = len(self.kept) < _MOST_PARTS
-                merged += [Kept(both, _most(old.need, need) if apart else None), Kept(old.bits & ~bits, old.need)]
+                most = _most(old.need, need) if len(self.kept) < _MOST_PARTS else None
+                merged += [Kept(both, most, min(old.devices, devices)), old._replace(bits=old.bits & ~bits)]
             else:
                 merged.append(old)
             bits &= ~old.bits
         if bits:
-            merged.append(Kept(bits, need))
+            merged.append(Kept(bits, need, devices))
         self.kept = merged
 
     def place(self, state: State, job: Job) -> Place | None:
         """Where the job has room beside what is kept; None: nowhere."""
-        with state.free_resources.keeping(self.kept):
-            return self._find(state, job)
+        return self._place_beside(state, job, self.kept)
+
+    def _place_beside(self, state: State, job: Job, kept: Sequence[Kept]) -> Place | None:
+        with state.free_resources.keeping(kept):
+            action = self._find(state, job)
+        if action is None and not self._joins and (less := _without_what_comes(state, job, kept)):
+            with state.free_resources.keeping(less):
+                action = self._find(state, job)
+        return action
 
     def leaves_enough(self, state: State, job: Job, action: Place) -> bool:
         """Whether the job leaves there what is kept. One that joins others on a device, or takes others' place, does not."""
@@ -94,6 +107,49 @@ class Precedence:
         return [Kept(self.nodes, None)] if self.nodes else []
 
 
+def _without_what_comes(state: State, job: Job, kept: Sequence[Kept]) -> list[Kept]:
+    """Of a job without devices: what is kept, less what comes with the devices that those which wait lack. On few nodes, as
+    this costs a look at their runs. Empty, if it is the same."""
+    needs = job.spec.tasks()
+    if job.spec.alternatives or any(need.devices for need in needs):
+        return []
+    may, left = state.free_resources.fitting(reduce(least, needs), state.among(job.spec)), _LOOKED_AT
+    rest, less = list[Kept](), list[Kept]()
+    for part in kept:
+        bits = part.bits
+        if part.need is not None and part.devices:
+            for node in islice(nodes_of(bits & may & ~state.free_resources.having(part.devices)), left):
+                left -= 1
+                need = _beside_what_comes(state, node, part.need, part.devices)
+                if need != part.need:
+                    less.append(Kept(1 << node, need))
+                    bits ^= 1 << node
+        rest.append(part._replace(bits=bits))
+    return rest + less if less else []
+
+
+def coming_with_devices(state: State, node: int) -> Vector:
+    """CPUs and memory that come free there with each device, whichever run releases it; nothing, if devices may come free
+    without their runs' CPUs: those that are faulty or kept for somebody, that several runs share, or whose run is parked."""
+    if state.faulty_devices.get(node) or any(row.node == node for row in state.earmarks.rows.values()):
+        return ZERO
+    each: list[Vector] = []
+    for key in state.runs_on.get(node, ()):
+        run = state.runs.rows[key]
+        if run.group or run.parking is not None or run.parked_mib:
+            return ZERO
+        if devices := run.demand.devices:
+            each.append(Vector(run.demand.cpu_milli // devices, run.demand.memory_mib // devices))
+    return reduce(least, each, each[0]) if each else ZERO
+
+
+def _beside_what_comes(state: State, node: int, need: Vector, devices: int) -> Vector:
+    """What is to be left of `need` on a node for those who start there only once so many devices are free."""
+    lacking = devices - state.free_resources.free(node).devices
+    come = times(coming_with_devices(state, node), lacking) if lacking > 0 else ZERO
+    return Vector(max(need.cpu_milli - come.cpu_milli, 0), max(need.memory_mib - come.memory_mib, 0), need.devices)
+
+
 def parts_of(state: State, job: Job) -> Iterator[Kept]:
     """In each of the job's configurations, the nodes that could take one of its tasks, and what each is to keep for it."""
     for one in job.in_each_configuration():
@@ -101,7 +157,7 @@ def parts_of(state: State, job: Job) -> Iterator[Kept]:
         if not one.spec.gang:
             seats = state.open_nodes.seats(one.spec.demand, among)
             if seats.bits:
-                yield Kept(seats.bits, one.spec.demand)
+                yield Kept(seats.bits, one.spec.demand, 0 if one.spec.shares else one.spec.demand.devices)
             continue
         bits, need = 0, ZERO
         for group in one.spec.gang:
@@ -109,7 +165,7 @@ def parts_of(state: State, job: Job) -> Iterator[Kept]:
             bits |= seats.bits
             need = add(need, times(group.demand, min(group.size, seats.most)))
         if bits:
-            yield Kept(bits, need)
+            yield Kept(bits, need, min(group.demand.devices for group in one.spec.gang))
 
 
 def may_delay(state: State, job: Job, other: Job) -> bool:
