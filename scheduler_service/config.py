@@ -96,7 +96,7 @@ class Config(FileSettings):
     )
     reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     cpus_per_device: float = Field(
-        0, ge=0, le=MOST, description="CPUs for each device of a job that names none; 0: the device's share of its node"
+        0, ge=0, le=MOST, description="CPUs for each device of a job that names none; 0: its share of its node, less one"
     )
     memory_per_device: ByteSize = Field(
         ByteSize(0), description="memory for each device of a job that names none, such as 16GiB; 0: as for cpus_per_device"

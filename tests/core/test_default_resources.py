@@ -18,6 +18,7 @@ from tests.policies.made import fitgpp
 from tests.policies.tenants import Tenants, request
 from tests.thorough import examples
 
+GIB = 1024
 LARGE, NARROW = Vector(64_000, 262_144, 8), Vector(6_000, 99_999, 4)
 QUICKLY = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes minutes
 CAPACITIES = st.builds(
@@ -27,6 +28,12 @@ CAPACITIES = st.builds(
 
 def asks(devices: int = 1, cpu: int = UNSET, memory: int = UNSET, **more: object) -> JobSpec:
     return changed(spec(devices), demand=Vector(cpu, memory, devices), **more)
+
+
+def share(amount: int, devices: int, left: int) -> int:
+    """Of one device, less what jobs without devices may have."""
+    each = amount // devices
+    return each - left if each >= 2 * left else each
 
 
 def site(*capacities: Vector, **choices: int) -> Driver:
@@ -47,6 +54,16 @@ def test_a_site_full_of_such_jobs_uses_every_device(capacities: list[Vector]) ->
     devices = sum(capacity.devices for capacity in capacities)
     jobs = [d.submit(asks()) for _ in range(devices + 1)]
     assert d.states(*jobs) == [JobState.STARTING] * devices + [JobState.QUEUED]
+
+
+@settings(max_examples=examples(20), deadline=None, phases=QUICKLY)
+@given(st.lists(st.builds(Vector, st.integers(8_000, 64_000), st.integers(8192, 1 << 20), st.integers(1, 4))))
+def test_where_all_devices_are_in_use_a_job_without_devices_has_room(capacities: list[Vector]) -> None:
+    d = site(*capacities)
+    for capacity in capacities:
+        d.submit(asks(capacity.devices))
+    beside = [d.submit(spec(0, cpu=1000)) for _ in capacities]
+    assert d.states(*beside) == [JobState.STARTING] * len(capacities)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4])
@@ -71,15 +88,16 @@ def test_what_is_named_stays_and_what_is_not_fits_wherever_the_job_could_run(
     for asked, amount in zip(named, found, strict=False):
         assert amount == asked or asked == UNSET
     could = [c for c in capacities if c.devices >= devices]
-    expected = [min(c[i] // c.devices for c in could) * devices if named[i] == UNSET else named[i] for i in range(2)]
+    least = [min(share(c[i], c.devices, left) for c in could) * devices for i, left in enumerate((1000, 1024))]
+    expected = [least[i] if named[i] == UNSET else named[i] for i in range(2)]
     assert found == (*expected, devices)
 
 
 def test_nodes_and_devices_that_the_job_names_decide() -> None:
     d = site(LARGE, NARROW)
-    assert gets(d, asks(2)) == (3_000, 49_998, 2)
-    assert gets(d, asks(8)) == LARGE
-    assert gets(d, asks(2, nodes=NodeSelector(names=("n0",)))) == (16_000, 65_536, 2)
+    assert gets(d, asks(2)) == (2 * 1_500, 2 * (24_999 - GIB), 2), "of 1.5 CPUs none is left"
+    assert gets(d, asks(8)) == (8 * 7_000, 8 * 31 * GIB, 8)
+    assert gets(d, asks(2, nodes=NodeSelector(names=("n0",)))) == (14_000, 62 * GIB, 2)
     assert gets(d, asks(2, cells=CellRequest(model="A100"))) == gets(d, asks(2))
 
 
@@ -88,22 +106,21 @@ def test_a_job_without_devices_is_left_alone() -> None:
 
 
 def test_a_site_sets_the_amounts_and_jobs_that_take_turns_share_them() -> None:
-    assert gets(site(LARGE, cpu_milli_per_device=2_500), asks(2)) == (5_000, 65_536, 2)
+    assert gets(site(LARGE, cpu_milli_per_device=2_500), asks(2)) == (5_000, 62 * GIB, 2)
     assert gets(site(LARGE, cpu_milli_per_device=2_500, memory_mib_per_device=10), asks(2)) == (5_000, 20, 2)
     half, packed = (asks(gpu_fraction_ppm=500_000, share=share) for share in (ShareMode.SLICED, ShareMode.PACKED))
-    assert gets(site(LARGE), packed) == (4_000, 16_384, 1)
-    assert gets(site(LARGE, cpu_milli_per_device=3_000), packed) == (1_500, 16_384, 1)
-    assert gets(site(LARGE), half) == (4_000, 1_024, 1), "the rest of its memory is for its parks"
-    much = LARGE._replace(memory_mib=8 * 102_400)
-    device = 40_960 * 92 // 100
-    assert gets(site(much), half) == (4_000, 51_200 - (device - 3 * 512), 1)
-    assert gets(site(much, default_jobs_per_device=2), asks(2)) == (8_000, 2 * (51_200 - device), 2)
+    assert gets(site(LARGE), packed) == (3_500, 31 * GIB // 2, 1)
+    assert gets(site(LARGE, cpu_milli_per_device=3_000), packed) == (1_500, 31 * GIB // 2, 1)
+    assert gets(site(LARGE), half) == (3_500, GIB, 1), "the rest of its memory is for its parks"
+    much, device = LARGE._replace(memory_mib=8 * 101 * GIB), 40 * GIB * 92 // 100
+    assert gets(site(much), half) == (3_500, 50 * GIB - (device - 3 * 512), 1)
+    assert gets(site(much, default_jobs_per_device=2), asks(2)) == (7_000, 2 * (50 * GIB - device), 2)
 
 
 def test_the_story_says_what_a_job_gets() -> None:
     d = site(LARGE)
     taken = d.step(Submitted("ann", "", asks(2)))
-    assert "16 CPUs and 65536 MiB with 2 devices by default" in [line.text for line in taken.log]
+    assert "14 CPUs and 63488 MiB with 2 devices by default" in [line.text for line in taken.log]
 
 
 def test_before_the_first_node_comes_a_device_has_one_cpu() -> None:
@@ -116,9 +133,9 @@ def test_each_task_group_and_each_configuration_has_its_own() -> None:
     gang = changed(spec(8), gang=groups, demand=Vector(UNSET, UNSET, 8))
     other = Configuration(Vector(UNSET, 100, 1))
     job = d.job(d.submit(changed(gang, alternatives=(other,)))).spec
-    assert [group.demand for group in job.gang] == [(32_000, 131_072, 4), (1000, 512, 0)]
-    assert job.demand == add(Vector(64_000, 262_144, 8), Vector(1000, 512, 0))
-    assert job.alternatives[0].demand == (8_000, 100, 1)
+    assert [group.demand for group in job.gang] == [(28_000, 4 * 31 * GIB, 4), (1000, 512, 0)]
+    assert job.demand == add(Vector(56_000, 8 * 31 * GIB, 8), Vector(1000, 512, 0))
+    assert job.alternatives[0].demand == (7_000, 100, 1)
 
 
 def test_the_same_request_is_the_same_job_whatever_nodes_have_come_meanwhile() -> None:
@@ -126,7 +143,7 @@ def test_the_same_request_is_the_same_job_whatever_nodes_have_come_meanwhile() -
     first = d.submit(asks(2), request_id="r")
     d.join("n9", capacity=NARROW)
     assert d.reply(Submitted("ann", "r", asks(2))) == Accepted(first)
-    assert d.reply(Submitted("ann", "r", asks(2, cpu=16_000))) == Accepted(first)
+    assert d.reply(Submitted("ann", "r", asks(2, cpu=14_000))) == Accepted(first)
     for other in (asks(1), asks(2, cpu=1_000), changed(asks(2), gang=(TaskGroup(1, Vector(UNSET, UNSET, 2)),))):
         assert isinstance(d.reply(Submitted("ann", "r", other)), AlreadyExists)
 

@@ -1,9 +1,10 @@
 """CPUs and memory of tasks with devices whose user has named none: what goes with these devices.
 
 That is the site's amount for each device if it has set one, and otherwise the share of each device of its node. Where nodes
-differ it is the smallest share among those on which the job could run, so that it fits on each of them, and a node full of such
-jobs has one for each of its devices. If jobs take turns on a device, each has a part of that, less the memory of the node in
-which it is parked between its turns. The amounts are fixed when the job is submitted.
+differ it is the smallest share among those on which the job could run, so that it fits on each of them, and a node full of
+such jobs has one for each of its devices. Beside them there is room for jobs without devices: a CPU and a GiB of each share
+are left to these, where virtual clusters do not say what is (`host_percent`). If jobs take turns on a device, each has a part
+of that, less the memory of the node in which it is parked between its turns. The amounts are fixed when the job is submitted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from scheduler_service.core.sharing.parts import memory_of, part_of
 from scheduler_service.core.state.state import State
 
 _LEAST = Vector(1000, 1024, 1)
-"""What goes with a device as long as there are no nodes."""
+"""What goes with a device as long as there are no nodes; so much of each device's share is left to jobs without devices."""
 
 Fill = Callable[[Vector], Vector]
 """From what a task asks for to the same with nothing unset."""
@@ -133,7 +134,13 @@ def _shares_of_nodes(state: State, one: JobSpec, least: Vector) -> Iterable[Vect
         capacities = (Vector(*column) for column in np.unique(room.capacities(among), axis=1).T.tolist())
     for capacity in capacities:
         if capacity.devices and fits(least, capacity):
-            yield Vector(capacity.cpu_milli // capacity.devices, capacity.memory_mib // capacity.devices, 1)
+            cpu, memory = capacity.cpu_milli // capacity.devices, capacity.memory_mib // capacity.devices
+            yield Vector(_less(cpu, _LEAST.cpu_milli), _less(memory, _LEAST.memory_mib), 1)
+
+
+def _less(share: int, left: int) -> int:
+    """The share without what is left to jobs without devices, if that is no more than half of it."""
+    return share - left if share >= 2 * left else share
 
 
 def _shares_of_pools(state: State, one: JobSpec) -> Iterable[Vector]:
