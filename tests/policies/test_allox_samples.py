@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from scheduler_service.core.errors import AlreadyExists
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -29,11 +30,11 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.estimates import Source
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import SECOND, ZERO, Vector
+from scheduler_service.core.model.values import SECOND, UNSET, ZERO, Vector
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.policies.allox.sampling import within
 from scheduler_service.policies.allox.ways import Known
-from tests.core.driver import Driver
+from tests.core.driver import Driver, spec
 from tests.policies.test_allox import ON_CPU, ON_GPU, allox, driver, either, submit
 
 QUEUED, STARTING, RUNNING, STOPPING = JobState.QUEUED, JobState.STARTING, JobState.RUNNING, JobState.STOPPING
@@ -494,3 +495,89 @@ def test_configurations_of_a_sampled_job() -> None:
         assert d.job(job).configuration == number
         sample(d, job, each)
     assert (d.job(job).configuration, d.job(job).sampling) == (2, None)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------------
+
+GIB, WITH_MEMORY = 1024, Vector(4000, 64 * 1024, 1)
+
+
+def with_memory(**more: object) -> JobSpec:
+    """A job for a GPU or for CPUs whose user has named no memory for the first."""
+    return changed(unknown(), demand=Vector(1000, UNSET, 1), **more)
+
+
+def two_ways() -> Driver:
+    d = driver(0, 1)
+    d.join("gpu-0", WITH_MEMORY)
+    return d
+
+
+def sampled_with(d: Driver, job: int, memory_mib: int) -> None:
+    """Its sample runs to its end, and is seen to use so much."""
+    d.start(job)
+    for steps in (2, 30):
+        read(d, job, steps, 1.0 + 0.5 * steps, first=1.5, memory_mib=memory_mib)
+    d.exit(job, yielded=True, told=True)
+
+
+def test_the_memory_of_a_sample_is_the_demand_of_a_configuration_whose_user_named_none() -> None:
+    d = two_ways()
+    (job,) = submit(d, with_memory())
+    assert d.job(job).spec.demand.memory_mib == 63 * GIB
+    d.start(job)
+    read(d, job, 30, 16.0, first=1.5, memory_mib=4 * GIB)
+    left = d.exit(job, yielded=True, told=True)
+    assert d.job(job).spec.demand.memory_mib == 5 * GIB
+    said = "configuration 0 asks for 5120 MiB from now on, in place of 64512 by default"
+    assert any(said in line.text for line in left.log)
+    sample(d, job, each=5)
+    assert (d.run(job).demand.memory_mib, d.job(job).sampling) == (5 * GIB, None)
+    beside = d.submit(changed(spec(0), demand=Vector(1000, 58 * GIB, 0)))
+    assert d.job(beside).state is STARTING
+
+
+@pytest.mark.parametrize(("used", "gets"), [(100, 356), (40 * GIB, 50 * GIB), (60 * GIB, 63 * GIB), (0, 63 * GIB)])
+def test_it_has_a_quarter_more_and_never_more_than_by_default(used: int, gets: int) -> None:
+    d = two_ways()
+    (job,) = submit(d, with_memory())
+    sampled_with(d, job, used)
+    assert d.job(job).spec.demand.memory_mib == gets
+
+
+def test_memory_that_a_user_has_named_stays() -> None:
+    d = two_ways()
+    (job,) = submit(d, changed(unknown(), demand=Vector(1000, 7 * GIB, 1)))
+    sampled_with(d, job, 100)
+    sampled_with(d, job, 50)
+    assert d.job(job).spec.demand.memory_mib == 7 * GIB
+    assert d.job(job).spec.alternatives[0].demand == ON_CPU
+
+
+def test_a_job_that_needs_more_than_its_sample_has_its_default_again_and_has_not_failed() -> None:
+    d = two_ways()
+    (job,) = submit(d, with_memory())
+    sampled_with(d, job, GIB)
+    sample(d, job, each=5)
+    d.start(job)
+    assert d.run(job).demand.memory_mib == GIB + 256
+    over = d.exit(job, out_of_memory=True, exit_signal=9)
+    assert "it needs more memory than its sample was seen to use, and asks for 64512 MiB from now on, its default" in [
+        line.text for line in over.log
+    ]
+    assert (d.job(job).state, d.job(job).retries, d.run(job).demand.memory_mib) == (STARTING, 0, 63 * GIB)
+    d.start(job)
+    d.exit(job, out_of_memory=True, exit_signal=9)
+    assert (d.job(job).state, d.job(job).reason) == (JobState.FAILED, Reason.OUT_OF_MEMORY)
+
+
+def test_the_request_of_a_job_that_was_sampled_is_still_the_same_request() -> None:
+    d = two_ways()
+    asked = Submitted("ann", "r", with_memory())
+    (reply,) = d.step(asked).replies
+    assert isinstance(reply, Accepted)
+    sampled_with(d, reply.job_id, GIB)
+    assert d.job(reply.job_id).spec.demand.memory_mib == GIB + 256
+    assert d.step(asked).replies == (reply,)
+    named = Submitted("ann", "r", changed(with_memory(), demand=Vector(1000, GIB + 256, 1)))
+    assert isinstance(d.step(named).replies[0], AlreadyExists)

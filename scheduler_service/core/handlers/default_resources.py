@@ -43,6 +43,10 @@ def with_default_resources(state: State, spec: JobSpec) -> tuple[JobSpec, str]:
         needs = [need if _is_set(need) else fill(need) for need in _needs(one)]
         said += [_describe(need) for need, asked in zip(needs, _needs(one), strict=True) if not _is_set(asked)]
         filled = _with_configuration(filled, number, _with_needs(one, needs))
+    if spec.alternatives:
+        ways = enumerate(spec.in_each_configuration())
+        left = tuple(number for number, one in ways if one.demand.memory_mib == UNSET and not one.gang)
+        filled = changed(filled, memory_left=left)
     return filled, f"{', or '.join(dict.fromkeys(said))} by default"
 
 
@@ -55,7 +59,7 @@ def taken_from(known: JobSpec, asked: JobSpec) -> JobSpec:
             pairs = zip(_needs(one), _needs(theirs), strict=True)
             needs = [Vector(*(b if a == UNSET else a for a, b in zip(*pair, strict=True))) for pair in pairs]
             taken = _with_configuration(taken, number, _with_needs(one, needs))
-    return taken
+    return changed(taken, memory_left=known.memory_left)
 
 
 def _is_set(demand: Vector) -> bool:

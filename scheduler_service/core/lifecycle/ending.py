@@ -17,6 +17,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.saves import SaveOutcome, with_task
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations import history, migrating, parking, samples
+from scheduler_service.core.operations.sampled_memory import memory_of, with_default_memory, with_sampled_memory
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -118,10 +119,15 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         sampled, job = job, changed(job, sampling=None)
         if job.verdict in _FAILURES and not job.cancel_requested and _sample_failed(state, now, sampled, last):
             return
+    if job.spec.memory_left:
+        job, said = with_sampled_memory(job)
+        checkpoint = _joined(checkpoint, said)
     if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
         _succeeded(state, now, job, last, detail)
     elif job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
+    elif job.verdict is Reason.OUT_OF_MEMORY and (default := with_default_memory(job)) is not None:
+        _again(state, now, default, last, Reason.RETRYING, detail=_more_than_sampled(default))
     elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
         _failed(state, now, job, last)
     elif job.verdict is Reason.YIELDED:
@@ -251,6 +257,11 @@ def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
         pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
         text = f"run {job.run} {text}; retry {job.retries + 1} of {_retries(state, job)}"
         _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
+
+
+def _more_than_sampled(job: Job) -> str:
+    amount = memory_of(job, job.configuration)
+    return f"it needs more memory than its sample was seen to use, and asks for {amount} MiB from now on, its default"
 
 
 def _is_to_blame(state: State, job: Job) -> bool:

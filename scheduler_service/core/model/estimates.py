@@ -61,6 +61,16 @@ class Sampling(NamedTuple):
     """The most that the run was seen to use."""
 
 
+class SampledMemory(NamedTuple):
+    """The host memory of a configuration, after its sample."""
+
+    configuration: int
+    memory_mib: int
+    """What it asks for now: the default again, once a run has needed more than the sample."""
+    default_mib: int
+    """What it asked for at first."""
+
+
 class PastRun(NamedTuple):
     """How long a job ran that succeeded."""
 

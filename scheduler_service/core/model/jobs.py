@@ -12,7 +12,7 @@ from scheduler_service.core.model.enums import (
     Reason,
     ShareMode,
 )
-from scheduler_service.core.model.estimates import Estimate, Sampling
+from scheduler_service.core.model.estimates import Estimate, SampledMemory, Sampling
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass
 from scheduler_service.core.model.saves import LaunchSave
@@ -102,6 +102,9 @@ class JobSpec:
     """The most memory of one device that it uses; 0: what goes with the part that it asks for."""
     share: ShareMode = ShareMode.EXCLUSIVE
     """How it holds its devices. A job that shares asks for a part of one device, and has one task and no alternatives."""
+    memory_left: tuple[int, ...] = ()
+    """Of a job with alternatives: the configurations with one task whose user has named no memory. They have the default, until
+    a sample has measured what they use."""
 
     @property
     def shares(self) -> bool:
@@ -118,6 +121,15 @@ class JobSpec:
         (group,) = self.gang
         demand = Vector(*(part * tasks for part in group.demand))
         return changed(self, gang=(group._replace(size=tasks),), demand=demand)
+
+    def with_memory(self, configuration: int, memory_mib: int) -> "JobSpec":
+        """The same with so much host memory for the one task of this configuration."""
+        if configuration == 0:
+            return changed(self, demand=self.demand._replace(memory_mib=memory_mib))
+        others = list(self.alternatives)
+        one = others[configuration - 1]
+        others[configuration - 1] = one._replace(demand=one.demand._replace(memory_mib=memory_mib))
+        return changed(self, alternatives=tuple(others))
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
@@ -268,6 +280,8 @@ class Job:
     """Whether its last launch of which a task has ended had saved its work; None: nothing was to be saved, or no agent said."""
     set_aside: str = ""
     """Why the scheduler holds it, and does nothing more for it, until somebody releases it. Empty: it does not."""
+    sampled_memory: tuple[SampledMemory, ...] = ()
+    """Of configurations whose samples were seen to use less than the default: what they ask for now."""
 
     @property
     def next_run(self) -> int:
@@ -311,6 +325,8 @@ class Job:
         """What the user asked for at first."""
         spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
         spec = spec if self.share_now is None else changed(spec, share=self.submitted_share)
+        for one in self.sampled_memory:
+            spec = spec.with_memory(one.configuration, one.default_mib)
         return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
 
     def configured(self, number: int) -> "Job":

@@ -116,6 +116,8 @@ def to_job(v: Sequence[Any]) -> Job:
         spec = changed(spec, grace_us=grace_us)
     if (share := state.get("share_now")) is not None:
         spec = changed(spec, share=share)
+    for configuration, memory_mib, _ in state.get("sampled_memory", ()):
+        spec = spec.with_memory(configuration, memory_mib)
     return made(
         Job,
         id=v[0],

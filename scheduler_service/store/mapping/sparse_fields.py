@@ -7,6 +7,7 @@ so: a new field of `JobSpec` or `Job` needs nothing here, unless JSON has anothe
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from scheduler_service.core.model import (
@@ -24,7 +25,7 @@ from scheduler_service.core.model import (
     ShareMode,
     TaskGroup,
 )
-from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
+from scheduler_service.core.model.estimates import Estimate, Reading, SampledMemory, Sampling, Source
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
 from scheduler_service.core.model.values import Vector
@@ -119,6 +120,7 @@ _SPEC = _seldom(
         "alternatives": lambda found: tuple(map(_configuration, found)),
         "snapshots": tuple,
         "share": ShareMode,
+        "memory_left": tuple,
     },
 )
 _JOB = _seldom(
@@ -133,6 +135,7 @@ _JOB = _seldom(
         **dict.fromkeys(("share_now", "share_next", "submitted_share"), ShareMode),
         "profile": lambda found: Profile(*found),
         "last_save": _launch_save,
+        "sampled_memory": lambda found: tuple(starmap(SampledMemory, found)),
     },
 )
 
