@@ -92,11 +92,11 @@ class FrameworkCheckpoints:
             _log.warning("the checkpoint could not be written: %s. The training goes on and tries again", reason_of(error))
         return True
 
-    def saved(self, folder: Path, step: int) -> None:
+    def saved(self, folder: Path, step: int) -> bool:
         """Call it on each rank when the framework has written a folder. Stops the program if that was asked for.
 
-        A manifest that cannot be written is a save that has failed. Raises what `failed` raises, and SystemExit(OBEYED) at a
-        stop.
+        Returns whether the folder is a checkpoint: if its manifest cannot be written, the save has failed. Raises what `failed`
+        raises, and SystemExit(OBEYED) at a stop.
         """
         group, error = self._process_group(), None
         if group is not None:
@@ -107,11 +107,12 @@ class FrameworkCheckpoints:
             except OSError as raised:
                 error = raised
         if self.failed(error):
-            return
+            return False
         if group is not None:
             text = (folder / MANIFEST).read_bytes()
             reference = Reference(folder.name, hashlib.blake2b(text, digest_size=32).hexdigest())
         self._checkpointer.at_boundary(lambda: reference)
+        return True
 
     def clear(self, name: str) -> None:
         """Removes the folders of this name that no checkpoint refers to."""

@@ -8,13 +8,16 @@ trainer.train(resume_from_checkpoint=ebb.newest())
 """
 
 import os
+from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from client_sdk.training._framework import FrameworkCheckpoints
 from client_sdk.training._run.save_errors import OnSaveError
+from client_sdk.training._storing.schedule import pause_after
 from client_sdk.training.step_counter import steps
 
 
@@ -23,14 +26,20 @@ class EbbCallback(TrainerCallback):
 
     The Trainer's own settings (`save_steps`, `save_total_limit`) say when it saves otherwise, and what it keeps. Each of its
     checkpoints gets a manifest with checksums, and a run resumes from the newest one that is whole. Several ranks stop after
-    the same step. `directory` is EBB_CHECKPOINT_DIR by default. If the manifest cannot be written, as on a full disk, the
-    training goes on without this checkpoint; with `on_save_error="raise"` it ends, as it does if the Trainer cannot save.
+    the same step. `directory` is EBB_CHECKPOINT_DIR by default. If a save fails that no stop asked for, as on a full disk, the
+    training goes on, and the Trainer saves after the next step; with `on_save_error="raise"` it ends. It also ends if several
+    ranks write together (FSDP, DeepSpeed, `load_best_model_at_end`): ranks that have not failed would wait for one that has.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, on_save_error: OnSaveError = "warn") -> None:
         self._checkpoints = FrameworkCheckpoints(directory, on_save_error=on_save_error)
         self.directory = str(self._checkpoints.directory)
         """For `output_dir`."""
+        self._failures = 0
+        """Of saves, since the last one that succeeded."""
+        self._retry_at: int | None = None
+        self._failed_at: int | None = None
+        """The step of the Trainer's last save, if that has failed."""
 
     def newest(self) -> str | None:
         """The newest checkpoint, for `resume_from_checkpoint`; None on a first run.
@@ -44,15 +53,52 @@ class EbbCallback(TrainerCallback):
         self._checkpoints.listen()
         steps(state.max_steps if state.max_steps > 0 else None, done=state.global_step)
 
-    def on_step_end(self, _args: Any, _state: Any, control: Any, **_kwargs: Any) -> Any:
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_kwargs: Any) -> Any:
         steps().advance()
-        if self._checkpoints.is_stop_due():
+        if self._checkpoints.is_stop_due() or state.global_step == self._retry_at:
             control.should_save = True
         return control
 
+    def save(self, trainer: Trainer, write: Callable[[], None]) -> None:
+        """Has the Trainer write its checkpoint. What keeps it from that does not end the training, if it may go on without."""
+        step, failure = trainer.state.global_step, None
+        try:
+            write()
+        except (OSError, RuntimeError) as error:  # RuntimeError: of torch.save, on a full disk
+            if _ranks_write_together(trainer):
+                raise
+            failure = error
+        self._failed_at = step if self._checkpoints.failed(failure) else None
+
     def on_save(self, args: Any, state: Any, _control: Any, **_kwargs: Any) -> None:
+        step, folder = state.global_step, Path(args.output_dir) / f"checkpoint-{state.global_step}"
         with steps().saving():
-            self._checkpoints.saved(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
+            is_saved = self._failed_at != step and self._checkpoints.saved(folder, step)
+        self._failures = 0 if is_saved else self._failures + 1
+        self._retry_at = None if is_saved else step + pause_after(self._failures)
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_kwargs: Any) -> None:
         self._checkpoints.finish()
+
+
+def _ranks_write_together(trainer: Trainer) -> bool:
+    """Whether ranks wait for each other while they save."""
+    together = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled or trainer.state.best_global_step
+    return trainer.args.world_size > 1 and bool(together)
+
+
+def _guarded(write: Callable[..., None]) -> Callable[..., None]:
+    """The Trainer offers callbacks no way to hear of a save that has failed, so its method is replaced."""
+
+    @wraps(write)
+    def guarded(trainer: Trainer, *args: Any, **more: Any) -> None:
+        ours = next((one for one in trainer.callback_handler.callbacks if isinstance(one, EbbCallback)), None)
+        if ours is None:
+            write(trainer, *args, **more)
+        else:
+            ours.save(trainer, partial(write, trainer, *args, **more))
+
+    return guarded
+
+
+Trainer._save_checkpoint = _guarded(Trainer._save_checkpoint)

@@ -103,3 +103,16 @@ def test_ranks_of_a_framework_stop_after_the_same_step(tmp_path: Path, example: 
     status, second = finish(start(tmp_path / "stopped", 2, *command, EPOCHS="20"))
     assert status == 0
     assert sorted(first + second) == sorted(unbroken)
+
+
+@pytest.mark.usefixtures("training_packages")
+def test_the_trainer_goes_on_after_a_save_of_its_own_that_fails_and_saves_after_the_next_step(tmp_path: Path) -> None:
+    """Nothing can be written into the folder of its checkpoint, as a file is in its place."""
+    script = str(ROOT / "examples" / "training" / "hf_trainer.py")
+    checkpoints = tmp_path / "once" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "checkpoint-100").touch()
+    status, lines = finish(start(tmp_path / "once", 1, script, EPOCHS="5"))
+    assert (status, len(lines)) == (0, 160)
+    assert "the checkpoint could not be written" in (tmp_path / "once" / "errors-1").read_text()
+    assert "checkpoint-101" in {manifest.parent.name for manifest in checkpoints.glob("*/manifest.json")}
