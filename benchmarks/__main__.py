@@ -21,7 +21,7 @@ BENCHES = (
     *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "hook", "park_cpu", "agent_cost"),
     "timeslice",
     *("estimates", "introspection"),
-    *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "long_queue"),
+    *("agents_2000", "fidelity", "sim_fitgpp", "sim_philly", "affinity", "cells", "suppositions", "matching", "long_queue"),
     *("failover", "failover_under_load", "gang_stop", "gang_park", "checkpoint", "migrate", "trial_start"),
 )
 OUTPUT = Path("build/bench.json")

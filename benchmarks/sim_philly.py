@@ -48,7 +48,7 @@ SMALL, LARGE = Known(6197.5, 3034.1, 160677), Known(6384.4, 161.4, 2120239)
 
 
 def run() -> list[Figure]:
-    trace, simulator = _trace(), tiresias.named()  # what was named wrongly is told before anything is measured
+    trace, simulator = named_trace(), tiresias.named()  # what was named wrongly is told before anything is measured
     took = apart(_case(counting_gpus(SLICE), Nodes(gpus=128)))
     _check(took, SMALL)
     figures = [figure(BENCH, "1,000 jobs on 128 GPUs", took.seconds, "s")]
@@ -73,7 +73,7 @@ def run() -> list[Figure]:
     ]
 
 
-def _trace() -> Path | None:
+def named_trace() -> Path | None:
     """The file that `EBB_PHILLY` names; None: it names none."""
     if "EBB_PHILLY" not in os.environ:
         return None

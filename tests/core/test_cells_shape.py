@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_service.core.cells.closeness import closest_devices, device_tree
 from scheduler_service.core.cells.shape import Shape, cell_mask, height_of, parts, pick, pick_cell, touching, whole
+from scheduler_service.core.model.values import mask_of
 from tests.core.cells import P100
 
 DGX2 = Shape(("device", "switch", "socket", "node"), (1, 2, 4, 2), 3)
@@ -86,6 +88,17 @@ def test_a_cell_that_is_picked_is_whole_and_spares_what_it_can(node: tuple[Shape
         assert (found & avoid).bit_count() == min((cell & avoid).bit_count() for cell in candidates)
 
 
+@pytest.mark.parametrize("shape", [P100, Shape(("device", "a", "node"), (1, 3, 3), 2), Shape(("device", "node"), (1, 5), 1)])
+def test_nothing_to_avoid_the_leaves_are_those_that_a_site_without_virtual_clusters_would_choose(shape: Shape) -> None:
+    """All sets of idle devices of a node."""
+    inner = range(shape.node - 1, 0, -1)
+    paths = tuple(tuple(leaf // shape.size(level) for level in inner) for leaf in range(shape.devices))
+    tree = device_tree(tuple(shape.levels[level] for level in inner), paths, (None,) * shape.devices)
+    for idle in range(1, 1 << shape.devices):
+        for n in range(1, idle.bit_count() + 1):
+            assert pick(shape, idle, n) == mask_of(closest_devices(tree, idle, n))
+
+
 def test_a_cell_is_taken_from_the_fullest_parent() -> None:
     assert pick_cell(P100, 0b1111_1100, 1) == 0b1100
     assert pick_cell(P100, 0b1111_1100, 1, avoid=(0b0100,)) == 0b11_0000
@@ -96,8 +109,8 @@ def test_the_tightest_of_equals_and_there_the_smallest_first() -> None:
     assert pick(P100, 0b1111_1110, 1) == 0b10
     assert pick(P100, 0b1111_1110, 3) == 0b1110
     assert pick(P100, 0b1111_1100, 3) == 0b111_0000  # switch 1 and another would have a node in common alone
-    assert pick(P100, 0b1111_0111, 6) == 0b0111_0111
-    assert pick(P100, 0b0111_1011, 4, avoid=(0b1,)) == 0b0101_1010
+    assert pick(P100, 0b1111_0111, 6) == 0b1111_0011  # and no whole switch would be broken up
+    assert pick(P100, 0b0111_1011, 4, avoid=(0b1,)) == 0b0011_1010
 
 
 def test_eight_of_sixteen_are_the_aligned_half() -> None:

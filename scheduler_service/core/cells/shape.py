@@ -11,7 +11,8 @@ from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
-from scheduler_service.core.model.values import Mask
+from scheduler_service.core.cells.closeness import DeviceTree, closest_devices, device_tree
+from scheduler_service.core.model.values import Mask, mask_of
 
 _KNOWN = 65536
 
@@ -129,40 +130,58 @@ def height_of(shape: Shape, mask: Mask) -> int:
 def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
     """`n` leaves of the mask with the lowest common ancestor possible, or None.
 
-    Among the cells that have them: where they touch least of `avoid`, and of that least of its last masks; then where the
-    fewest others are, then the first; and inside, what is whole stays so where it can.
+    Among the cells that have them: where they touch least of `avoid`, and of that least of its last masks; then where they fit
+    best (`_Fit`). Inside, as on sites without virtual clusters, of what is to be avoided as little as possible.
     """
     if n < 1:
         return 0
     for level in range(shape.node + 1):
-        best: tuple[int, list[int], int, int, Mask] | None = None
+        best: tuple[_Fit, Mask] | None = None
         for index in range(shape.devices // shape.size(level)):
             inside = mask & cell_mask(shape, level, index)
-            count = inside.bit_count()
-            if count >= n:
+            if inside.bit_count() >= n:
                 chosen = _sparing(shape, inside, n, avoid)
-                touched = [(chosen & each).bit_count() for each in reversed(avoid)]
-                key = (sum(touched), touched, count, index, chosen)
-                best = key if best is None else min(best, key)
+                found = _fit(shape, mask, level, index, chosen, avoid), chosen
+                best = found if best is None else min(best, found)
         if best is not None:
-            return best[4]
+            return best[1]
     return None
 
 
 @lru_cache(maxsize=_KNOWN)
 def pick_cell(shape: Shape, mask: Mask, level: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
     """A cell of the level that the mask holds all of: that touches least of `avoid`, and of that least of its last masks; then
-    with the fullest parent, then the first."""
-    best: tuple[int, list[int], int, int, Mask] | None = None
-    above = shape.fan[level + 1] if level < shape.node else 1
+    the one that fits best (`_Fit`)."""
+    best: tuple[_Fit, Mask] | None = None
     for index in range(shape.devices // shape.size(level)):
         cell = cell_mask(shape, level, index)
         if cell & ~mask == 0:
-            around = cell_mask(shape, min(level + 1, shape.node), index // above)
-            touched = [(cell & each).bit_count() for each in reversed(avoid)]
-            key = (sum(touched), touched, (around & mask).bit_count(), index, cell)
-            best = key if best is None else min(best, key)
-    return None if best is None else best[4]
+            found = _fit(shape, mask, level, index, cell, avoid), cell
+            best = found if best is None else min(best, found)
+    return None if best is None else best[1]
+
+
+class _Fit(NamedTuple):
+    """How good it is to take leaves in a cell: the least is best, as with `closeness.Key`."""
+
+    touching: int
+    """Leaves that are to be avoided."""
+    layers: list[int]
+    """How many of each mask, the last first."""
+    broken: list[bool]
+    """Of the cells around it, the node first: whether the mask has all of it, and a part is taken."""
+    others: list[int]
+    """How many leaves of the mask these have."""
+    cell: int
+    """Its number."""
+
+
+def _fit(shape: Shape, mask: Mask, level: int, index: int, chosen: Mask, avoid: tuple[Mask, ...]) -> _Fit:
+    touched = [(chosen & each).bit_count() for each in reversed(avoid)]
+    first = index * shape.size(level)
+    around = [cell_mask(shape, at, first // shape.size(at)) for at in range(shape.node, level - 1, -1)]
+    broken = [cell & ~mask == 0 and cell != chosen for cell in around]
+    return _Fit(sum(touched), touched, broken, [(cell & mask).bit_count() for cell in around], index)
 
 
 def _sparing(shape: Shape, inside: Mask, n: int, avoid: tuple[Mask, ...]) -> Mask:
@@ -177,12 +196,13 @@ def _sparing(shape: Shape, inside: Mask, n: int, avoid: tuple[Mask, ...]) -> Mas
 
 
 def _fill(shape: Shape, mask: Mask, n: int) -> Mask:
-    """The first `n` leaves of the mask, the smallest whole cells first."""
-    chosen = 0
-    for part in parts(shape, mask):
-        size = shape.size(part.level)
-        if size >= n:
-            return chosen | (1 << n) - 1 << part.cell * size
-        chosen |= part.mask
-        n -= size
-    return chosen
+    """The best `n` leaves of the mask, as they are chosen on sites without virtual clusters."""
+    return mask_of(closest_devices(_tree(shape), mask, n))
+
+
+@lru_cache(maxsize=256)
+def _tree(shape: Shape) -> DeviceTree:
+    """A node."""
+    inner = range(shape.node - 1, 0, -1)
+    paths = tuple(tuple(leaf // shape.size(level) for level in inner) for leaf in range(shape.devices))
+    return device_tree(tuple(shape.levels[level] for level in inner), paths, (None,) * shape.devices)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from scheduler_service.core.cells.closeness import closest_devices
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
@@ -187,7 +188,7 @@ def _idle_spots(state: State, pools: Pools, room: Room) -> tuple[Spot, ...] | No
     """Idle devices for all tasks of the job; None: there are not enough on one node for some task."""
     nodes, free = _free(state, pools, room, state.idle_devices)
     chosen = place(room.needs, free)
-    return None if chosen is None else _spots(state.idle_devices, [nodes[at] for at in chosen], room.needs)
+    return None if chosen is None else _spots(state, state.idle_devices, [nodes[at] for at in chosen], room.needs)
 
 
 def _free(state: State, pools: Pools, room: Room, of: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -197,12 +198,12 @@ def _free(state: State, pools: Pools, room: Room, of: Iterable[int]) -> tuple[li
     return nodes, [state.idle_devices.get(node, 0).bit_count() for node in nodes]
 
 
-def _spots(offered: Mapping[int, Mask], nodes: Sequence[int], needs: Sequence[int]) -> tuple[Spot, ...]:
-    """Gives each task the first devices that are offered on its node."""
+def _spots(state: State, offered: Mapping[int, Mask], nodes: Sequence[int], needs: Sequence[int]) -> tuple[Spot, ...]:
+    """Gives each task the closest devices that are offered on its node."""
     taken: dict[int, Mask] = {}
     spots = []
     for node, need in zip(nodes, needs, strict=True):
-        devices = first_of(offered.get(node, 0) & ~taken.get(node, 0), need)
+        devices = closest_devices(state.device_tree(node), offered.get(node, 0) & ~taken.get(node, 0), need)
         taken[node] = taken.get(node, 0) | mask_of(devices)
         spots.append(Spot(node, devices))
     return tuple(spots)
@@ -235,7 +236,7 @@ def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: R
     for run in (run for job_id in choice.leave for run in state.runs_of(job_id)):
         if run.node in offered:
             offered[run.node] |= mask_of(run.devices)
-    spots = _spots(offered, nodes, room.needs)
+    spots = _spots(state, offered, nodes, room.needs)
     reclaims = (Reclaim(job_id, job.id) for job_id in choice.leave)
     return (*_bind(pools, vc, spots), *reclaims, *keep(job, list(spots), in_the_way_of(state, list(spots))))
 
