@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-training test-long lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
+.PHONY: demo serve test test-training test-long check fmt lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make demo SHOW=allox   jobs matched to two kinds of device, under three policies (two minutes)"
 	@echo "make demo SHOW=gandiva   jobs take turns, are packed by what is measured, move, grow and shrink (two minutes)"
 	@echo "make test   lint, types, import rules, proto, migrations, tests (some minutes)"
+	@echo "make check  what has changed since the last commit, and the tests beside it (seconds); or PATHS=\"file folder\"; make fmt: format"
 	@echo "make test-training  tests of training code, with PyTorch and the frameworks, which it installs"
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
@@ -38,6 +39,13 @@ serve: $(VENV)/.ready
 	@$(PY) -m examples.serve $(ARGS)
 
 test: lint types imports proto-check migrations-check tests
+
+check: $(VENV)/.ready
+	@$(PY) scripts/check.py $(PATHS)
+
+fmt: $(VENV)/.ready
+	$(VENV)/bin/ruff check --fix --quiet .
+	$(VENV)/bin/ruff format .
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .

@@ -150,7 +150,7 @@ def test_the_turns_of_others_count_for_no_limit(folder: Path) -> None:
             assert LIMITED <= job.executed_time < LIMITED + SLACK
             assert desk.ebb("runs", str(job.id)).splitlines()[1].split()[6] == output.duration(lasted - run.waited_time)
 
-        # Everybody sees whose turn it is.
+        # Every user sees whose turn it is.
         halves = [desk.submit("--gpus", "0.5") for _ in range(2)]
         desk.runs(*halves)
         marks = {"its turn", "waits for its turn"}

@@ -1,4 +1,4 @@
-"""What a job is told that may have others preempted, and finds nobody who would make room: who is spared, and why.
+"""The story of a job that finds nobody to preempt: it says which running jobs were spared, and why.
 
 Whatever has happened on a small site, under every policy that preempts and inside virtual clusters: the story has one line when
 the job begins to wait so. It names every running job that has what the job could use, up to the bound. Each reason is true by
@@ -40,6 +40,7 @@ from scheduler_service.policies.stages import Stages, order_of, stages, stages_f
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
 from tests.policies.tenants import Tenants
+from tests.thorough import FEW
 
 NODE = Vector(16_000, 16_384, 4)
 BOUNDED = Settings(min_run_us=30 * SECOND)
@@ -276,7 +277,7 @@ def test_the_line_names_all_that_are_spared_and_tells_no_lie(site: str) -> None:
         said += d.said
 
     holds()
-    assert said, "the histories reach what this is about"
+    assert said or FEW, "the histories reach what this is about"
 
 
 @pytest.mark.parametrize("policy", INSIDE)
@@ -294,7 +295,7 @@ def test_so_it_is_in_a_virtual_cluster(policy: str) -> None:
         said += d.said
 
     holds()
-    assert said, "the histories reach what this is about"
+    assert said or FEW, "the histories reach what this is about"
 
 
 def test_a_trial_is_told_once_each_time_that_it_begins_to_wait() -> None:

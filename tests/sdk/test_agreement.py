@@ -17,7 +17,7 @@ from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice
 from client_sdk.training._gang.ranks import Ranks
 from tests.harness import ROOT
 from tests.sdk.fake import until
-from tests.thorough import examples
+from tests.thorough import FEW, examples
 
 LIMIT = 30
 
@@ -116,7 +116,7 @@ def test_ranks_that_are_bound_by_a_collective_stop_at_one_boundary(tmp_path: Pat
         ends = {rank.stopped for rank in gang}
         assert len(ends) == 1, f"the ranks stopped at {ends}"
         stopped += ends != {None}
-    assert stopped > 5
+    assert stopped > 5 or FEW
 
 
 def test_ranks_without_collectives_stop_at_the_boundary_of_the_one_that_is_ahead(tmp_path: Path) -> None:
