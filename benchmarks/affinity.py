@@ -18,8 +18,8 @@ from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector, first_of, mask_of
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import serve_in_order
 from scheduler_service.policies.placing.first_fit import place, place_on_first_node
+from scheduler_service.policies.queueing.in_order import serve_in_order
 from scheduler_service.sim.reading import Skipped
 from scheduler_service.sim.workloads import Philly, arrivals_of
 from scheduler_service.sim.workloads.assuming import Trials

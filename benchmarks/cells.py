@@ -44,7 +44,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector, times
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Quota
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.hived.policy import cells
 
 PODS, VCS, LOAD, REQUESTS = 8, 4, 0.55, 10_000
 NODE = Vector(64_000, 512 << 10, 8)

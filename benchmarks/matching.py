@@ -14,9 +14,9 @@ from time import thread_time_ns
 import numpy as np
 
 from benchmarks.figures import Figure, figure
-from scheduler_service.policies.matching.certificate import bound
-from scheduler_service.policies.matching.problem import NOWHERE, Ints, Matching, Problem
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.problem import NOWHERE, Ints, Matching, Problem
+from scheduler_service.policies.allox.matching.solve import solve
 
 SPEED_UPS = (
     *((0.49, 0.45), (0.67, 0.51), (0.92, 0.56), (1.34, 0.70), (1.37, 0.65)),
@@ -92,7 +92,7 @@ def loading() -> tuple[float, float]:
     code = (
         "import numpy, time, sys; rss = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
         "memory, begin = rss(), time.perf_counter()\n"
-        "import scheduler_service.policies.matching.solve\n"
+        "import scheduler_service.policies.allox.matching.solve\n"
         "print((time.perf_counter() - begin) * 1000, rss() - memory)"
     )
     runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(5)]

@@ -17,7 +17,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector, times
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Quota, VcPolicy
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.hived.policy import cells
 
 NODES, DEVICES, REPEATS = 64, 8, 30
 POOL = "gpu-2x2x2"

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _LIMIT_OF_TURN = 0.5
 """Of a row's turn, which the parks before it may take. The scheduler has turns last longer if they take more: see
-`policies/overload/switching.py`."""
+`policies/gandiva/slicing/switching_cost.py`."""
 _SHORTEST_LIMIT = 2.0
 """Seconds that a park may take, however short the turns are."""
 _PREPARE_AT = 0.5

@@ -29,29 +29,29 @@ class Entry(NamedTuple):
 _HERE = "scheduler_service.policies"
 POLICIES: dict[str, Entry] = {
     "fitgpp": Entry(
-        "trials preempt small best-effort runs with short grace periods (FitGpp)", f"{_HERE}.victims.fitgpp:stages", True, True
+        "trials preempt small best-effort runs with short grace periods (FitGpp)", f"{_HERE}.fitgpp.policy:stages", True, True
     ),
-    "thrifty": Entry("FitGpp, and what leaves already is waited for first", f"{_HERE}.victims.thrifty:stages", True),
-    "lrtp": Entry("trials preempt the runs with the longest remaining time", f"{_HERE}.victims.lrtp:stages", True, True),
-    "rand": Entry("trials preempt random runs", f"{_HERE}.victims.rand:stages", True, True),
-    "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.order.backfill:stages", True, True),
-    "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.victims.las:stages", True, True),
+    "thrifty": Entry("FitGpp, and what leaves already is waited for first", f"{_HERE}.fitgpp.thrifty:stages", True),
+    "lrtp": Entry("trials preempt the runs with the longest remaining time", f"{_HERE}.fitgpp.lrtp:stages", True, True),
+    "rand": Entry("trials preempt random runs", f"{_HERE}.fitgpp.rand:stages", True, True),
+    "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.fifo:stages", True, True),
+    "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.las:stages", True, True),
     "fair": Entry("least usage for its share first (fair share)", f"{_HERE}.fair_share.policy:stages", True, True),
     "allox": Entry(
         "the matching of jobs to devices with the least completion times (AlloX)", f"{_HERE}.allox.policy:stages", True, True
     ),
-    "allox-plus": Entry("the shortest first, on whichever device has room (AlloX+)", f"{_HERE}.allox.plus:stages", True),
+    "allox-plus": Entry("the shortest first, on whichever device has room (AlloX+)", f"{_HERE}.allox.allox_plus:stages", True),
     "allox-priced": Entry(
-        "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.priced:stages", True
+        "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.dual_prices:stages", True
     ),
     "gandiva": Entry(
         "jobs take turns on devices, and are packed, moved and resized by what is measured (Gandiva)",
-        f"{_HERE}.introspection.policy:stages",
+        f"{_HERE}.gandiva.policy:stages",
         True,
         True,
     ),
-    "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),
-    "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
+    "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.priority:stages", inside=True),
+    "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.hived.policy:stages"),
 }
 
 

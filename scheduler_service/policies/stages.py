@@ -13,8 +13,8 @@ from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, Queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
-from scheduler_service.policies.placing.elsewhere import Find, resuming_elsewhere
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.placing.resume_placement import Find, resuming_elsewhere
 from scheduler_service.policies.scope import Starts
 from scheduler_service.policies.shares import Shares
 

@@ -20,7 +20,7 @@ from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import Owner, VcPolicy, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import choices
+from scheduler_service.policies.hived.guaranteed import choices
 from scheduler_service.sim.workloads.distributions import Model
 
 HOUR = 3600 * SECOND

@@ -20,8 +20,8 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.rows import made
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
+from scheduler_service.policies.gandiva.slicing.settings import Settings
+from scheduler_service.policies.gandiva.slicing.switching_cost import cost_of, longest_us, period_for
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_scheduler import FakeScheduler, share_plan
 from tests.agent.parkable import PROGRAM

@@ -19,7 +19,7 @@ from scheduler_service.core.model.exchange import (
     posting_due,
 )
 from scheduler_service.core.model.values import Micros
-from scheduler_service.policies.exchange.arbiter import Fits, Match, balanced, settle
+from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, balanced, settle
 
 HOUR: Micros = 3_600_000_000
 

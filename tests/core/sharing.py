@@ -16,8 +16,8 @@ from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.overload.mates import outranks
-from scheduler_service.policies.overload.rows import units_of
+from scheduler_service.policies.gandiva.slicing.mates import outranks
+from scheduler_service.policies.gandiva.slicing.rows import units_of
 
 Pick = Callable[[Sequence[Any]], Any]
 """Takes one of several."""

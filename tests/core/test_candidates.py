@@ -11,7 +11,7 @@ from scheduler_service.core.model import Cluster, Job, JobSpec, JobState, Run, R
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
 from scheduler_service.core.state.candidates import Candidates, size_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from tests.core.driver import NODE, Driver, inventory
 
 

@@ -25,7 +25,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.options import FitGppSettings, Options
-from scheduler_service.policies.order.backfill import backfill, reserve
+from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining, work_left
 from scheduler_service.policies.stages import stages
 from tests.core.configured import LARGE, SMALL, either, explained, on_cpus, site

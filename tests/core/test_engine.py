@@ -13,7 +13,7 @@ from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from tests.core.driver import EPOCH, Driver, orders_to_start, orders_to_stop, spec
 
 

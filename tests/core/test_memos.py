@@ -12,7 +12,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from tests.core.driver import EPOCH, Driver, spec
 
 

@@ -18,8 +18,8 @@ from scheduler_service.core.model import JobState, RunKey, RunPhase
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.overload.slicing import would_do
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.gandiva.slicing.take_turns import would_do
 from tests.core.driver import Driver, spec
 from tests.core.test_migrate import warm
 from tests.policies.sharing_runs import gang_of

@@ -30,9 +30,9 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.operations.moving_parked import MOST_MOVES
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.test_parking import begun_gang

@@ -24,9 +24,9 @@ from scheduler_service.core.model import NodeState, Run, RunPhase, StopReason
 from scheduler_service.core.model.configurations import TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from tests.core.driver import Driver, spec
 from tests.thorough import examples
 

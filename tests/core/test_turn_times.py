@@ -10,7 +10,7 @@ from scheduler_service.core.model import JobState, Run, RunPhase, StopReason
 from scheduler_service.core.model.launch_time import executed, executed_us, limit_at
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from tests.core.driver import Driver, spec
 from tests.core.sharing_desk import Sharing, key, row
 from tests.thorough import examples

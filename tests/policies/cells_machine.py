@@ -41,8 +41,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
-from scheduler_service.policies.cells.opportunistic import place_opportunistic
-from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.hived.opportunistic import place_opportunistic
+from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from tests.core.driver import unsaved
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound

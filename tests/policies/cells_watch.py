@@ -18,9 +18,9 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualClus
 from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.holders import holders
-from scheduler_service.policies.cells.policy import serve_guaranteed
-from scheduler_service.policies.cells.queue_membership import ways
+from scheduler_service.policies.hived.cell_holders import holders
+from scheduler_service.policies.hived.policy import serve_guaranteed
+from scheduler_service.policies.hived.queue_membership import ways
 from scheduler_service.policies.stages import stages_within
 from tests.core.cells import free_cells
 from tests.core.charged import check_charges

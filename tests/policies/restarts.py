@@ -12,8 +12,8 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.journal import net
 from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.hived.policy import cells
 from tests.policies.tenants import Tenants
 
 

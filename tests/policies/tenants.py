@@ -23,7 +23,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Pin, Quota, Within
-from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import Driver
 
 TREES = {

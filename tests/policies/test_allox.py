@@ -24,10 +24,10 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.allox.progress import considered, progress
-from scheduler_service.policies.allox.site import Site
+from scheduler_service.policies.allox.configuration_times import Known
+from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.slots import Kinds
-from scheduler_service.policies.allox.ways import Known
+from scheduler_service.policies.allox.user_progress import considered, progress
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages

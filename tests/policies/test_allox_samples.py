@@ -32,8 +32,8 @@ from scheduler_service.core.model.estimates import Source
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, UNSET, ZERO, Vector
 from scheduler_service.core.operations.estimators import expected_us
+from scheduler_service.policies.allox.configuration_times import Known
 from scheduler_service.policies.allox.sampling import within
-from scheduler_service.policies.allox.ways import Known
 from tests.core.driver import Driver, spec
 from tests.policies.test_allox import ON_CPU, ON_GPU, allox, driver, either, submit
 

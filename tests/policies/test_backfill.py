@@ -14,10 +14,10 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.order.backfill import backfill, reserve
-from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.placing.first_fit import offered_to
+from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining
 from tests.core.driver import EPOCH, Driver, spec
 from tests.core.specs import gang_of
@@ -232,7 +232,9 @@ def test_a_gang_is_packed_once_however_many_runs_end_before(monkeypatch: pytest.
         d.start(d.submit(JobSpec(("true",), Vector(1000, 1024, 1), estimate_us=(i + 1) * SECOND)))
     head = d.job(d.submit(gang_of_sizes((Vector(1000, 1024, 8), 16))))
     packed = []
-    monkeypatch.setattr("scheduler_service.policies.order.backfill.pack", lambda *given: packed.append(given) or pack(*given))
+    monkeypatch.setattr(
+        "scheduler_service.policies.queueing.backfill.pack", lambda *given: packed.append(given) or pack(*given)
+    )
     reservation = reserve(d.state, head)
     assert reservation is not None
     assert reservation.nodes == frozenset(range(1, 17))

@@ -3,7 +3,7 @@
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.order.backfill import reserve
+from scheduler_service.policies.queueing.backfill import reserve
 from tests.core.sharing_desk import HALF, Sharing, key, row
 
 

@@ -10,7 +10,7 @@ from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.journal import Journal
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells import opportunistic, opportunistic_victims, victims
+from scheduler_service.policies.hived import opportunistic, opportunistic_victims, victims_in_vc
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 POOL = "four-2x2"
@@ -245,7 +245,7 @@ def test_so_does_who_waits_in_its_own_cells(policy: str, monkeypatch: pytest.Mon
     small = [tenants.ask("A", 1) for _ in range(7)]
     wide, other = (tenants.ask("A", 4, 4, trial=True, priority=1) for _ in range(2))
     tenants.settles = False
-    looks = counted(monkeypatch, victims, "plan_in_cells")
+    looks = counted(monkeypatch, victims_in_vc, "plan_in_cells")
     tenants.step(FaultsSeen("one", "a", ()), CancelRequested(other))
     assert len(looks) == 2 * 1
     assert leaving(tenants, *small) == []

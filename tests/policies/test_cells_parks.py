@@ -7,8 +7,8 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import ResumeRequested, RunParked, RunResumed, SuspendRequested
 from scheduler_service.core.model import JobState, OperationPhase
-from scheduler_service.policies.cells.opportunistic import place_opportunistic
-from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.hived.opportunistic import place_opportunistic
+from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 FOURS = "four-2x2"

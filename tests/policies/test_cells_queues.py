@@ -11,8 +11,8 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.fitgpp.policy import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.fitgpp import FitGppSettings
 from tests.policies.tenants import OVERFLOW, Tenants, request
 from tests.policies.test_cells_cost import cost
 

@@ -34,7 +34,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import NodeState, Run, RunPhase, ShareMode
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
-from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.hived.policy import cells
 from tests.core.charged import check_charges
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import elastic, inventory

@@ -22,8 +22,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
-from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.exchange.arbiter import Fits, Match, Surplus, auction, balanced
+from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, Surplus, auction, balanced
+from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import Driver
 from tests.policies.trading import FOURS, HOUR, Traders, at, many, reason, two
 

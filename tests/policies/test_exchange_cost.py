@@ -12,9 +12,9 @@ from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model.exchange import Deal, Exchange, ExchangeState, Lot, PostingState
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.exchange import stage
-from scheduler_service.policies.exchange.arbiter import Match, auction, balanced
+from scheduler_service.policies.hived.exchange import stage
+from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced
+from scheduler_service.policies.hived.policy import cells
 from tests.core.test_cells_cost import calls
 from tests.policies.tenants import request
 from tests.policies.trading import FOURS, HOUR, Traders, at

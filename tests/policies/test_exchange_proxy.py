@@ -10,7 +10,7 @@ from scheduler_service.core.model.exchange import PostingState
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.exchange.arbiter import auction
+from scheduler_service.policies.hived.exchange.arbiter import auction
 from tests.policies.tenants import inventory
 from tests.policies.trading import FOURS, HOUR, Traders, at, many
 

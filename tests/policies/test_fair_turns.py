@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.policies.overload.fair_turns import LONGEST, fair_turns, parts_of
+from scheduler_service.policies.gandiva.slicing.fair_turns import LONGEST, fair_turns, parts_of
 from tests.policies.fairest import fairest
 from tests.thorough import examples
 

@@ -8,8 +8,8 @@ from scheduler_service.core.messages import Plan, Rng, Submitted
 from scheduler_service.core.model import JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.order.fifo import fifo
 from tests.core.driver import Driver
 from tests.policies.made import fitgpp
 

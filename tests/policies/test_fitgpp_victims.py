@@ -12,10 +12,10 @@ from scheduler_service.core.model import Job, JobClass, JobSpec, NodeState, Run,
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.policy import fitgpp_victims, score
+from scheduler_service.policies.fitgpp.preemption_plan import SHOWN, Scores
+from scheduler_service.policies.fitgpp.victim_search import Field, field_for
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.victims.fitgpp import fitgpp_victims, score
-from scheduler_service.policies.victims.plan import SHOWN, Scores
-from scheduler_service.policies.victims.search import Field, field_for
 from tests.policies.cluster import AMOUNTS, Builder, clusters, seeded
 
 SETTINGS = st.builds(FitGppSettings, st.sampled_from((0.0, 0.5, 1.0, 4.0)), st.integers(0, 3))

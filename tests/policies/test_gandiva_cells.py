@@ -7,8 +7,8 @@ from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
-from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.explain.cells import explain_in_cells
+from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.introspection import moving_to_pack
+from scheduler_service.policies.gandiva import migration_to_pack
 from tests.core.driver import spec
 from tests.core.test_migrate import of, target
 from tests.policies.introspected import Introspected
@@ -90,7 +90,7 @@ def test_a_look_tries_a_few_moves(monkeypatch: pytest.MonkeyPatch) -> None:
         tried += 1
         return False
 
-    monkeypatch.setattr(moving_to_pack, "would_do", refuses)
+    monkeypatch.setattr(migration_to_pack, "would_do", refuses)
     d.profile({jobs[0]: ALONE, jobs[-1]: ALONE}, utilisation=99)
     d.step(after=600)
     assert tried > 0

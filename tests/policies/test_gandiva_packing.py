@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import Step
 from scheduler_service.core.model import EventKind, JobState
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.policies.introspection.memos import kind_of, memo_of, pair_subject
-from scheduler_service.policies.introspection.packing import BETTER, WORSE
-from scheduler_service.policies.overload.probes import probe_subject
+from scheduler_service.policies.gandiva.memos import kind_of, memo_of, pair_subject
+from scheduler_service.policies.gandiva.packing import BETTER, WORSE
+from scheduler_service.policies.gandiva.slicing.probes import probe_subject
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of

@@ -23,10 +23,10 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Run, RunPhase
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.sharing.equations import time_share
-from scheduler_service.policies.overload.mates import outranks
-from scheduler_service.policies.overload.probes import NAME, probe_subject
-from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.switching import cost_of, longest_us, period_for
+from scheduler_service.policies.gandiva.slicing.mates import outranks
+from scheduler_service.policies.gandiva.slicing.probes import NAME, probe_subject
+from scheduler_service.policies.gandiva.slicing.settings import Settings
+from scheduler_service.policies.gandiva.slicing.switching_cost import cost_of, longest_us, period_for
 from tests.core.driver import spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of

@@ -13,8 +13,8 @@ from scheduler_service.core.messages import Event, RunParked, RunResumed, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.introspection.policy import first_waiting
-from scheduler_service.policies.overload.mates import outranks
+from scheduler_service.policies.gandiva.policy import first_waiting
+from scheduler_service.policies.gandiva.slicing.mates import outranks
 from tests.core.driver import spec
 from tests.policies.test_gandiva_displacing import Sites, told
 from tests.policies.test_gandiva_random import Histories

@@ -9,8 +9,8 @@ from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model import RunPhase
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.sharing.equations import time_share
-from scheduler_service.policies.introspection.memos import memo_of
-from scheduler_service.policies.introspection.rotating import rotation_subject
+from scheduler_service.policies.gandiva.memos import memo_of
+from scheduler_service.policies.gandiva.row_rotation import rotation_subject
 from tests.core.test_migrate import of, target, warm
 from tests.policies.fairest import fairest_anywhere
 from tests.policies.introspected import Introspected

@@ -16,11 +16,11 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
+from scheduler_service.policies.fitgpp.policy import fitgpp_victims, score
+from scheduler_service.policies.fitgpp.rand import rand_victims
+from scheduler_service.policies.fitgpp.victim_search import field_for
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.victims.fitgpp import fitgpp_victims, score
-from scheduler_service.policies.victims.lrtp import lrtp_victims
-from scheduler_service.policies.victims.rand import rand_victims
-from scheduler_service.policies.victims.search import field_for
 from tests.core.driver import Driver
 from tests.core.test_gangs import SMALL, begun, gang
 from tests.policies.cluster import AMOUNTS, Builder, seeded

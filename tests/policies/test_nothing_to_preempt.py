@@ -35,7 +35,7 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import AS_PUBLISHED, FitGppSettings
-from scheduler_service.policies.order.spared_jobs import SHOWN
+from scheduler_service.policies.queueing.spared_jobs import SHOWN
 from scheduler_service.policies.stages import Stages, order_of, stages, stages_for
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of

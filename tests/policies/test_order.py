@@ -7,7 +7,7 @@ from scheduler_service.core.model import JobSpec, JobState
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from tests.core.driver import Driver, spec
 
 ONE = Vector(1000, 1024, 1)

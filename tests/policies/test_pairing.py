@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.policies.introspection.pairing import next_pair, pays
+from scheduler_service.policies.gandiva.pairing import next_pair, pays
 
 
 class Unit(NamedTuple):

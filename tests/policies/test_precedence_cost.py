@@ -8,7 +8,8 @@ from benchmarks.step_cost import LARGE_NODE, PAPER_NODE, Stream
 from scheduler_service.core.model import JobClass, Reason
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.queue_keys import OWN_LANES
-from scheduler_service.policies.order.fifo import fifo, head_of
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.queueing.in_order import head_of
 from tests.core.test_cells_cost import calls
 
 MOST = 12

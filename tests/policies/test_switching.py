@@ -17,9 +17,9 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.rows import made
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.policies.overload.rows import fair_rows, unit_of
-from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.switching import Cost, cost_of, longest_us, period_for, why_retimed
+from scheduler_service.policies.gandiva.slicing.rows import fair_rows, unit_of
+from scheduler_service.policies.gandiva.slicing.settings import Settings
+from scheduler_service.policies.gandiva.slicing.switching_cost import Cost, cost_of, longest_us, period_for, why_retimed
 
 MINUTE = 60 * SECOND
 USUAL = Settings()

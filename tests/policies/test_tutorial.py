@@ -34,7 +34,7 @@ def registered(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     module = f"sjf_{re.sub('[^0-9]', '', step)}"
     (folder / f"{module}.py").write_text(BLOCKS[step])
     monkeypatch.syspath_prepend(str(folder))
-    line = BLOCKS["registry line"].replace("scheduler_service.policies.victims.sjf", module)
+    line = BLOCKS["registry line"].replace("scheduler_service.policies.sjf", module)
     entries: dict[str, Entry] = eval(f"{{{line}}}", {"Entry": Entry})  # as it stands in the dictionary of the registry
     for name, entry in entries.items():
         monkeypatch.setitem(POLICIES, name, entry)
@@ -101,7 +101,7 @@ def test_it_works_in_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     (tmp_path / "sjf.py").write_text(BLOCKS[STEPS[-1]])
     (tmp_path / "test_sjf.py").write_text(BLOCKS["test_sjf.py"])
-    line = BLOCKS["registry line"].replace("scheduler_service.policies.victims.sjf", "sjf")
+    line = BLOCKS["registry line"].replace("scheduler_service.policies.sjf", "sjf")
     (tmp_path / "conftest.py").write_text(
         f"from scheduler_service.policies.registry import POLICIES, Entry\n\nPOLICIES.update({{{line}}})\n"
     )

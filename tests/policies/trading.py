@@ -18,8 +18,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model.exchange import Exchange, LedgerEntry, Posting, PostingKind
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Micros
-from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.exchange.arbiter import Match, balanced
+from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
+from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import EPOCH
 from tests.policies.tenants import Tenants
 

@@ -16,7 +16,7 @@ from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.run.lanes import JOINING
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
 from scheduler_service.run.service import NotLeading, Service

@@ -13,9 +13,9 @@ from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.order.backfill import backfill
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.queueing.backfill import backfill
 from scheduler_service.run.queue_heads import heads_of
 from scheduler_service.run.view import View
 from tests.core.driver import Driver, spec

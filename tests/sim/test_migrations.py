@@ -7,7 +7,7 @@ from scheduler_service.core.messages import Migrate, Rng, Spot
 from scheduler_service.core.model import RunPhase, StopReason
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.world import Site, World

@@ -8,9 +8,9 @@ from scheduler_service.core.messages import Park, Rng, Unpark
 from scheduler_service.core.model import JobState, OperationKind, OperationPhase, RunPhase
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.placing.elsewhere import resuming_elsewhere
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from scheduler_service.sim.history import History, Phase
 from scheduler_service.sim.lives import Launch
 from scheduler_service.sim.metrics import HOUR_US, numbers

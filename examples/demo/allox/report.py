@@ -10,8 +10,8 @@ from rich.table import Table
 
 from examples.demo.allox.estimates import LONGEST, MEASURED, SHORTEST, Role
 from examples.demo.allox.machine import Device
-from scheduler_service.policies.matching.problem import Problem
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching.problem import Problem
+from scheduler_service.policies.allox.matching.solve import solve
 
 _US = 1e6
 BUSY = 0.1

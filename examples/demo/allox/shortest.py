@@ -9,7 +9,7 @@ from scheduler_service.core.model import JobState
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.ways import ways
+from scheduler_service.policies.allox.configuration_times import ways
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.stages import Stages

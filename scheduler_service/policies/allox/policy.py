@@ -27,12 +27,12 @@ from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.queue_keys import OWN_LANES, stands, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.progress import progress
-from scheduler_service.policies.allox.question import Question, Start, decoded
+from scheduler_service.policies.allox.configuration_times import Known, Ways
+from scheduler_service.policies.allox.matching.problem import NEVER
+from scheduler_service.policies.allox.matching_input import Question, Start, decoded
 from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
-from scheduler_service.policies.allox.site import Site
-from scheduler_service.policies.allox.ways import Known, Ways
-from scheduler_service.policies.matching.problem import NEVER
+from scheduler_service.policies.allox.site_scope import Site
+from scheduler_service.policies.allox.user_progress import progress
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.placing.first_fit import place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.scope import Ints, Scope, Slots, Starts

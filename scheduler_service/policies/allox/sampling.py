@@ -21,8 +21,8 @@ from scheduler_service.core.operations.estimators import expected, is_impossible
 from scheduler_service.core.state.queue_keys import OWN_LANES, unsampled
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.site import Site
-from scheduler_service.policies.allox.ways import Known
+from scheduler_service.policies.allox.configuration_times import Known
+from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.placing.first_fit import no_room
 
 MOST_LOOKED_AT = 200

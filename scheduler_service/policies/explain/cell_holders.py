@@ -12,8 +12,8 @@ from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import sufficing
 from scheduler_service.policies.explain.explanation import AHEAD_SHOWN, Blocker
+from scheduler_service.policies.hived.guaranteed import sufficing
 
 LOOKED_AT = 2_000
 """Cells, and runs in them, that are looked at, so that it takes no longer than some 20 ms: of more, not all are counted."""

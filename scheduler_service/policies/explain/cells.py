@@ -11,10 +11,6 @@ from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
-from scheduler_service.policies.cells.nothing_to_preempt import spared_in
-from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.queue_membership import held_up, ways
 from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
@@ -26,8 +22,12 @@ from scheduler_service.policies.explain.explanation import (
     kept_waiting,
     waiting_for_victims,
 )
-from scheduler_service.policies.order.spared_jobs import NOT_ENOUGH
+from scheduler_service.policies.hived.guaranteed import plan_in_cells, why_not
+from scheduler_service.policies.hived.nothing_to_preempt import spared_in
+from scheduler_service.policies.hived.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.hived.queue_membership import held_up, ways
 from scheduler_service.policies.placing.joining import why_no_part
+from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH
 from scheduler_service.policies.stages import stages_within
 
 

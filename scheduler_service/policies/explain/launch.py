@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from scheduler_service.core.model import EventKind, Job, JobEvent, JobState, Reason
 from scheduler_service.core.model.configurations import why_chosen
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.introspection.displacing import TAKES_ITS_PLACE
+from scheduler_service.policies.gandiva.park_lower_priority import TAKES_ITS_PLACE
 
 
 def why_in_this_configuration(job: Job, story: Iterable[JobEvent]) -> str:

@@ -37,10 +37,10 @@ from scheduler_service.policies.fair_share.rules import (
     spent_of,
 )
 from scheduler_service.policies.fair_share.usage import DEVICE_SECOND, NOTHING, Level, level, time_until
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.memo_updates import Notes, noting
 from scheduler_service.policies.options import Options
-from scheduler_service.policies.order.backfill import backfill
-from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.remembering import Notes, noting
+from scheduler_service.policies.queueing.backfill import backfill
 from scheduler_service.policies.stages import Stages
 
 # ---- the order ---------------------------------------------------------------------------------------------------------

@@ -23,12 +23,12 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualClus
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
-from scheduler_service.policies.cells.opportunistic import place_opportunistic
-from scheduler_service.policies.cells.policy import NOTES
+from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
+from scheduler_service.policies.hived.opportunistic import place_opportunistic
+from scheduler_service.policies.hived.policy import NOTES
+from scheduler_service.policies.memo_updates import noting
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.remembering import noting
 from scheduler_service.policies.stages import Overload, Stages, Where, stages_within
 from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
 

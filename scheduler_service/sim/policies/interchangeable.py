@@ -11,8 +11,8 @@ from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.choosing import Board, Launched, Rule, by_arrival, by_time, choosing
-from scheduler_service.policies.allox.ways import Way
+from scheduler_service.policies.allox.choice_loop import Board, Launched, Rule, by_arrival, by_time, choosing
+from scheduler_service.policies.allox.configuration_times import Way
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 from scheduler_service.sim.policies.join_shortest import where_it_completes_first

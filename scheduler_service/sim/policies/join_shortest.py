@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.choosing import Board
+from scheduler_service.policies.allox.choice_loop import Board
+from scheduler_service.policies.allox.configuration_times import Known, Way
 from scheduler_service.policies.allox.slots import Held, Kinds, held
-from scheduler_service.policies.allox.ways import Known, Way
 
 UNKNOWN_US = 3600 * SECOND
 

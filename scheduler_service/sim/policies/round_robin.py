@@ -7,7 +7,7 @@ It is the policy `gandiva` without packing, growth and other moves: it shows wha
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.policies.introspection import policy
+from scheduler_service.policies.gandiva import policy
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 

@@ -13,11 +13,11 @@ from scheduler_service.core.messages import Plan, Preempt, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.policy import fitgpp_victims, least_score, score
+from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
+from scheduler_service.policies.fitgpp.preemption_stages import Choice
+from scheduler_service.policies.fitgpp.victim_search import Field, field_for
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.victims.fitgpp import fitgpp_victims, least_score, score
-from scheduler_service.policies.victims.plan import Scores, plan_for
-from scheduler_service.policies.victims.preempting import Choice
-from scheduler_service.policies.victims.search import Field, field_for
 
 Term = Callable[[Field], NDArray[np.float64]]
 """For each place of a field something between 0, for whom it were best to preempt, and 1: as much as all of the size."""

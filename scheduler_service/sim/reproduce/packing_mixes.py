@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 import networkx as nx
 
-from scheduler_service.policies.introspection.pairing import may_be_worth_a_move, next_pair, pays
-from scheduler_service.policies.overload.settings import Settings
+from scheduler_service.policies.gandiva.pairing import may_be_worth_a_move, next_pair, pays
+from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.sim.sharing.measured import Tables, assumed_use
 
 Rule = Literal["random", "group", "utilisation", "learnt", "moved"]

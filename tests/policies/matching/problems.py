@@ -8,8 +8,8 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from scheduler_service.policies.matching.certificate import bound
-from scheduler_service.policies.matching.problem import NEVER, NOWHERE, Matching, Problem
+from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.problem import NEVER, NOWHERE, Matching, Problem
 
 DAY = 24 * 3_600 * 1_000_000
 

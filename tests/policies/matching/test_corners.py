@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.policies.matching.problem import LONGEST, NOWHERE, Problem
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching.problem import LONGEST, NOWHERE, Problem
+from scheduler_service.policies.allox.matching.solve import solve
 from tests.policies.matching.problems import DAY, assert_right, problem, problems
 
 

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.policies.matching import flow as flow_module
-from scheduler_service.policies.matching import solve as solve_module
-from scheduler_service.policies.matching.certificate import bound
-from scheduler_service.policies.matching.flow import flow
-from scheduler_service.policies.matching.greedy import greedy
-from scheduler_service.policies.matching.instance import FAR, instance
-from scheduler_service.policies.matching.plan import cost
-from scheduler_service.policies.matching.problem import NEVER, NOWHERE, Problem
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching import flow as flow_module
+from scheduler_service.policies.allox.matching import solve as solve_module
+from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.flow import flow
+from scheduler_service.policies.allox.matching.greedy import greedy
+from scheduler_service.policies.allox.matching.instance import FAR, instance
+from scheduler_service.policies.allox.matching.plan import cost
+from scheduler_service.policies.allox.matching.problem import NEVER, NOWHERE, Problem
+from scheduler_service.policies.allox.matching.solve import solve
 from tests.policies.matching.problems import DAY, assert_right, by_cost_matrix, exhaustive, problem, problems
 from tests.thorough import examples
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching.solve import solve
 from tests.policies.matching.problems import assert_right, exhaustive, problem
 from tests.policies.matching.published import (
     FIGURE_4,

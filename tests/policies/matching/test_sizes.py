@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.policies.matching.problem import NEVER, Problem
-from scheduler_service.policies.matching.solve import solve
+from scheduler_service.policies.allox.matching.problem import NEVER, Problem
+from scheduler_service.policies.allox.matching.solve import solve
 from tests.thorough import examples
 
 Job = tuple[int, int]

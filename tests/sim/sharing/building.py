@@ -11,11 +11,11 @@ from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import head_of
-from scheduler_service.policies.overload.mates import Mates
-from scheduler_service.policies.overload.settings import Settings
-from scheduler_service.policies.overload.slicing import take_turns
+from scheduler_service.policies.gandiva.slicing.mates import Mates
+from scheduler_service.policies.gandiva.slicing.settings import Settings
+from scheduler_service.policies.gandiva.slicing.take_turns import take_turns
 from scheduler_service.policies.placing.first_fit import place
+from scheduler_service.policies.queueing.in_order import head_of
 from scheduler_service.policies.stages import Where
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Life

@@ -1,1 +1,0 @@
-"""HiveD's policy: guaranteed work in the cells of its virtual cluster, opportunistic work in anybody's idle ones."""

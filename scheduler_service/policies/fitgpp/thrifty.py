@@ -1,0 +1,96 @@
+"""Thrifty: what leaves already is waited for before anything more is told to leave.
+
+A trial starts wherever it fits first, and often that is not where its victims leave: something ended by itself in the
+meantime. They go on leaving, for nobody. FitGpp does not count what they will release, and has others preempted for the next
+trial. Here that one is promised it, where it comes as soon as FitGpp's own victims would be gone.
+"""
+
+from collections.abc import Iterator
+
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
+from scheduler_service.core.model import Decision, Job, Run
+from scheduler_service.core.model.values import SECOND, ZERO, Micros, add, fits
+from scheduler_service.core.state.packing import pack
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.policy import fitgpp_victims
+from scheduler_service.policies.fitgpp.preemption_stages import preempting
+from scheduler_service.policies.options import FitGppSettings
+
+TOO_LATE = 60 * SECOND
+"""After its grace period a run is killed, and gone within a moment. One that is still there then is stuck."""
+
+
+def thrifty_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+    """FitGpp's plan, or one that preempts nobody and makes the trial wait no longer."""
+    plan = fitgpp_victims(state, trial, settings, rng)
+    by = None if plan is None else state.cluster.clock_us + _takes(state, plan)
+    return _share(state, trial, settings, by) or plan
+
+
+def _takes(state: State, plan: Plan) -> Micros:
+    """How long its victims may take to leave."""
+    return max((state.jobs.rows[act.job_id].spec.grace_us for act in plan if isinstance(act, Preempt)), default=0)
+
+
+def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None) -> Plan | None:
+    """A plan with runs that leave for nobody and are gone by then (None: whenever), if they make room."""
+    if by is not None and _longest_wait(state) > by:
+        return None  # another trial waits for longer: what becomes free before is its, and this one would come too late
+    offered, tasks = state.free_resources.offered(state.among(trial.spec)).copy(), trial.spec.tasks()
+    leaving: list[Run] = []
+    for run in sorted(_leaving_for_nobody(state, trial), key=lambda run: (_gone(run), run.key)):
+        if by is not None and _gone(run) > by:
+            return None
+        offered[:, run.node] += run.demand
+        leaving.append(run)
+        nodes = pack(tasks, offered.copy())
+        if nodes is not None:
+            decision = Decision(
+                trial.id, min(nodes), trial.spec.demand, "leaving", settings.s, settings.cap, 0.0, 0, len(leaving), ()
+            )
+            return tuple(_earmarks(state, trial, nodes, leaving, decision))
+    return None
+
+
+def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
+    """On nodes on which the trial may run. Without those that should long have been gone: nobody knows when they will be, and
+    being overdue they would be first. Without members of share groups: what each leaves depends on who else is left."""
+    late = state.cluster.clock_us - TOO_LATE
+    told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
+    return [
+        run
+        for run in told
+        if not run.group
+        and run.key not in state.promised_by
+        and state.is_usable(trial.spec, run.node)
+        and not state.holds_faulty(run)
+    ]
+
+
+def _longest_wait(state: State) -> Micros:
+    """When the last run has left that some trial waits for."""
+    promised = (state.runs.rows[key] for key in state.promised_by)
+    return max(map(_gone, promised), default=0)
+
+
+def _gone(run: Run) -> Micros:
+    """When a run that was told to leave has left, at the latest."""
+    return (run.stop_us or 0) + run.stop_grace_us
+
+
+def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], decision: Decision) -> Iterator[AddEarmark]:
+    """On each node of the trial what its tasks need there, with as many of those that leave as this takes."""
+    tasks = trial.spec.tasks()
+    for node in sorted(set(nodes)):
+        ranks = tuple(rank for rank, at in enumerate(nodes) if at == node)
+        want, room, keys = ZERO, state.free_resources.free(node), []
+        for rank in ranks:
+            want = add(want, tasks[rank])
+        for run in leaving:
+            if run.node == node and not fits(want, room):
+                room = add(room, run.demand)
+                keys.append(run.key)
+        yield AddEarmark(trial.id, node, want, tuple(keys), decision, ranks, configuration=trial.configuration)
+
+
+stages = preempting(thrifty_victims)

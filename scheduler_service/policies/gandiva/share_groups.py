@@ -1,0 +1,56 @@
+"""Share groups as introspection sees them: which of them it may change, and what rows it would give them."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler_service.core.messages import Share
+from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.gandiva.memos import memo_of
+from scheduler_service.policies.gandiva.slicing.device_memory import allowances
+from scheduler_service.policies.gandiva.slicing.probes import probe_subject
+from scheduler_service.policies.gandiva.slicing.rows import Unit
+from scheduler_service.policies.gandiva.slicing.take_turns import rows_of, would_do
+
+
+def runs_in(state: State, group: ShareGroup) -> dict[RunKey, Run]:
+    return {key: state.runs.rows[key] for key in group.members()}
+
+
+def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
+    """Whether the rows are for introspection to change: those of its virtual cluster that no user has chosen, that are not
+    being measured, and whose members are not about to stop."""
+    if group.vc != vc or group.open:
+        return False
+    if memo_of(state, probe_subject(vc, group.id)) is not None:
+        return False
+    return not any(
+        key in state.promised_by
+        or key.job_id in state.operation_of
+        or state.jobs.rows[key.job_id].spec.shares
+        or not state.runs.rows[key].phase.preemptible
+        for key in group.members()
+    )
+
+
+def arranged(state: State, group: ShareGroup, units: Sequence[Unit], runs: Mapping[RunKey, Run]) -> Share | None:
+    """The rows of these units, by who outranks whom, if they can be had."""
+    jobs = {key.job_id: state.jobs.rows[key.job_id] for key in runs}
+    rows = rows_of(units, jobs)
+    for thrifty in (False, True):
+        limits = allowances(state, rows, runs, jobs, thrifty)
+        if limits is None:
+            return None
+        share = Share(rows, limits, group.period_us, group.open)
+        if would_do(state, (share,)):
+            return share
+    return None
+
+
+def devices_of(runs: Mapping[RunKey, Run], job_id: int) -> int:
+    return sum(len(run.devices) for key, run in runs.items() if key.job_id == job_id)
+
+
+def in_rows(rows: Sequence[Row], job_id: int) -> list[int]:
+    """The places of the rows in which the job executes."""
+    return [i for i, row in enumerate(rows) if any(key.job_id == job_id for key in row.runs)]

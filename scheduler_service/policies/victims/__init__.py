@@ -1,1 +1,0 @@
-"""Which runs are preempted for a job that does not fit."""
