@@ -1,6 +1,6 @@
 """Makes the tables and figures of the documents again: `make reproduce`, or `make reproduce ONLY=gandiva/slicing`.
 
-Each part is a command of `ebb-sim reproduce`. With `--small` it is made at a small size, into tests/sim/data/small_tables,
+Each part is a command of `python -m reproduction`. With `--small` it is made at a small size, into tests/sim/data/small_tables,
 which `make test-long` makes again and compares: a difference there says which tables in the documents are out of date.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import click
 
-from scheduler_service.sim.reproduce import studies
+from reproduction import studies
 
 HERE = Path(__file__).parents[1]
 SMALL_TABLES = HERE / "tests" / "sim" / "data" / "small_tables"
@@ -23,7 +23,7 @@ RATES, PAIRS = "gavel_throughputs.csv.gz", "gavel_colocated.csv.gz"
 
 class Part(NamedTuple):
     study: str
-    """The command of `ebb-sim reproduce`."""
+    """The command of `python -m reproduction`."""
     name: str
     """Of its option --part; empty: the study has one part."""
     document: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
         return f"{self.study}/{self.name}" if self.name else self.study
 
     def arguments(self, traces: Path, small: bool) -> list[str]:
-        """For `ebb-sim reproduce`."""
+        """For `python -m reproduction`."""
         option, *files = self.traces or ("",)
         given = [option, *(str(traces / file) for file in files)] if option else []
         part = ["--part", self.name] if self.name else []
@@ -86,7 +86,7 @@ def small_file(part: Part) -> Path:
 
 
 def _simulate(arguments: Sequence[str]) -> None:
-    subprocess.run([sys.executable, "-m", "scheduler_service.sim", "reproduce", *arguments], check=True, cwd=HERE)
+    subprocess.run([sys.executable, "-m", "reproduction", *arguments], check=True, cwd=HERE)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

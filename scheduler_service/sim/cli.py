@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,34 +15,6 @@ if TYPE_CHECKING:
     from scheduler_service.sim.estimates import Group
 
 METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs", "sharing")
-
-
-STUDIES = {
-    "allox": "Figures 11 to 18 of the AlloX paper: jobs that run on GPUs or on CPUs.",
-    "hived": "Figures 6 to 12 and tables 4 and 5 of the HiveD paper: sharing by quotas, and in virtual clusters.",
-    "fitgpp": "The FitGpp paper's tables and figures, and its policies on public traces.",
-    "scores": "Other ways to choose victims, against FitGpp's.",
-    "gandiva": "Time slices, packing and early feedback (Gandiva, OSDI 2018).",
-    "packing": "Pairs that probing packs, against the best possible pairs.",
-    "together": "FitGpp, HiveD, AlloX and Gandiva at once, and each alone.",
-}
-
-
-class Studies(click.Group):
-    """Each command is that of a module in sim/reproduce, which is imported when it is called, and not for the help."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(STUDIES)
-
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in STUDIES:
-            return None
-        found: click.Command = import_module(f"scheduler_service.sim.reproduce.{name}").command
-        return found
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(STUDIES.items()))
 
 
 class Commands(click.Group):
@@ -159,11 +131,6 @@ def init() -> None:
       ebb-sim init > site.yaml
     """
     click.echo((resources.files("scheduler_service.sim") / "example.yaml").read_text(encoding="utf-8"), nl=False)
-
-
-@main.group(cls=Studies)
-def reproduce() -> None:
-    """Make the tables and figures of a paper again."""
 
 
 def _load(file: Path) -> "Config":

@@ -12,12 +12,11 @@ import time
 from pathlib import Path
 from typing import get_args
 
-import click
 import psutil
 import pytest
 from click.testing import CliRunner
 
-from scheduler_service.sim.cli import METRICS, STUDIES, Studies, main
+from scheduler_service.sim.cli import METRICS, main
 from scheduler_service.sim.config import Metrics, load
 from scheduler_service.sim.kept_results import load as load_results
 from scheduler_service.sim.tables import SHAPES
@@ -210,7 +209,7 @@ def test_a_file_that_is_no_configuration_is_told(tmp_path: Path, content: str, t
         (["compare", "."], ". holds no results of `ebb-sim run`: there is no sweep.json in it"),
         (["compare", "results/site", "--against", "best"], "there is no 'best' to compare with; there are 'fifo', 'ours'"),
         (["compare", "results/site", "--metrics", "speed"], "there is no 'speed'; there are slowdown, wait"),
-        (["reproduce", "nothing"], "No such command 'nothing'"),
+        (["nothing"], "No such command 'nothing'"),
     ],
 )
 def test_a_wrong_call_is_told(site: Path, args: list[str], told: str) -> None:
@@ -483,7 +482,7 @@ def test_ctrl_c_before_anything_began_is_told_too() -> None:
     assert (done.exit_code, done.stderr) == (130, "ebb-sim: stopped\n")
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["init"], ["reproduce"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["init"]])
 def test_help_has_examples_and_loads_little(command: list[str], tmp_path: Path) -> None:
     code = f"""
 import sys
@@ -510,10 +509,6 @@ sys.exit(f"imported {{heavy}}" if heavy else 0)
 def test_names_that_stand_in_two_places_agree() -> None:
     """The command line knows them without importing what they name."""
     assert set(METRICS) == set(get_args(Metrics)) == {*SHAPES, "vcs"}
-    for name in STUDIES:
-        command = Studies().get_command(click.Context(main), name)
-        assert command is not None
-        assert command.name == name
 
 
 def test_a_folder_with_results_of_another_run_is_refused(site: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reproduction.hived import fit as hived_fit
+from reproduction.hived.plan import levels
+from reproduction.hived.published import BALANCED, DEFAULT, UTILISATION
 from scheduler_service.sim.cases import Case, Nodes, Policy, jobs_in, preview, simulate
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.reproduce import hived_fit
-from scheduler_service.sim.reproduce.hived_plan import levels
-from scheduler_service.sim.reproduce.hived_published import BALANCED, DEFAULT, UTILISATION
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.tenants import VirtualCluster
 from scheduler_service.sim.workloads import BadTrace, Hived, hived, hived_fitted

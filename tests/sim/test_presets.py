@@ -1,16 +1,16 @@
-"""`ebb-sim run` simulates the service as it is installed, or by the preset `paper` what `ebb-sim reproduce` does."""
+"""`ebb-sim run` simulates the service as it is installed, or by the preset `paper` what `python -m reproduction` does."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reproduction.fitgpp import plan
 from scheduler_service import presets
 from scheduler_service.config import Config as Service
 from scheduler_service.engine_settings import settings_of
 from scheduler_service.sim.cases import Policy
 from scheduler_service.sim.config import Config, ConfigError, parse
-from scheduler_service.sim.reproduce import plan
 
 SITE = {"cluster": {"nodes": 1, "gpus": 8}, "workload": {"kind": "fitgpp", "jobs": 10}}
 

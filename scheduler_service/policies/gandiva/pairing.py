@@ -1,7 +1,8 @@
 """Which two units of a share group are packed next, and whether packing pays: Gandiva's rule (section 4.2.2), the lowest
 utilisation first, after what was learnt of jobs of the same kinds.
 
-These are functions of plain numbers, so that they can be compared with the best possible pairs (`ebb-sim reproduce packing`).
+These are functions of plain numbers, so that they can be compared with the best possible pairs
+(`python -m reproduction packing`).
 """
 
 from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ without promise (tables 3 and 4, figure 14).
 The paper prints how many configurations there are, in which place the one is that the user looks for, how often more are
 submitted, and when they are judged. It prints neither how long a mini-batch takes, nor how many configurations are stopped at
 once, nor how early in its training the right one is known to be that. These three are fitted to the paper's times
-(`reproduce/gandiva_plan.py`); how good configurations are is an assumption.
+(`plan.py`); how good configurations are is an assumption.
 """
 
 import math

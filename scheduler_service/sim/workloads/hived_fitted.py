@@ -2,7 +2,7 @@
 
 All of it is fitted. Shapes are those of Microsoft's Philly trace (the same company's, of the years before): submits of one
 virtual cluster that are less than a minute apart and ask for as many GPUs are taken as a batch. How much the tenants ask for,
-and how unevenly, is fitted to what the paper prints of them (tables 4 and 5): `sim/reproduce/hived_fit.py` does it again.
+and how unevenly, is fitted to what the paper prints of them (tables 4 and 5): `hived/fit.py` does it again.
 """
 
 from bisect import bisect_right

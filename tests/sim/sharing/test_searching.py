@@ -2,11 +2,11 @@
 
 import pytest
 
+from reproduction.gandiva import shared as gandiva_shared
+from reproduction.gandiva.plan import servers
 from scheduler_service.core.model import JobState, StopReason
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case, simulate, site_of
-from scheduler_service.sim.reproduce import gandiva_shared
-from scheduler_service.sim.reproduce.gandiva_plan import servers
 from scheduler_service.sim.searching import LOOKS_US, Search, Searches, numbers
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy

@@ -1,0 +1,1 @@
+"""Papers' evaluations again, on Ebb's own engine. Each module with a `command` is a command of `python -m reproduction`."""

@@ -1,0 +1,1 @@
+"""AlloX's evaluation (EuroSys 2020), again."""

@@ -1,0 +1,1 @@
+"""Gandiva's evaluation (OSDI 2018), again."""

@@ -1,0 +1,1 @@
+"""HiveD's evaluation (OSDI 2020), again."""

@@ -1,0 +1,176 @@
+"""What HiveD's evaluation measures of cell exchange (paper, section 5.4): tables 4 and 5, figures 11 and 12.
+
+Cells are whole nodes here, as in the paper. They have no names, so that what a tenant gives and takes in the same moment
+cancels out, and only what it uses beyond as many as it owns is a gain: of what it uses in all of them, in proportion.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from reproduction.hived.measures import NODE_GPUS, Uses, busy, effective, fluctuation, gain, used
+from scheduler_service.core.model.values import Micros
+from scheduler_service.sim.history import Floats, Ints, Steps
+from scheduler_service.sim.metrics import HOUR_US
+
+
+class Windows(NamedTuple):
+    """What was exchanged while it was, a row for each exchange."""
+
+    giver: list[str]
+    taker: list[str]
+    gpus: Ints
+    begin: Ints
+    end: Ints
+
+    def of(self, side: list[str], name: str) -> Steps:
+        """The GPUs of which the tenant is the giver, or the taker."""
+        rows = np.array([one == name for one in side], bool)
+        begin, end, gpus = self.begin[rows], self.end[rows], self.gpus[rows]
+        return Steps(np.concatenate((begin, end)), np.concatenate((gpus, -gpus)))
+
+
+def windows(exchanges: Any, horizon: Micros) -> Windows:
+    """Those that were opened; one that is open still ends with the simulation."""
+    opened = exchanges.filter(exchanges["opened_us"].is_valid())
+    end = opened["returned_us"].fill_null(horizon).to_numpy()
+    gpus, begin = (opened[name].to_numpy().astype(np.int64) for name in ("gpus", "opened_us"))
+    return Windows(opened["giver"].to_pylist(), opened["taker"].to_pylist(), gpus, begin, end.astype(np.int64))
+
+
+def kept(folder: Path, horizon: Micros) -> Windows:
+    """Of a case that a sweep kept with all it has."""
+    return windows(pq.read_table(folder / "exchanges.parquet"), horizon)
+
+
+class Gained(NamedTuple):
+    """What exchange did for one tenant. Shares are of what it owns."""
+
+    effective: float
+    """What its regular jobs use, without exchange."""
+    increased: float
+    """What they use beyond that many cells, as far as these are matched by cells that it gave."""
+    regular: float
+    """All that they use with exchange, matched or not."""
+    given_h: float
+    """GPU-hours of its cells that others had, while it gave more than it took."""
+    taken_h: float
+    """The other way round."""
+    had_h: float
+    """GPU-hours that it used of those that it took."""
+    fluctuation: float
+    """Eqn 3, of all that its jobs use without exchange, regular or not."""
+
+    @property
+    def gain(self) -> float:
+        return gain(self.increased, self.effective) if self.effective else 0.0
+
+
+class Use(NamedTuple):
+    """What the tenants' jobs use."""
+
+    regular: Uses
+    every: Uses
+    """Opportunistic ones, too."""
+    names: list[str]
+    """Of virtual clusters, by the numbers that uses have."""
+
+    def of(self, name: str) -> tuple[Uses, Uses]:
+        code = self.names.index(name) if name in self.names else -1
+        return self.regular.of(self.regular.vc == code), self.every.of(self.every.vc == code)
+
+
+def gained(name: str, own: int, without: Use, exchanged: Use, traded: Windows, begin: Micros, end: Micros) -> Gained:
+    """Of a tenant that owns so many GPUs, between two times; the same jobs without exchange, and with it."""
+    before, every = without.of(name)
+    regular, _ = exchanged.of(name)
+    span = float(end - begin)
+    given_us, taken_us = balance(traded.of(traded.giver, name), traded.of(traded.taker, name), begin, end)
+    had_us = beyond(regular, own, begin, end)
+    return Gained(
+        effective(used(before), own, begin, end),
+        had_us * matched(given_us, taken_us) / (own * span),
+        used(regular).mean(begin, end) / own,
+        given_us / HOUR_US,
+        taken_us / HOUR_US,
+        had_us / HOUR_US,
+        fluctuation(used(every), own, begin, end),
+    )
+
+
+def matched(given: float, taken: float) -> float:
+    """Of what a tenant took the share that it gave: what "are matched" (5.4) is taken to mean."""
+    return min(1.0, given / taken) if taken else 0.0
+
+
+def balance(given: Steps, taken: Steps, begin: Micros, end: Micros) -> tuple[float, float]:
+    """GPU-microseconds that were given while more was given than taken, and taken while it was the other way round."""
+    at = _moments(begin, end, given.at, taken.at)
+    more = (_level(given, at[:-1]) - _level(taken, at[:-1])) * np.diff(at)
+    return float(more.clip(0).sum()), float((-more).clip(0).sum())
+
+
+def beyond(regular: Uses, own: int, begin: Micros, end: Micros) -> float:
+    """GPU-microseconds in which a tenant's regular jobs used more cells than it owns."""
+    gpus, nodes = used(regular), busy(regular)
+    at = _moments(begin, end, gpus.at, nodes.at)
+    cells = _level(nodes, at[:-1])
+    share = (cells - own / NODE_GPUS).clip(0) / np.maximum(cells, 1)
+    return float((_level(gpus, at[:-1]) * share) @ np.diff(at))
+
+
+def _moments(begin: Micros, end: Micros, *times: Ints) -> Ints:
+    found: Ints = np.unique(np.clip(np.concatenate(([begin, end], *times)), begin, end))
+    return found
+
+
+def _level(steps: Steps, at: Ints) -> Floats:
+    """From each of these times on."""
+    place = np.searchsorted(steps.at, at, side="right") - 1
+    levels: Floats = np.where(place >= 0, steps.level[np.clip(place, 0, None)] if len(steps.at) else 0, 0).astype(np.float64)
+    return levels
+
+
+# ---- figure 11 -----------------------------------------------------------------------------------------------------------
+
+
+class Balance(NamedTuple):
+    """GPU-hours up to each of the later edges: what a tenant gave to others, and had of them."""
+
+    given: Floats
+    """In exchange: of cells, used or not."""
+    taken: Floats
+    lent: Floats
+    """To others' low-priority jobs: idle GPUs have no names, so its share of what they use is that of what is idle."""
+    borrowed: Floats
+    """By its own low-priority jobs."""
+
+
+def balances(use: Use, owned: Mapping[str, int], gpus: int, traded: Windows, edges: Floats) -> dict[str, Balance]:
+    """Of tenants that own so many of so many GPUs."""
+    hours = np.diff(edges) / HOUR_US
+    regular, low, given, taken = {}, {}, {}, {}
+    for name in owned:
+        mine, every = use.of(name)
+        regular[name] = used(mine).means(edges)
+        low[name] = used(every).means(edges) - regular[name]
+        given[name], taken[name] = (traded.of(side, name).means(edges) for side in (traded.giver, traded.taker))
+    idle = np.maximum(gpus - sum(regular.values()), 1)
+    total = sum(low.values())
+    return {
+        name: Balance(
+            *(
+                np.cumsum(level * hours)
+                for level in (
+                    given[name],
+                    taken[name],
+                    total * np.clip(own - given[name] + taken[name] - regular[name], 0, None) / idle,
+                    low[name],
+                )
+            )
+        )
+        for name, own in owned.items()
+    }

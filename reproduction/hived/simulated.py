@@ -1,0 +1,90 @@
+"""A setting of HiveD's evaluation, simulated: what its tables and figures are made of.
+
+Private clusters, one for each tenant, count as one. They are what a shared cluster is measured against: a job that waits longer
+there than here, although its tenant owns enough, has met a sharing anomaly (HiveD, section 2).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reproduction.hived import exchange as hived_exchange
+from reproduction.hived import measures as hived_measures
+from reproduction.studies import Simulated
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.history import Floats, History
+
+DAY_US = 86_400_000_000
+POINTS = 240
+"""Of a curve."""
+
+
+class Seen(NamedTuple):
+    """A setting, simulated."""
+
+    history: History
+    jobs: Any
+    runs: Any
+    nodes: int
+    uses: hived_measures.Uses
+    delays: Any
+    traded: hived_exchange.Windows | None
+    """None: no cells were exchanged in it."""
+
+    def edges(self, step: int = POINTS) -> Floats:
+        """From the first submit to the last one, in so many steps."""
+        return np.linspace(float(self.history.submit.min()), float(self.history.submit.max()), step + 1)
+
+    def use(self) -> hived_exchange.Use:
+        return hived_exchange.Use(self.uses, hived_measures.all_uses(self.history, self.runs), self.history.vcs[1])
+
+
+def see(of: Iterable[Case], found: Simulated) -> Seen:
+    """Several cases are clusters that stand for one."""
+    cases = list(of)
+    folders = [found[case].folder for case in cases]
+    nodes = [sum(group.nodes for group in case.cluster) for case in cases]
+    jobs, runs = joined([kept(one) for one in folders], nodes)
+    history = hived_measures.history_of((jobs, runs), sum(nodes))
+    traded = hived_exchange.kept(folders[0], history.horizon) if cases[0].exchanges_cells else None
+    delays = hived_measures.delays(history, jobs)
+    return Seen(history, jobs, runs, sum(nodes), hived_measures.uses(history, runs), delays, traded)
+
+
+def days(edges: Floats) -> list[float]:
+    """Each later edge, from the first one on."""
+    found: list[float] = ((edges[1:] - edges[0]) / DAY_US).tolist()
+    return found
+
+
+def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
+    """The tables of jobs and of runs of several clusters as those of one: jobs and nodes have numbers of their own, in turn."""
+    jobs, runs, first_job, first_node = [], [], 0, 0
+    for (its_jobs, its_runs), count in zip(tables, nodes, strict=True):
+        jobs.append(_moved(its_jobs, "job", first_job))
+        runs.append(_moved_nodes(_moved(its_runs, "job", first_job), first_node))
+        first_job += int(max(its_jobs["job"].to_numpy(), default=0))
+        first_node += count
+    return pa.concat_tables(jobs), pa.concat_tables(runs, promote_options="default")
+
+
+def _moved(table: Any, name: str, by: int) -> Any:
+    moved = pa.array(table[name].to_numpy() + np.int32(by))
+    return table.set_column(table.column_names.index(name), name, moved)
+
+
+def _moved_nodes(runs: Any, by: int) -> Any:
+    lengths = pc.list_value_length(runs["nodes"]).to_numpy()
+    ends = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    nodes = pa.array(pc.list_flatten(runs["nodes"]).to_numpy() + np.int32(by))
+    return runs.set_column(runs.column_names.index("nodes"), "nodes", pa.ListArray.from_arrays(ends, nodes))
+
+
+def kept(folder: Path) -> tuple[Any, Any]:
+    """The tables of a case that a sweep kept with all it has."""
+    return pq.read_table(folder / "jobs.parquet"), pq.read_table(folder / "runs.parquet")

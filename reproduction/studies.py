@@ -1,0 +1,148 @@
+"""What all studies have in common: many cases are simulated and looked up again, and what comes of them is shown in tables, on
+a terminal and in a document.
+
+A document has a pair of comments for each part, `<!-- begin: table-1 -->` and `<!-- end: table-1 -->`; what is between them
+is written by the study, so that no number in it was ever typed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from shutil import copyfile
+from typing import NamedTuple
+
+from rich.console import Console
+
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.commands import say, warnings
+from scheduler_service.sim.estimates import Estimate, Group, grouped
+from scheduler_service.sim.kept_results import Keep, Summary
+from scheduler_service.sim.progress import Screen, length
+from scheduler_service.sim.runner_port import BadAddress
+from scheduler_service.sim.sweep import Stopped, SweepFailed, sweep
+from scheduler_service.sim.tables import lay_out
+
+Simulated = Mapping[Case, Summary]
+
+
+def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: Keep = "summary") -> Simulated:
+    """Simulates those that are not in the folder yet. Where something is amiss it says so, and leaves with the status that
+    `ebb-sim run` has, too."""
+    notes, different = Console(stderr=True), list(dict.fromkeys(cases))
+    try:
+        with Screen(notes) as screen:
+            summaries = sweep(different, folder, on, keep=keep, fresh=fresh, watch=screen)
+    except (BadAddress, OSError) as error:
+        say(notes, f"ebb-sim: {error}")
+        sys.exit(2)
+    except Stopped as stopped:
+        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. The same command goes on from there.")
+        sys.exit(130)
+    except SweepFailed as error:
+        say(notes, f"ebb-sim: {len(error.failures)} of {len(different)} simulations failed; the same command tries them again")
+        sys.exit(1)
+    for line in warnings(summaries):
+        say(notes, line)
+    took = length(sum(summary.took_s for summary in summaries))
+    say(notes, f"{len(summaries)} simulations in {folder} ({took} of one core)")
+    return dict(zip(different, summaries, strict=True))
+
+
+def group(found: Simulated, cases: Sequence[Case]) -> Group:
+    """Of one policy on one workload, with every set."""
+    (one,) = grouped({found[cases[0]].folder: [found[case] for case in cases]})
+    return one
+
+
+# ---- what comes of them ----------------------------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    name: str
+    """Of its place in a document."""
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    note: str = ""
+
+
+def number(value: float | None) -> str:
+    """With three digits that count, as the paper prints them."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")
+
+
+def estimated(estimate: Estimate | None, scale: float = 1) -> str:
+    """The mean and half its interval."""
+    if estimate is None:
+        return "-"
+    half = "" if estimate.half is None else f" ± {estimate.half * scale:.2g}"
+    return number(estimate.mean * scale) + half
+
+
+def as_markdown(table: Table) -> str:
+    head = f"| | {' | '.join(table.columns)} |\n|---|{'---:|' * len(table.columns)}\n"
+    body = "".join(f"| {label} | {' | '.join(cells)} |\n" for label, cells in table.rows)
+    return f"**{table.title}**\n\n{head}{body}" + (f"\n{table.note}\n" if table.note else "")
+
+
+def show(tables: Iterable[Table], folder: Path, more: str = "") -> None:
+    """Prints the tables, and writes them to tables.md in the folder, with what there is `more` to say."""
+    made, console = list(tables), Console(highlight=False)
+    for table in made:
+        lay_out(console, table.title, table.columns, {label: list(cells) for label, cells in table.rows})
+        if table.note:
+            console.print(table.note, style="dim", highlight=False, markup=False)
+    (folder / "tables.md").write_text("\n".join(map(as_markdown, made)) + more, encoding="utf-8")
+
+
+class BadDocument(Exception):
+    """The document has no place for a part; the message says for which."""
+
+
+def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str, str], folder: Path) -> None:
+    """Puts the parts, and the figures that were `drawn` in the folder (name -> title), into the document and next to it, if
+    there is one. Each part says which commit has made it, and in how much
+    processor time the command did all that it had not kept. If that cannot be done, it says so and
+    exits with status 2."""
+    if document is None:
+        return
+    beside = document.with_suffix("")
+    figures = {name: f"![{title}]({beside.name}/{name}.svg)\n" for name, title in drawn.items()}
+    try:
+        made = f"\n*Made by commit {commit(document)}, in {length(sum(os.times()[:4]))} of processor time.*\n"
+        placed = {name: text + made for name, text in {**parts, **figures}.items()}
+        document.write_text(filled_in(document.read_text(encoding="utf-8"), placed), encoding="utf-8")
+        if drawn:
+            beside.mkdir(exist_ok=True)
+        for name in drawn:
+            copyfile(folder / f"{name}.svg", beside / f"{name}.svg")
+    except (BadDocument, OSError) as error:
+        say(Console(stderr=True), f"ebb-sim: {document}: {error}")
+        sys.exit(2)
+
+
+def commit(document: Path) -> str:
+    """The commit of the checkout that the document is in; `-dirty` follows if files of it were changed."""
+    asked = ["git", "-C", str(document.absolute().parent), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "(unknown)"
+
+
+def filled_in(document: str, parts: Mapping[str, str]) -> str:
+    """The document with these parts at their places; others stay as they are. Raises BadDocument."""
+    for name, text in parts.items():
+        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+        place = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if not place.search(document):
+            raise BadDocument(f"there is no place for {name} in it, between {begin} and {end}")
+        document = place.sub(lambda _, said=f"{begin}\n{text}{end}": said, document, count=1)  # type: ignore[misc]
+    return document

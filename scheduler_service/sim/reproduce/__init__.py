@@ -1,1 +1,0 @@
-"""Papers' evaluations again, on Ebb's own engine. Each module with a `command` is a command of `ebb-sim reproduce`."""
