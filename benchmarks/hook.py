@@ -23,11 +23,11 @@ from benchmarks.scratch import scratch
 from client_sdk import training
 from client_sdk.training import Steps
 from ebb_inject.ebb_hook.step_file import read
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.step_watch import StepWatch
+from node_agent.measuring.step_watch import StepWatch
+from node_agent.processes.process_groups import start_ticks
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.runs.spool_opening import open_spool
 
 BENCH = "hook"
 ROOT = Path(__file__).parents[1]

@@ -29,9 +29,9 @@ import uvloop
 
 from node_agent.devices.base import Observation
 from node_agent.devices.simulated import simulated
-from node_agent.jobs.model import Desired, RunKey, RunPhase, RunRecord, Stopped
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.run_events import Exited, Report, RunEvent, Started
+from node_agent.measuring.observations import Observations
+from node_agent.run_state.events import Exited, Report, RunEvent, Started
+from node_agent.run_state.model import Desired, RunKey, RunPhase, RunRecord, Stopped
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from random import Random
 
 from benchmarks.figures import Figure, figure
-from node_agent.jobs import memory_cycles
+from node_agent.devices import memory_cycles
 from tests.agent.waves import (
     AIMLESS,
     AS_IT_IS,

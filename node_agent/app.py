@@ -11,44 +11,44 @@ from pathlib import Path
 
 import ebb_inject
 from ebb_common.notify import Notifier
+from node_agent.build_devices import Opened, opened
+from node_agent.checkpoints.criu import PROGRAM, unusable
+from node_agent.checkpoints.criu_dumps import Dumps
+from node_agent.checkpoints.folders import CheckpointFolders
+from node_agent.checkpoints.store import CheckpointStore, StoredExpiry
 from node_agent.config import Settings
 from node_agent.devices.driver_checkpoint import DriverCheckpoint
 from node_agent.devices.mps import MpsDaemons
-from node_agent.devices.opening import Opened, opened
 from node_agent.errors import (
     AgentError,
     AsRoot,
     Forgetful,
 )
-from node_agent.jobs import past_runs
-from node_agent.jobs.cgroups import Groups, found
-from node_agent.jobs.checkpoint_folders import CheckpointFolders
-from node_agent.jobs.checkpoint_store import CheckpointStore, StoredExpiry
-from node_agent.jobs.checkpointing.dumps import Dumps
-from node_agent.jobs.criu import PROGRAM, unusable
-from node_agent.jobs.device_memory import DeviceMemoryWatch
-from node_agent.jobs.environment import RUNS, Paths
-from node_agent.jobs.executor import Executor
-from node_agent.jobs.folder_expiry import remove_expired
-from node_agent.jobs.launcher.client import Event, LauncherClient
-from node_agent.jobs.logs import Logs
-from node_agent.jobs.memory_watch import MemoryWatch
-from node_agent.jobs.model import RunRecord
-from node_agent.jobs.observations import Observing
-from node_agent.jobs.parking import host_memory
-from node_agent.jobs.parking.ladder import Ladder
-from node_agent.jobs.parking.parking import Node
-from node_agent.jobs.rendezvous import Rendezvous
-from node_agent.jobs.snapshots import Snapshots
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
-from node_agent.jobs.step_watch import StepWatch
-from node_agent.jobs.warm_modules import last_modules
 from node_agent.local_node import LocalNode
+from node_agent.measuring.device_memory import DeviceMemoryWatch
+from node_agent.measuring.observations import Observing
+from node_agent.measuring.step_watch import StepWatch
+from node_agent.processes.cgroups import Groups, found
+from node_agent.processes.launcher.client import Event, LauncherClient
+from node_agent.processes.logs import Logs
+from node_agent.processes.memory_watch import MemoryWatch
+from node_agent.processes.run_paths import RUNS, Paths
+from node_agent.run_state.model import RunRecord
+from node_agent.runs import past_runs
+from node_agent.runs.executor import Executor
+from node_agent.runs.rendezvous import Rendezvous
+from node_agent.runs.spool_opening import open_spool
+from node_agent.runs.warm_modules import last_modules
+from node_agent.sharing.parking import host_memory
+from node_agent.sharing.parking.ladder import Ladder
+from node_agent.sharing.parking.parking import Node
+from node_agent.spool.spool import Spool
 from node_agent.state_directory import check_folder, claim, state_directory
 from node_agent.transport import link
 from node_agent.transport.checkpoint_client import CheckpointSource
 from node_agent.transport.checkpoint_server import CheckpointServer
+from node_agent.user_files.folder_expiry import remove_expired
+from node_agent.user_files.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from ebb_common.settings import FileSettings, UnreadableFile, read, with_file
 from ebb_common.settings import misspelt as misspelt_settings
 from ebb_common.unique_keys import UniqueKeys
 from node_agent.devices.simulated import PROFILES, device_count
-from node_agent.jobs.rendezvous import address_towards
+from node_agent.runs.rendezvous import address_towards
 from node_agent.transport.security import Security, is_loopback
 
 

@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from node_agent.checkpoints.store import StoredExpiry
 from node_agent.devices.base import Inventory
 from node_agent.errors import Forgetful
-from node_agent.jobs.checkpoint_store import StoredExpiry
-from node_agent.jobs.executor import Executor
-from node_agent.jobs.logs import Logs
-from node_agent.jobs.model import Desired
-from node_agent.jobs.observations import Observations, Observing
-from node_agent.jobs.run_events import Report
-from node_agent.jobs.spool.spool import Spool
-from node_agent.jobs.step_watch import StepWatch
-from node_agent.jobs.transfers import Calls
+from node_agent.measuring.observations import Observations, Observing
+from node_agent.measuring.step_watch import StepWatch
+from node_agent.processes.logs import Logs
+from node_agent.run_state.events import Report
+from node_agent.run_state.model import Desired
+from node_agent.runs.executor import Executor
+from node_agent.spool.spool import Spool
 from node_agent.transport.messages import Hello, LogRequest, Welcome
+from node_agent.user_files.transfers import Calls
 
 
 class LocalNode:

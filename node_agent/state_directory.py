@@ -11,12 +11,12 @@ from tempfile import TemporaryFile
 
 from node_agent.config import Settings
 from node_agent.errors import FolderUnusable, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
-from node_agent.jobs import stray_processes
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import Process
-from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spool.opening import forget, open_spool
-from node_agent.jobs.spool.spool import Spool
+from node_agent.processes import stray_processes
+from node_agent.processes.process_groups import start_ticks
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import Process
+from node_agent.runs.spool_opening import forget, open_spool
+from node_agent.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 

@@ -18,13 +18,13 @@ from contextlib import aclosing, contextmanager, suppress
 import click
 import psutil
 
+from node_agent.build_devices import laid_out
 from node_agent.devices import nvml, nvml_health
 from node_agent.devices.base import DeviceCycle, Inventory
 from node_agent.devices.gpus import MEMORY_RATE, Gpus, read_gpus
 from node_agent.devices.health import Standing
-from node_agent.devices.opening import laid_out
-from node_agent.devices.picture import picture
 from node_agent.devices.reading import Reading
+from node_agent.devices.topology_text import picture
 from node_agent.errors import AgentError, NoDriver
 
 NO_DRIVER = 3

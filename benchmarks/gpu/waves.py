@@ -10,8 +10,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from benchmarks.gpu.program import started
+from node_agent.build_devices import laid_out
 from node_agent.devices.gpus import MEMORY_RATE, Gpus, read_gpus
-from node_agent.devices.opening import laid_out
 
 if TYPE_CHECKING:
     from benchmarks.gpu.program import Program

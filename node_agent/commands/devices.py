@@ -11,11 +11,11 @@ import click
 from pydantic import ValidationError
 
 from node_agent import config
+from node_agent.build_devices import laid_out, opened
 from node_agent.config import DeviceSettings
 from node_agent.devices.base import Inventory
-from node_agent.devices.opening import laid_out, opened
-from node_agent.devices.picture import as_json, picture
 from node_agent.devices.reading import Reading
+from node_agent.devices.topology_text import as_json, picture
 from node_agent.errors import AgentError, NoDriver
 
 NO_DRIVER = 3

@@ -8,9 +8,9 @@ from collections import deque
 from typing import NamedTuple, Protocol
 
 from node_agent.devices import nvml
-from node_agent.devices.aliasing import Sample, share_in_energy
 from node_agent.devices.base import ActivitySource
-from node_agent.jobs.memory_cycles import Wave
+from node_agent.devices.memory_cycles import Wave
+from node_agent.devices.power_alias import Sample, share_in_energy
 
 SHORTEST = 0.5
 """Seconds of the shortest period that is reported."""

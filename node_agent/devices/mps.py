@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from node_agent.jobs.limited_run import run_limited
-from node_agent.jobs.processes import read
+from node_agent.processes.command_with_timeout import run_limited
+from node_agent.processes.process_groups import read
 
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT = 30.0

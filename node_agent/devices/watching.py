@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from node_agent.devices import nvml, nvml_health
 from node_agent.devices.activity import Activity, open_activity
 from node_agent.devices.health import JOBS_FAULT, Standing
-from node_agent.jobs.memory_cycles import Cycle, Wave
+from node_agent.devices.memory_cycles import Cycle, Wave
 
 T = TypeVar("T")
 _Event = tuple[int | None, int | None]

@@ -14,10 +14,10 @@ import click
 import psutil
 
 from node_agent import config
+from node_agent.checkpoints.criu import unusable
 from node_agent.config import Settings
 from node_agent.doctor import gpus, machine, network, storage
 from node_agent.doctor.findings import Check, Finding, examine, ok, problem
-from node_agent.jobs.criu import unusable
 
 _LIMIT = 40.0
 _ONE_CALL = 5.0

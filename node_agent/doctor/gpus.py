@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from node_agent.build_devices import capacity, laid_out
 from node_agent.config import DeviceSettings
 from node_agent.devices.gpus import read_gpus
-from node_agent.devices.opening import capacity, laid_out
 from node_agent.devices.reading import Reading
 from node_agent.doctor.findings import Finding, ok, problem, warning
 from node_agent.errors import AgentError

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from node_agent.doctor.findings import Finding, ok, problem, warning
-from node_agent.jobs import cgroups, processes
+from node_agent.processes import cgroups
+from node_agent.processes import process_groups as processes
 
 _FILES, _PROCESSES = 4096, 4096
 _SHARED_MEMORY = 1 << 30

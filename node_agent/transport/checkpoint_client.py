@@ -6,9 +6,9 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.checkpoint_files import SourceRefuses
-from node_agent.jobs.checkpoint_folders import Described, SavedFile
-from node_agent.jobs.checkpoint_pieces import Changed, Piece
+from node_agent.checkpoints.fetched_files import SourceRefuses
+from node_agent.checkpoints.folders import Described, SavedFile
+from node_agent.checkpoints.pieces import Changed, Piece
 from node_agent.transport import convert_checkpoints as convert
 from node_agent.transport.security import Security
 

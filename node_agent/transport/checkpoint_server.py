@@ -15,8 +15,8 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described, SavedFile, TooManyFiles, is_as_described
-from node_agent.jobs.checkpoint_pieces import Changed, Piece, pieces
+from node_agent.checkpoints.folders import CheckpointFolders, Described, SavedFile, TooManyFiles, is_as_described
+from node_agent.checkpoints.pieces import Changed, Piece, pieces
 from node_agent.transport import convert_checkpoints as convert
 from node_agent.transport.security import Security
 

@@ -10,7 +10,9 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device
-from node_agent.jobs.model import (
+from node_agent.measuring.observations import Observations
+from node_agent.run_state.events import Exited, Phases, Ready, Report, RunParked, RunParkRefused, RunResumed, Started
+from node_agent.run_state.model import (
     CheckpointAt,
     Desired,
     Gang,
@@ -25,9 +27,7 @@ from node_agent.jobs.model import (
     StopReason,
     Warming,
 )
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.run_events import Exited, Phases, Ready, Report, RunParked, RunParkRefused, RunResumed, Started
-from node_agent.jobs.share_plan import SharePlan, ShareRow
+from node_agent.run_state.share_plan import SharePlan, ShareRow
 from node_agent.transport.convert_durations import duration_in, duration_out
 from node_agent.transport.convert_observations import encode_observations
 from node_agent.transport.convert_saves import save_out

@@ -2,8 +2,8 @@
 
 from ebb.agent.v1 import transfer_pb2 as pb
 
-from node_agent.jobs.checkpoint_folders import Described, SavedFile
-from node_agent.jobs.checkpoint_pieces import Piece
+from node_agent.checkpoints.folders import Described, SavedFile
+from node_agent.checkpoints.pieces import Piece
 
 SERVICE = "ebb.agent.v1.CheckpointTransfer"
 DESCRIBE = f"/{SERVICE}/Describe"

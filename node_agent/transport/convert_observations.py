@@ -4,12 +4,12 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Observation
-from node_agent.jobs.grace_files import RunGrace
-from node_agent.jobs.mini_batch import MiniBatch
-from node_agent.jobs.observations import Observations, RunCycle, SliceObservation
-from node_agent.jobs.save_values import RunCheckpoints
-from node_agent.jobs.step_measurements import RunMeasurement
-from node_agent.jobs.step_rates import RunSteps
+from node_agent.measuring.mini_batch import MiniBatch
+from node_agent.measuring.observations import Observations, RunCycle, SliceObservation
+from node_agent.measuring.step_measurements import RunMeasurement
+from node_agent.measuring.step_rates import RunSteps
+from node_agent.processes.grace_files import RunGrace
+from node_agent.run_state.save_values import RunCheckpoints
 from node_agent.transport.convert_durations import duration_out
 
 

@@ -2,7 +2,7 @@
 
 from ebb.v1 import job_pb2
 
-from node_agent.jobs.save_values import SaveResult
+from node_agent.run_state.save_values import SaveResult
 
 
 def save_out(save: SaveResult | None) -> job_pb2.SaveResult | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.transfers import Calls, FileRefused
+from node_agent.run_state.model import RunKey
 from node_agent.transport import convert_files as convert
 from node_agent.transport.messages import EndedJobs, ResultPiece, SnapshotPiece
+from node_agent.user_files.transfers import Calls, FileRefused
 
 Metadata = tuple[tuple[str, str], ...]
 

@@ -15,10 +15,9 @@ from typing import Protocol
 import grpc.aio
 
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
-from node_agent.jobs.model import Desired
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.run_events import Report
-from node_agent.jobs.transfers import Calls
+from node_agent.measuring.observations import Observations
+from node_agent.run_state.events import Report
+from node_agent.run_state.model import Desired
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended
 from node_agent.transport.convert_pieces import pieces
@@ -38,6 +37,7 @@ from node_agent.transport.messages import (
     Welcome,
 )
 from node_agent.transport.security import Security, is_loopback
+from node_agent.user_files.transfers import Calls
 
 log = logging.getLogger(__name__)
 

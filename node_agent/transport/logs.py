@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc.aio
 
-from node_agent.jobs.logs import LogRefused
+from node_agent.processes.logs import LogRefused
 from node_agent.transport import convert
 from node_agent.transport.messages import LogPiece, LogRequest
 

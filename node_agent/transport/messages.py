@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import Desired, RunKey, RunRecord
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.run_events import Report
+from node_agent.measuring.observations import Observations
+from node_agent.run_state.events import Report
+from node_agent.run_state.model import Desired, RunKey, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from examples.cluster import Start, start_module
-from node_agent.jobs.processes import stat_fields
+from node_agent.processes.process_groups import stat_fields
 from tests import preloaded
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.launching import play as play

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from node_agent.jobs.launcher.client import (
+from node_agent.processes.launcher.client import (
     Connected,
     Ended,
     Event,
@@ -17,8 +17,8 @@ from node_agent.jobs.launcher.client import (
     Spawned,
     SpawnRequest,
 )
-from node_agent.jobs.launcher.spawn import EXIT_FILE, LOG_FILE
-from node_agent.jobs.model import RunKey
+from node_agent.processes.launcher.spawn import EXIT_FILE, LOG_FILE
+from node_agent.run_state.model import RunKey
 
 E = TypeVar("E")
 KEY = RunKey(1, 1)

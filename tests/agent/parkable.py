@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import ebb_inject
-from node_agent.jobs.processes import start_ticks, stat_fields
+from node_agent.processes.process_groups import start_ticks, stat_fields
 from tests.agent.conftest import until
 
 PROGRAM = """

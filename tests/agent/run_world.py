@@ -16,19 +16,20 @@ from typing import Any
 import pytest
 
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import stopping, stray_processes
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.executor import Executor
-from node_agent.jobs.launcher.client import Absent, Connected, Ended, Event, NotSpawned, Spawned, SpawnRequest, Unable
-from node_agent.jobs.launcher.spawn import PROCESS_FILE, write_exit
-from node_agent.jobs.model import Desired, Process, RunKey
-from node_agent.jobs.park_state import ParkState, Rung
-from node_agent.jobs.parking.ladder import Failed, Noted, Parked, Resumed, Target
-from node_agent.jobs.processes import boot_id
-from node_agent.jobs.rendezvous import Rendezvous
-from node_agent.jobs.run_events import Report
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
+from node_agent.processes import stray_processes
+from node_agent.processes.launcher.client import Absent, Connected, Ended, Event, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.processes.launcher.spawn import PROCESS_FILE, write_exit
+from node_agent.processes.process_groups import boot_id
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.events import Report
+from node_agent.run_state.model import Desired, Process, RunKey
+from node_agent.run_state.park_state import ParkState, Rung
+from node_agent.runs import stopping
+from node_agent.runs.executor import Executor
+from node_agent.runs.rendezvous import Rendezvous
+from node_agent.runs.spool_opening import open_spool
+from node_agent.sharing.parking.ladder import Failed, Noted, Parked, Resumed, Target
+from node_agent.spool.spool import Spool
 
 _BUSY = 10_000
 _FIRST_PID = 5_000_000

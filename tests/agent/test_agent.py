@@ -12,9 +12,9 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 
-from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import group_members, kill_group
-from node_agent.jobs.spool.opening import open_spool
+from node_agent.processes.process_groups import group_members, kill_group
+from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord
+from node_agent.runs.spool_opening import open_spool
 from tests.agent.conftest import AgentProcess, alive, block_runs, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.fake_scheduler import gang as fake_gang

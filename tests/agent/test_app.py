@@ -16,10 +16,10 @@ import pytest
 from node_agent import app, state_directory
 from node_agent.config import load
 from node_agent.errors import RunsLive, StateUnusable
-from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import boot_id, start_ticks
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.stopping import Stopping
+from node_agent.processes.process_groups import boot_id, start_ticks
+from node_agent.run_state.model import Process, RunKey, RunPhase, RunRecord
+from node_agent.runs.spool_opening import open_spool
+from node_agent.runs.stopping import Stopping
 from tests.agent.conftest import alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from node_agent.jobs.blocking_calls import in_thread_of_its_own
+from node_agent.processes.blocking_calls import in_thread_of_its_own
 
 
 async def test_what_is_called_answers_or_fails() -> None:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from node_agent.jobs.processes import boot_id
+from node_agent.processes.process_groups import boot_id
 
-SAY = "from node_agent.jobs.processes import boot_id; print(boot_id())"
+SAY = "from node_agent.processes.process_groups import boot_id; print(boot_id())"
 OWN_PROCESSES = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
 """As in a container."""
 

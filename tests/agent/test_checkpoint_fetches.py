@@ -11,8 +11,8 @@ import grpc
 import pytest
 from ebb.agent.v1 import transfer_pb2, transfer_pb2_grpc
 
-from node_agent.jobs.checkpoint_folders import CheckpointFolders, Described
-from node_agent.jobs.environment import Paths
+from node_agent.checkpoints.folders import CheckpointFolders, Described
+from node_agent.processes.run_paths import Paths
 from node_agent.transport.checkpoint_client import CheckpointSource
 from node_agent.transport.checkpoint_server import CheckpointServer
 from node_agent.transport.security import Security

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from node_agent.jobs.checkpointing.asking import sigterm_at
-from node_agent.jobs.model import LaunchSpec, RunKey
+from node_agent.checkpoints.save_requests import sigterm_at
+from node_agent.run_state.model import LaunchSpec, RunKey
 from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 

@@ -12,13 +12,13 @@ import grpc.aio
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from node_agent.checkpoints.folders import CheckpointFolders
+from node_agent.checkpoints.pieces import Changed, Damaged, Writer
+from node_agent.checkpoints.store import CheckpointStore, StoredExpiry, StoreSource
+from node_agent.checkpoints.uploads import CheckpointUploads
 from node_agent.errors import StoreUnusable
-from node_agent.jobs.checkpoint_folders import CheckpointFolders
-from node_agent.jobs.checkpoint_pieces import Changed, Damaged, Writer
-from node_agent.jobs.checkpoint_store import CheckpointStore, StoredExpiry, StoreSource
-from node_agent.jobs.checkpoint_uploads import CheckpointUploads
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import RunKey
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import RunKey
 from node_agent.transport.files import FileCalls
 from tests.agent.conftest import until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from node_agent.jobs.launcher.connection import Connection
+from node_agent.processes.launcher.connection import Connection
 
 
 class Ends:

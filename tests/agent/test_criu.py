@@ -21,15 +21,15 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
+from node_agent.checkpoints import criu
+from node_agent.checkpoints.criu_dumps import Dumps
+from node_agent.checkpoints.criu_images import read_image
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import criu
-from node_agent.jobs.checkpointing.dumps import Dumps
-from node_agent.jobs.checkpointing.images import read_image
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.launcher.client import Ended, Restore, Spawned, SpawnRequest
-from node_agent.jobs.launcher.restoring import now_ticks, restored_by
-from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
-from node_agent.jobs.processes import start_ticks, stat_fields
+from node_agent.processes.launcher.client import Ended, Restore, Spawned, SpawnRequest
+from node_agent.processes.launcher.restoring import now_ticks, restored_by
+from node_agent.processes.process_groups import start_ticks, stat_fields
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
 from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.launching import KEY, Client, Play

@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 from ebb.agent.v1 import agent_link_pb2 as pb
 
+from node_agent import build_devices as opening
+from node_agent.build_devices import CHANGED, GONE, capacity, laid_out, remembered, with_lost
 from node_agent.commands.main import main
 from node_agent.config import BadSettings, load_devices
-from node_agent.devices import opening
 from node_agent.devices.base import Device, Inventory
 from node_agent.devices.graph import tree
-from node_agent.devices.opening import CHANGED, GONE, capacity, laid_out, remembered, with_lost
 from node_agent.devices.override import ABSENT
-from node_agent.devices.picture import as_json, picture
 from node_agent.devices.reading import Gpu, MigInstance, Pair, Reading
+from node_agent.devices.topology_text import as_json, picture
 from node_agent.devices.tree import Tree, in_order, pci_address
 from node_agent.errors import DeviceTreeUnusable, NothingLeft
 from node_agent.transport.convert import encode

@@ -12,19 +12,30 @@ from typing import Any
 import pytest
 
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import stopping as module
-from node_agent.jobs.cgroups import Groups
-from node_agent.jobs.ending import LAUNCH_ERROR_LIMIT
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.executor import Executor
-from node_agent.jobs.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
-from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import Gang, LaunchSpec, Prepared, Process, RunKey, Running, RunPhase, Stopped, StopReason, clean
-from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.rendezvous import Rendezvous
-from node_agent.jobs.run_events import Exited, Ready
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
+from node_agent.processes.cgroups import Groups
+from node_agent.processes.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.processes.memory_watch import OomKills
+from node_agent.processes.process_groups import start_ticks
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.events import Exited, Ready
+from node_agent.run_state.model import (
+    Gang,
+    LaunchSpec,
+    Prepared,
+    Process,
+    RunKey,
+    Running,
+    RunPhase,
+    Stopped,
+    StopReason,
+    clean,
+)
+from node_agent.runs import stopping as module
+from node_agent.runs.ending import LAUNCH_ERROR_LIMIT
+from node_agent.runs.executor import Executor
+from node_agent.runs.rendezvous import Rendezvous
+from node_agent.runs.spool_opening import open_spool
+from node_agent.spool.spool import Spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
 

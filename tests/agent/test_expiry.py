@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs.folder_expiry import expired, remove_expired
-from node_agent.jobs.stray_processes import OVER
+from node_agent.processes.stray_processes import OVER
+from node_agent.user_files.folder_expiry import expired, remove_expired
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
@@ -108,7 +108,7 @@ async def test_one_that_was_removed_in_part_goes_the_next_time(
         (path / "exit.json").unlink()
         raise OSError(5, "Input/output error", str(path))
 
-    monkeypatch.setattr("node_agent.jobs.folder_expiry.shutil.rmtree", breaks)
+    monkeypatch.setattr("node_agent.user_files.folder_expiry.shutil.rmtree", breaks)
     assert await remove_expired(tmp_path, "s", (), BEFORE) == 0
     assert "folders of runs that ended long ago cannot be removed: 2, the first: " in caplog.text
     assert "Input/output error" in caplog.text

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.processes import group_members
+from node_agent.processes.process_groups import group_members
+from node_agent.run_state.model import RunKey
 from node_agent.transport import convert
 from node_agent.transport.messages import LogRequest
 from tests.agent.conftest import ROOT, AgentProcess, block_runs, of_state, run_directory, until

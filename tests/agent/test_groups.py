@@ -14,15 +14,15 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 from examples.cluster import start_module
-from node_agent.jobs import processes
-from node_agent.jobs.cgroups import Place, own_group, take
-from node_agent.jobs.criu import unusable
-from node_agent.jobs.launcher import cgroup_spawn
-from node_agent.jobs.launcher.client import Connected, Ended, NotSpawned, Spawned, Unable
-from node_agent.jobs.memory_watch import MemoryWatch
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.processes import inside, kill_inside, populated
+from node_agent.checkpoints.criu import unusable
+from node_agent.processes import process_groups as processes
+from node_agent.processes.cgroups import Place, own_group, take
+from node_agent.processes.launcher import cgroup_spawn
+from node_agent.processes.launcher.client import Connected, Ended, NotSpawned, Spawned, Unable
+from node_agent.processes.memory_watch import MemoryWatch
+from node_agent.processes.process_groups import inside, kill_inside, populated
+from node_agent.processes.process_watch import GroupWatch
+from node_agent.run_state.model import RunKey
 from tests.agent.conftest import ROOT, AgentProcess, alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.launching import KEY, Client
@@ -148,8 +148,8 @@ def test_each_way_to_be_born_in_a_group(group: Path, born: str) -> None:
     script = f"""
 import os, signal, sys
 sys.path.append({str(ROOT)!r})
-from node_agent.jobs.launcher import cgroup_spawn
-from node_agent.jobs.launcher.spawn import spawn_found
+from node_agent.processes.launcher import cgroup_spawn
+from node_agent.processes.launcher.spawn import spawn_found
 if {born != "library"}:
     cgroup_spawn._library = lambda: None
 else:

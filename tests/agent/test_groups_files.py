@@ -10,11 +10,11 @@ import pytest
 
 from node_agent.config import BadSettings, load
 from node_agent.errors import ControlGroupsMissing
-from node_agent.jobs import cgroups as module
-from node_agent.jobs.cgroups import Groups, Place, found, look, own_group, take
-from node_agent.jobs.launcher.client import Ended, Spawned
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.run_events import Exited
+from node_agent.processes import cgroups as module
+from node_agent.processes.cgroups import Groups, Place, found, look, own_group, take
+from node_agent.processes.launcher.client import Ended, Spawned
+from node_agent.run_state.events import Exited
+from node_agent.run_state.model import RunKey
 from tests.agent.test_executor import ONE, TWO, Stage, running, stopped
 
 # ---- where groups can be made, and what is missing ----------------------------------------------------------------------
@@ -209,7 +209,9 @@ async def test_the_kernel_says_what_it_has_killed_for_want_of_memory(
     stage: Stage, files: Path, monkeypatch: pytest.MonkeyPatch, kills: int, ended: Ended, reported: Exited
 ) -> None:
     folder = starts(stage, files, ONE, 77)
-    monkeypatch.setattr("node_agent.jobs.memory_watch.OomKills.now", lambda _: 1_000_000)  # others were killed on this node
+    monkeypatch.setattr(
+        "node_agent.processes.memory_watch.OomKills.now", lambda _: 1_000_000
+    )  # others were killed on this node
     (folder / "memory.events").write_text(f"low 0\noom_kill {kills}\n")
     stage.executor.hear([ended])
     assert stage.spool.pending()[-1].event == reported

@@ -7,8 +7,9 @@ import pytest
 import ebb_inject
 from node_agent.config import load
 from node_agent.devices.base import Inventory
-from node_agent.jobs.environment import Paths, environment
-from node_agent.jobs.model import LaunchSpec, RunKey
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import LaunchSpec, RunKey
+from node_agent.runs.environment import environment
 
 HOOK = "/opt/ebb/inject"
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs.launcher.client import (
+from node_agent.processes.launcher.client import (
     Absent,
     Connected,
     Ended,
     NotSpawned,
     Spawned,
 )
-from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE
-from node_agent.jobs.model import Process, RunKey
-from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.processes import group_members, kill_group, kill_rest, start_ticks
+from node_agent.processes.launcher.spawn import LOG_FILE, PROCESS_FILE
+from node_agent.processes.process_groups import group_members, kill_group, kill_rest, start_ticks
+from node_agent.processes.process_watch import GroupWatch
+from node_agent.run_state.model import Process, RunKey
 from tests.agent.conftest import alive, until
 from tests.agent.launching import KEY, SPOOL, Client, Play, end_on_disk
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs.launcher.client import (
+from node_agent.processes.launcher.client import (
     Connected,
     Ended,
     Event,
@@ -20,10 +20,10 @@ from node_agent.jobs.launcher.client import (
     Spawned,
     Unable,
 )
-from node_agent.jobs.launcher.spawn import EXIT_FILE, LOG_FILE, PROCESS_FILE
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.processes import group_members, start_ticks
+from node_agent.processes.launcher.spawn import EXIT_FILE, LOG_FILE, PROCESS_FILE
+from node_agent.processes.process_groups import group_members, start_ticks
+from node_agent.processes.process_watch import GroupWatch
+from node_agent.run_state.model import RunKey
 from tests.agent.conftest import alive
 from tests.agent.launching import KEY, SPOOL, Client, Play, end_on_disk
 

@@ -5,13 +5,13 @@ import os
 import signal
 from pathlib import Path
 
-from node_agent.jobs.launcher.client import (
+from node_agent.processes.launcher.client import (
     Connected,
     Ended,
     Spawned,
 )
-from node_agent.jobs.launcher.spawn import LOG_FILE
-from node_agent.jobs.model import RunKey
+from node_agent.processes.launcher.spawn import LOG_FILE
+from node_agent.run_state.model import RunKey
 from tests.agent.launching import KEY, Client, Play, end_on_disk
 
 

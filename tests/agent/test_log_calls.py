@@ -9,7 +9,7 @@ import psutil
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from node_agent.jobs.logs import PIECE
+from node_agent.processes.logs import PIECE
 from node_agent.transport.logs import AT_ONCE
 from tests.agent.conftest import AgentProcess, lose_spool, until
 from tests.agent.fake_scheduler import FakeScheduler, Log

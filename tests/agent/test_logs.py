@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs import logs as logs_module
-from node_agent.jobs.logs import PIECE, LogRefused, Logs
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.processes import logs as logs_module
+from node_agent.processes.logs import PIECE, LogRefused, Logs
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from tests.agent.conftest import until
 
 KEY = RunKey(7, 1)

@@ -12,9 +12,9 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 
-from node_agent.jobs.park_state import ParkStage, ParkState, Rung
-from node_agent.jobs.parking import accounting
-from node_agent.jobs.parking.ladder import Parked
+from node_agent.run_state.park_state import ParkStage, ParkState, Rung
+from node_agent.sharing.parking import accounting
+from node_agent.sharing.parking.ladder import Parked
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.rows import made

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from ebb.v1 import job_pb2
 
-from node_agent.jobs.memory_watch import MemoryWatch, OomKills, exact, resident
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.processes import kill_group
+from node_agent.processes.memory_watch import MemoryWatch, OomKills, exact, resident
+from node_agent.processes.process_groups import kill_group
+from node_agent.run_state.model import RunKey
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_scheduler import FakeScheduler
 
@@ -80,9 +80,9 @@ def test_a_run_that_only_seems_too_large_is_seldom_looked_at_closely(monkeypatch
             looks.append(pid)
             return 0
 
-        monkeypatch.setattr("node_agent.jobs.memory_watch.exact", look)
+        monkeypatch.setattr("node_agent.processes.memory_watch.exact", look)
         clock = iter([100.0, 100.5, 109.0, 110.6, 111.0])
-        monkeypatch.setattr("node_agent.jobs.memory_watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("node_agent.processes.memory_watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
         watch = MemoryWatch(dict, lambda *_: None)
         counts = []
         for _ in range(3):

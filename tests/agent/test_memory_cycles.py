@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_agent.jobs.memory_cycles import FEWEST, Cycle, Wave
+from node_agent.devices.memory_cycles import FEWEST, Cycle, Wave
 from tests.agent.waves import AIMLESS, HEIGHT, SHAPES, Kind, Series, aimless, seen, wave
 from tests.thorough import examples
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.devices.base import Observation
-from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.step_rates import RunSteps, StepState
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
+from node_agent.measuring.observations import Observations
+from node_agent.measuring.step_rates import RunSteps, StepState
+from node_agent.run_state.model import RunKey
 from node_agent.transport import convert
 
 KEY, OTHER = RunKey(7, 1, 0), RunKey(8, 2, 1)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_agent.jobs import processes
-from node_agent.jobs.launcher.client import Absent, Ended, Event, NotSpawned, Spawned, SpawnRequest
-from node_agent.jobs.model import RunKey
+from node_agent.processes import process_groups as processes
+from node_agent.processes.launcher.client import Absent, Ended, Event, NotSpawned, Spawned, SpawnRequest
+from node_agent.run_state.model import RunKey
 from tests.agent.conftest import until
 from tests.agent.launching import Client
 from tests.agent.run_world import Conduct, World, play

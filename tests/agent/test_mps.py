@@ -10,7 +10,7 @@ import pytest
 
 from node_agent.devices import mps
 from node_agent.devices.mps import MpsDaemons, Server
-from node_agent.jobs.processes import stat_fields
+from node_agent.processes.process_groups import stat_fields
 from tests.agent.conftest import until
 
 ME = os.geteuid()

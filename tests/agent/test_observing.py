@@ -28,14 +28,14 @@ from node_agent.devices.base import (
     ProcessMemory,
 )
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import observations as observing
-from node_agent.jobs.mini_batch import MiniBatch, MiniBatchSource
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.observations import Observations, Observing, RunCycle, owners
-from node_agent.jobs.processes import stat_fields
-from node_agent.jobs.run_events import Exited, Report
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
+from node_agent.measuring import observations as observing
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource
+from node_agent.measuring.observations import Observations, Observing, RunCycle, owners
+from node_agent.processes.process_groups import stat_fields
+from node_agent.run_state.events import Exited, Report
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.runs.spool_opening import open_spool
+from node_agent.spool.spool import Spool
 from node_agent.transport import link
 from tests.agent.conftest import AgentProcess, until
 from tests.agent.fake_scheduler import FakeScheduler

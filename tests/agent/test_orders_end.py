@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from node_agent.jobs.launcher.client import Connected
-from node_agent.jobs.model import (
+from node_agent.processes.launcher.client import Connected
+from node_agent.run_state.events import Ready, RunParkRefused
+from node_agent.run_state.model import (
     Desired,
     Gang,
     LaunchSpec,
@@ -27,8 +28,7 @@ from node_agent.jobs.model import (
     StopReason,
     Warming,
 )
-from node_agent.jobs.run_events import Ready, RunParkRefused
-from node_agent.jobs.share_plan import SharePlan, ShareRow
+from node_agent.run_state.share_plan import SharePlan, ShareRow
 from tests.agent.run_world import Conduct, World, play
 from tests.thorough import examples
 

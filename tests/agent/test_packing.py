@@ -10,10 +10,10 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.devices.mps import MpsDaemons
-from node_agent.jobs.device_memory import CONTEXT_MIB, DeviceMemoryWatch
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import stat_fields
-from node_agent.jobs.share_plan import SharePlan, ShareRow
+from node_agent.measuring.device_memory import CONTEXT_MIB, DeviceMemoryWatch
+from node_agent.processes.process_groups import stat_fields
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.run_state.share_plan import SharePlan, ShareRow
 from tests.agent.conftest import AgentProcess, _kill, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, share_plan
 from tests.nvml.conftest import PlugIn, library, plug_in  # noqa: F401 (fixtures)

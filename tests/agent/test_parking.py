@@ -14,18 +14,18 @@ import pytest
 
 from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import DriverCheckpoint
-from node_agent.jobs.cgroups import Groups
-from node_agent.jobs.confinement import Holding
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.park_state import ParkStage, Rung
-from node_agent.jobs.parking import freezing, ladder, requests
-from node_agent.jobs.parking.ladder import Ladder
-from node_agent.jobs.parking.parking import Node, Parking
-from node_agent.jobs.processes import kill_inside, populated
-from node_agent.jobs.run_events import Phases
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
+from node_agent.processes.cgroups import Groups
+from node_agent.processes.process_groups import kill_inside, populated
+from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.events import Phases
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.run_state.park_state import ParkStage, Rung
+from node_agent.runs.spool_opening import open_spool
+from node_agent.sharing.parking import freezing, ladder, requests
+from node_agent.sharing.parking.ladder import Ladder
+from node_agent.sharing.parking.parking import Node, Parking
+from node_agent.spool.spool import Spool
 from tests.agent.conftest import until
 from tests.agent.fake_checkpoint_driver import write_plan
 from tests.agent.parkable import Program

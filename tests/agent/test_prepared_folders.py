@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from node_agent.devices.simulated import simulated
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
-from node_agent.jobs.model import Gang, LaunchSpec, RunKey
-from node_agent.jobs.preparation import prepare
+from node_agent.processes.launcher.prepared_folders import PreparedFolder, remove
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import Gang, LaunchSpec, RunKey
+from node_agent.runs.preparation import prepare
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.jobs import reconcile as module
-from node_agent.jobs.model import (
+from node_agent.run_state import reconcile as module
+from node_agent.run_state.model import (
     Desired,
     Gang,
     LaunchSpec,
@@ -22,7 +22,7 @@ from node_agent.jobs.model import (
     StopReason,
     Warming,
 )
-from node_agent.jobs.reconcile import (
+from node_agent.run_state.reconcile import (
     TABLE,
     Action,
     Begin,
@@ -38,7 +38,7 @@ from node_agent.jobs.reconcile import (
     after,
     reconcile,
 )
-from node_agent.jobs.share_plan import SharePlan, ShareRow
+from node_agent.run_state.share_plan import SharePlan, ShareRow
 
 KEY = RunKey(7, 1)
 NOW = 100.0

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
-from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
-from node_agent.jobs.run_events import Exited
-from node_agent.jobs.save_result import Known, save_result
-from node_agent.jobs.save_values import NOTHING_SAID, RunSaves, SaveMeans, SaveOutcome
-from node_agent.jobs.spool import tables
+from node_agent.run_state.events import Exited
+from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.run_state.save_result import Known, save_result
+from node_agent.run_state.save_values import NOTHING_SAID, RunSaves, SaveMeans, SaveOutcome
+from node_agent.spool import tables
 
 KEY = RunKey(7, 2)
 SAVED, NOT_SAVED, UNKNOWN = SaveOutcome.SAVED, SaveOutcome.NOT_SAVED, SaveOutcome.UNKNOWN

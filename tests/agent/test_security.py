@@ -212,8 +212,9 @@ async def test_a_stream_that_ended_as_it_was_written_to_was_closed() -> None:
 def test_jobs_do_not_find_what_the_agent_was_given() -> None:
     """A token in the agent's environment is not passed on to jobs."""
     from node_agent.devices.base import Inventory
-    from node_agent.jobs.environment import Paths, environment
-    from node_agent.jobs.model import LaunchSpec, RunKey
+    from node_agent.processes.run_paths import Paths
+    from node_agent.run_state.model import LaunchSpec, RunKey
+    from node_agent.runs.environment import environment
 
     launch = LaunchSpec(RunKey(1, 1), command=("true",), environment=(), working_directory="/", name="", user="u", devices=())
     secret = {"EBB_TOKEN": "ebb_x", "EBB_TOKEN_FILE": "/t", "EBB_AGENT_TOKEN_FILE": "/t", "PATH": "/bin"}

@@ -12,7 +12,7 @@ from node_agent.commands.main import main
 from node_agent.config import BadSettings, Settings, load, load_devices
 from node_agent.devices.simulated import PROFILES, simulated
 from node_agent.errors import FolderUnusable, StateUnusable, UnknownDevice
-from node_agent.jobs.rendezvous import address_towards
+from node_agent.runs.rendezvous import address_towards
 
 FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs.processes import group_members
+from node_agent.processes.process_groups import group_members
 from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 

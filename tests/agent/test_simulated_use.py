@@ -11,11 +11,11 @@ from node_agent.devices import simulated as devices
 from node_agent.devices.base import Observation
 from node_agent.devices.busy_cpus import BusyCpus
 from node_agent.devices.simulated import simulated
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.observations import Observations, Observing
-from node_agent.jobs.park_state import ParkStage, ParkState
-from node_agent.jobs.share_plan import SharePlan, ShareRow
-from node_agent.jobs.spool.opening import open_spool
+from node_agent.measuring.observations import Observations, Observing
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.run_state.park_state import ParkStage, ParkState
+from node_agent.run_state.share_plan import SharePlan, ShareRow
+from node_agent.runs.spool_opening import open_spool
 
 LIMIT = 20.0
 FIRST = b"cpu  9 9 9 9\ncpu0 100 0 100 700 100 0 0 0 50 0\ncpu1 0 0 0 1000 0 0 0 0 0 0\nintr 5\n"

@@ -14,11 +14,11 @@ from typing import IO
 import pytest
 
 from ebb_common.archive import Archive, pack, unpack
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import LaunchSpec, RunKey
-from node_agent.jobs.results import Results
-from node_agent.jobs.snapshots import KEEP, Snapshots
-from node_agent.jobs.transfers import Transfers
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import LaunchSpec, RunKey
+from node_agent.user_files.results import Results
+from node_agent.user_files.snapshots import KEEP, Snapshots
+from node_agent.user_files.transfers import Transfers
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, gang
 
@@ -196,7 +196,7 @@ async def test_a_connection_that_ends_while_a_thread_unpacks_costs_nothing(
     async def fetch(_job: int, _digest: str, at: int) -> tuple[bytes, int]:
         return made.data[at:], made.size
 
-    monkeypatch.setattr("node_agent.jobs.snapshots.unpack", slowly)
+    monkeypatch.setattr("node_agent.user_files.snapshots.unpack", slowly)
     first = asyncio.create_task(snapshots.provide(launch, fetch))
     assert await asyncio.to_thread(unpacking.wait, 10)
     first.cancel()
@@ -232,7 +232,7 @@ async def test_a_run_that_is_launched_anew_while_its_snapshot_is_fetched_starts(
         async def put(self, _key: RunKey, _size: int, _offset: int, _data: bytes) -> int:
             raise AssertionError
 
-    monkeypatch.setattr("node_agent.jobs.transfers._AGAIN", 0.0)
+    monkeypatch.setattr("node_agent.user_files.transfers._AGAIN", 0.0)
     transfers.waits(launch)
     running = asyncio.create_task(transfers.run(Failing()))
     await asyncio.wait_for(ready.wait(), 10)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs.model import Gang, LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
-from node_agent.jobs.processes import boot_id
-from node_agent.jobs.run_events import Exited, Ready, Started
-from node_agent.jobs.spool import identity
-from node_agent.jobs.spool.identity import Identity
-from node_agent.jobs.spool.opening import forget, open_spool
-from node_agent.jobs.spool.spool import KEEP_ENDED, Spool
+from node_agent.processes.process_groups import boot_id
+from node_agent.run_state.events import Exited, Ready, Started
+from node_agent.run_state.model import Gang, LaunchSpec, RunKey, RunPhase, RunRecord, StopReason
+from node_agent.runs.spool_opening import forget, open_spool
+from node_agent.spool import identity
+from node_agent.spool.identity import Identity
+from node_agent.spool.spool import KEEP_ENDED, Spool
 
 ROOT = Path(__file__).parents[2]
 KEY = RunKey(1, 1)
@@ -147,9 +147,9 @@ def test_what_fails_together_changes_nothing(path: Path) -> None:
 WRITER = """
 import os, pathlib, sys
 from dataclasses import asdict, replace
-from node_agent.jobs.model import (RunKey)
-from node_agent.jobs.run_events import (Report)
-from node_agent.jobs.spool.spool import _Unwritten
+from node_agent.run_state.model import (RunKey)
+from node_agent.run_state.events import (Report)
+from node_agent.spool.spool import _Unwritten
 from tests.agent.test_spool import RUNNING, Exited, Started, open_spool
 
 spool = open_spool(pathlib.Path(sys.argv[1]))

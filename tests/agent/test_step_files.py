@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ebb_inject.ebb_hook import step_file
 from ebb_inject.ebb_hook.step_file import EVALUATING, MAGIC, RUNNING, SAVING, SIZE, Record, Writer, empty, read
-from node_agent.jobs import step_files
-from node_agent.jobs.step_files import MOST, is_plausible, read_record
+from node_agent.processes import step_files
+from node_agent.processes.step_files import MOST, is_plausible, read_record
 from tests.agent.conftest import until
 from tests.thorough import examples
 

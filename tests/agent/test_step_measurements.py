@@ -13,14 +13,14 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 
 from ebb_inject.ebb_hook.step_file import RUNNING, Record
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.observations import Observations
-from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
-from node_agent.jobs.step_measurements import RunMeasurement, measurement, memory_peak
-from node_agent.jobs.step_watch import StepWatch
+from node_agent.measuring.observations import Observations
+from node_agent.measuring.step_measurements import RunMeasurement, measurement, memory_peak
+from node_agent.measuring.step_watch import StepWatch
+from node_agent.processes.process_groups import start_ticks
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.runs.spool_opening import open_spool
+from node_agent.spool.spool import Spool
 from node_agent.transport import convert
 from tests.agent.test_step_watch import publish
 

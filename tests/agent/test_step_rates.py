@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
-from node_agent.jobs.model import RunKey
-from node_agent.jobs.step_files import MOST, is_plausible
-from node_agent.jobs.step_rates import FASTEST, FEWEST, LONGEST, Advance, RunSteps, StepState
+from node_agent.measuring.step_rates import FASTEST, FEWEST, LONGEST, Advance, RunSteps, StepState
+from node_agent.processes.step_files import MOST, is_plausible
+from node_agent.run_state.model import RunKey
 
 KEY = RunKey(7, 2, 3)
 SECOND = 10**9

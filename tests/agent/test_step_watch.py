@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record, Writer, empty
 from node_agent.devices.base import Observation
-from node_agent.jobs import step_watch
-from node_agent.jobs.environment import Paths
-from node_agent.jobs.grace_files import RunGrace, read_grace
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.observations import Observations, RunCycle
-from node_agent.jobs.save_values import SaveMeans
-from node_agent.jobs.spool.opening import open_spool
-from node_agent.jobs.spool.spool import Spool
-from node_agent.jobs.step_files import MOST, is_plausible
-from node_agent.jobs.step_rates import LONGEST, Advance, RunSteps, StepState
-from node_agent.jobs.step_watch import StepWatch
+from node_agent.measuring import step_watch
+from node_agent.measuring.observations import Observations, RunCycle
+from node_agent.measuring.step_rates import LONGEST, Advance, RunSteps, StepState
+from node_agent.measuring.step_watch import StepWatch
+from node_agent.processes.grace_files import RunGrace, read_grace
+from node_agent.processes.run_paths import Paths
+from node_agent.processes.step_files import MOST, is_plausible
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord
+from node_agent.run_state.save_values import SaveMeans
+from node_agent.runs.spool_opening import open_spool
+from node_agent.spool.spool import Spool
 from node_agent.transport import convert
 from tests.agent.conftest import AgentProcess, run_directory
 from tests.agent.fake_scheduler import FakeScheduler

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.jobs.parking.turns import Member, Moves, at, durations, lasting, moves, with_turns
-from node_agent.jobs.run_key import RunKey
+from node_agent.run_state.run_key import RunKey
+from node_agent.sharing.parking.slice_schedule import Member, Moves, at, durations, lasting, moves, with_turns
 
 ONE, TWO, THREE = RunKey(1, 1), RunKey(2, 1), RunKey(3, 1)
 WEIGHTS = st.lists(st.integers(1, 20), min_size=1, max_size=6)

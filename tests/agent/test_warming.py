@@ -8,8 +8,8 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
-from node_agent.jobs.model import LaunchSpec, RunKey
-from node_agent.jobs.warming import warm_launch
+from node_agent.run_state.model import LaunchSpec, RunKey
+from node_agent.runs.warming import warm_launch
 from tests.agent.conftest import AgentProcess, alive, until
 from tests.agent.fake_scheduler import FakeScheduler, gang
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_agent.jobs.wave_minima import FEWEST, count_minima
+from node_agent.devices.wave_minima import FEWEST, count_minima
 from tests.agent.waves import AIMLESS, Series, aimless, image_model, seen, training_and_evaluation, translation_model
 from tests.thorough import examples
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from node_agent.jobs.wave_stalls import is_believed
+from node_agent.devices.wave_stalls import is_believed
 from tests.agent.waves import SHAPES, Kind, Series, seen, stalled, wave
 
 

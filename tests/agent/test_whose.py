@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from node_agent.jobs import stray_processes
-from node_agent.jobs.processes import stat_fields
-from node_agent.jobs.spool import identity
+from node_agent.processes import stray_processes
+from node_agent.processes.process_groups import stat_fields
+from node_agent.spool import identity
 from tests import preloaded
 from tests.agent.conftest import AgentProcess, alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler

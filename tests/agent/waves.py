@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from node_agent.jobs.memory_cycles import Wave
+from node_agent.devices.memory_cycles import Wave
 
 Series = list[tuple[float, int]]
 

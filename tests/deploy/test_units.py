@@ -75,7 +75,7 @@ def test_how_far_they_are_shut_in(tmp_path: Path) -> None:
 def test_a_restart_of_the_agent_kills_no_job() -> None:
     service = unit("ebb-agent")["Service"]
     assert (service["KillMode"], service["Delegate"], service["OOMPolicy"]) == (["process"], ["yes"], ["continue"])
-    assert service["DelegateSubgroup"] == ["agent"], "as node_agent.jobs.cgroups names it"
+    assert service["DelegateSubgroup"] == ["agent"], "as node_agent.processes.cgroups names it"
     assert [each for each in service if _MAKES_A_MOUNT_NAMESPACE.fullmatch(each)] == []
     assert [each for each in unit("ebb-scheduler")["Service"] if _MAKES_A_MOUNT_NAMESPACE.fullmatch(each)], "that one may"
     assert not {*_TAKES_DEVICES_AWAY, *_REMOVED_AT_A_STOP} & set(service)

@@ -11,8 +11,8 @@ import pytest
 
 from client_sdk import Client, Job, JobEventKind, JobState
 from examples.cluster import Cluster
-from node_agent.jobs.criu import unusable
-from node_agent.jobs.model import clean
+from node_agent.checkpoints.criu import unusable
+from node_agent.run_state.model import clean
 from tests.harness import LIMIT, leftovers
 from tests.harness.site import quick_cluster
 from tests.store.fixtures import short_dir

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.jobs.environment import Paths, environment
-from node_agent.jobs.model import Gang, LaunchSpec, RunKey
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import Gang, LaunchSpec, RunKey
+from node_agent.runs.environment import environment
 from tests.nvml.test_reading import machine
 from tests.nvml.test_watching import provider
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from node_agent.devices.opening import GONE
+from node_agent.build_devices import GONE
 from node_agent.devices.reading import Reading
 from tests.agent.conftest import ROOT, AgentProcess, agent, run_directory, scheduler, state  # noqa: F401 (fixtures)
 from tests.agent.fake_scheduler import FakeScheduler

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_agent.jobs.park_state import ParkState, Rung
-from node_agent.jobs.parking.accounting import executes, parked, parking, resuming
-from node_agent.jobs.parking.ladder import Parked
+from node_agent.run_state.park_state import ParkState, Rung
+from node_agent.sharing.parking.accounting import executes, parked, parking, resuming
+from node_agent.sharing.parking.ladder import Parked
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.rows import made

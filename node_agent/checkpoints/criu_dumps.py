@@ -1,0 +1,240 @@
+"""When a run is dumped by CRIU in place of being ended, and when it is restored in place of being executed.
+
+    CHECKPOINTS/CLUSTER/job-N/.criu      the dump of the job's last run that was dumped: a checkpoint in another format
+
+A dump is for a program that saves nothing itself. So a program that does is left alone: it has registered as a saver, or
+handles SIGTERM, or the job has a checkpoint signal or command, or something of its own is in the checkpoint folder. By the same
+token, a dump beside which something else was saved is older than that, and is not used.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from node_agent.checkpoints import criu_images as images
+from node_agent.checkpoints.criu_images import Image
+from node_agent.checkpoints.folders import DUMP, saved_files
+from node_agent.devices.base import Inventory
+from node_agent.processes.launcher.criu_dump import SAID_FILE
+from node_agent.processes.launcher.events import Restore, SpawnRequest
+from node_agent.processes.launcher.spawn import savers_of
+from node_agent.processes.process_groups import handles, read, rest_of, stat_fields
+from node_agent.processes.run_paths import RUNS, Paths
+from node_agent.run_state.model import LaunchSpec, RunKey, RunRecord, StopReason, clean
+
+DUMPS = frozenset(
+    {
+        StopReason.PREEMPTED,
+        StopReason.SUSPENDED,
+        StopReason.REQUEUED,
+        StopReason.DRAINED,
+        StopReason.RECLAIMED,
+        StopReason.MIGRATED,
+    }
+)
+"""Reasons to stop a run whose job goes on later with as many tasks."""
+_HOME = "restored-home"
+"""In the folder of a run that was restored: the run directory that its program knows."""
+_SAYS = ("done", "result")
+"""What a program leaves in the run directory that it knows, for its agent. That it has yielded was said of the run before."""
+_TEXT_LIMIT = 1024
+_GPUS = "/dev/nvidia"
+
+
+class Restoration(NamedTuple):
+    """What becomes of a dump when a run begins."""
+
+    image: Image
+    why_not: str = ""
+    """Why it cannot be used; empty: it can."""
+
+
+class Dumps:
+    """Of one agent. `program`: CRIU's; empty where the agent does not use it, because of `why_not`."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        node: str,
+        cluster: Callable[[], str],
+        inventory: Inventory,
+        program: str = "",
+        why_not: str = "criu is off",
+        gpus: str = _GPUS,
+    ) -> None:
+        self._paths = paths
+        self._node = node
+        self._cluster = cluster
+        self._uuids = {device.index: device.uuid for device in inventory.devices}
+        self._program = program
+        self._why_not = why_not
+        self._gpus = gpus
+
+    # Dumping.
+
+    def keeps(self, launch: LaunchSpec | None) -> bool:
+        """Whether a run may have to be dumped, so that what it was launched from is to be kept."""
+        return bool(self._program) and launch is not None and launch.gang is None
+
+    def why_not(self, record: RunRecord, group: str) -> str:
+        """Why a run that is being stopped is not dumped; empty: it is. `group`: the path of its control group."""
+        launch = record.launch
+        if not self._program:
+            return self._why_not
+        if launch is None or launch.gang is not None:
+            return "it is a task of a gang"
+        if record.stop_reason not in DUMPS:
+            return f"it is stopped for good ({record.stop_reason.name.lower()})"
+        return self._saves_itself(record, group)
+
+    def would_dump(self, records: Iterable[RunRecord], group: Callable[[RunKey], str]) -> bool:
+        """Whether one of these runs is dumped if it has to move, as it looks now."""
+        live = (record for record in records if record.pid and self.keeps(record.launch))
+        return any(not self._saves_itself(record, group(record.key)) for record in live)
+
+    def has_files(self, job_id: int) -> bool:
+        """Whether the program of a job has saved something in its checkpoint folder."""
+        return next(self._own_files(job_id), None) is not None
+
+    def _saves_itself(self, record: RunRecord, group: str) -> str:
+        if savers_of(self._paths.folder(record.key)):
+            return "it saves its work itself"
+        if self.has_files(record.key.job_id):
+            return "it has saved something itself"
+        members = set(rest_of(record.pid, record.start_ticks, group))
+        if any(handles(pid, signal.SIGTERM) and not _is_worker(pid) for pid in members):
+            return "it handles SIGTERM"
+        if any(_has_open(pid, self._gpus) for pid in members):
+            return "it uses a GPU, and CRIU is used for programs on CPUs alone"
+        return ""
+
+    def request(self, record: RunRecord) -> SpawnRequest:
+        """What the launcher executes beside a run, to dump it."""
+        launch, key = record.launch, record.key
+        assert launch is not None
+        folder = self._paths.checkpointing(key)
+        about = {
+            "run": key.run,
+            "log": record.log_path,
+            "home": self._home(key),
+            "node": self._node,
+            "devices": self._devices(launch),
+        }
+        folder_of_dump = self._folder(key.job_id) / DUMP
+        command = images.dump_command(self._program, record.pid, folder_of_dump, about, self._paths.yielded(key), folder)
+        return SpawnRequest(key, command, self._environment(folder), self._paths.folder(key), folder, None, beside=True)
+
+    def said(self, key: RunKey) -> str:
+        """What came of dumping a run, in words; empty: nothing yet."""
+        with suppress(OSError):
+            return clean(Path(self._paths.checkpointing(key), SAID_FILE).read_text(encoding="utf-8"), _TEXT_LIMIT)
+        return ""
+
+    # Restoring.
+
+    def restoration(self, launch: LaunchSpec) -> Restoration | None:
+        """What becomes of the dump of a job whose run begins; None: there is none that counts."""
+        key = launch.key
+        if key.run == 1 or launch.gang is not None:
+            return None
+        image = images.read_image(self._folder(key.job_id) / DUMP)
+        if image is None or self.has_files(key.job_id):
+            return None
+        if not self._program:
+            return Restoration(image, self._why_not)
+        if image.devices != tuple(self._devices(launch)):
+            return Restoration(image, "it has other devices")
+        return Restoration(image)
+
+    def restore(self, image: Image, key: RunKey) -> Restore:
+        """What the launcher executes in place of the run's command. Raises OSError."""
+        folder = self._paths.folder(key)
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        if not os.path.exists(image.home) and image.home.startswith(f"{self._paths.state}/{RUNS}/"):  # noqa: PTH110
+            # The folder was on another node, or is removed. For the program it is the one of this run.
+            os.makedirs(os.path.dirname(image.home), exist_ok=True)  # noqa: PTH103, PTH120
+            os.symlink(folder, image.home)  # noqa: PTH211
+        Path(folder, _HOME).write_text(image.home, encoding="utf-8")
+        command = images.restore_command(self._program, image, folder)
+        return Restore(command, self._environment(folder), image.pid, images.restore_limit(image))
+
+    def told(self, launch: LaunchSpec | None, restored: bool | None) -> str:
+        """What is said of a run that began. `restored`: what the launcher says."""
+        if launch is None:
+            return ""
+        if restored is None:
+            found = self.restoration(launch)
+            return "" if found is None else _lost(found.image, found.why_not or "a process was warm in its place")
+        if (image := images.read_image(self._folder(launch.key.job_id) / DUMP)) is None:
+            return ""
+        if restored:
+            return f"CRIU restored run {image.run}, which was saved on {image.node}: {-(-image.bytes >> 20)} MiB"
+        return _lost(image, f"CRIU cannot restore it ({images.why_not_restored(self._paths.folder(launch.key))})")
+
+    def bring_home(self, key: RunKey) -> None:
+        """Moves what a restored program has left for its agent from the run directory that it knows. Harmless to repeat."""
+        home, own = self._home(key), self._paths.folder(key)
+        if home == own:
+            return
+        for name in _SAYS:
+            with suppress(OSError):
+                Path(home, name).rename(Path(own, name))
+
+    def homes(self, records: Iterable[RunRecord]) -> Iterator[str]:
+        """The run directories that restored programs still use and that are not those of their runs, as SPOOL/NAME."""
+        for record in records:
+            home = self._home(record.key)
+            if home != self._paths.folder(record.key):
+                yield "/".join(Path(home).parts[-2:])
+
+    def _home(self, key: RunKey) -> str:
+        own = self._paths.folder(key)
+        with suppress(OSError):
+            return Path(own, _HOME).read_text(encoding="utf-8")
+        return own
+
+    def _folder(self, job_id: int) -> Path:
+        return Path(self._paths.checkpoint(self._cluster(), job_id))
+
+    def _own_files(self, job_id: int) -> Iterator[str]:
+        """What the program has saved."""
+        return (file.path for file in saved_files(self._folder(job_id)) if Path(file.path).parts[0] != DUMP)
+
+    def _devices(self, launch: LaunchSpec) -> list[str]:
+        return [self._uuids[index] for index in launch.devices if index in self._uuids]
+
+    def _environment(self, folder: str) -> Mapping[str, str]:
+        """By EBB_RUN_DIR a launcher finds a process that the one before it has started and not written down."""
+        return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "EBB_RUN_DIR": folder}
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether a process was forked from one that does not handle SIGTERM, and executes the same program. Workers of PyTorch's
+    DataLoader handle SIGTERM, and save nothing."""
+    parent = int(fields[1]) if len(fields := stat_fields(pid)) > 1 else 0
+    same = read(f"/proc/{pid}/cmdline") == read(f"/proc/{parent}/cmdline")
+    return same and not handles(parent, signal.SIGTERM)
+
+
+def _has_open(pid: int, prefix: str) -> bool:
+    """Whether a process has a file open whose name begins so."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if os.readlink(entry.path).startswith(prefix):  # noqa: PTH115
+                    return True
+    return False
+
+
+def _lost(image: Image, why: str) -> str:
+    said = f"the work of run {image.run}, which CRIU saved on {image.node}, is lost, and the command starts again: {why}"
+    return clean(said, _TEXT_LIMIT)
+
+
+def is_waited_for(image: Image) -> bool:
+    """Whether pids of a dump are free soon: what has them has exited, and is only to be collected."""
+    states = [fields[0] for pid in image.pids if (fields := stat_fields(pid))]
+    return bool(states) and all(state in "ZX" for state in states)

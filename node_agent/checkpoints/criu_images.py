@@ -1,0 +1,103 @@
+"""The dumps that CRIU makes, and the commands that make and restore them.
+
+A tree is restored with the pids, paths and libraries that it had, so on another machine these must be the same, and the pids
+free. The launcher executes both commands (`launcher/criu_dump.py`, `launcher/restoring.py`), so a dump or a restore outlives
+the agent.
+"""
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from node_agent.processes.launcher import criu_dump
+from node_agent.processes.launcher.criu_dump import ABOUT_FILE, first_error
+from node_agent.processes.launcher.restoring import PID_FILE
+
+_RESTORE_LIMIT = 60.0
+"""Seconds, and for each `_BYTES_PER_SECOND` bytes of a dump one more."""
+_BYTES_PER_SECOND = 50 << 20
+_LOG = "restore.log"
+
+
+class Image(NamedTuple):
+    """A dump of a run."""
+
+    folder: Path
+    pid: int
+    """The root of the tree."""
+    pids: tuple[int, ...]
+    """The processes of the tree."""
+    run: int
+    """The number of the run."""
+    log: str
+    """Where it wrote what it printed."""
+    home: str
+    """The run directory that the program knows: that of the run that began with the command."""
+    node: str
+    devices: tuple[str, ...]
+    """The devices that it could use, by UUID."""
+    bytes: int
+
+
+def dump_command(
+    program: str, pid: int, images: Path, about: dict[str, object], yield_file: str, folder: str
+) -> tuple[str, ...]:
+    """Dumps the tree below `pid` into `images` and ends it, or lets it run on. `about`: the fields of `Image` that the agent
+    knows. `folder` gets what is said of it."""
+    request = {
+        "criu": program,
+        "pid": pid,
+        "images": str(images),
+        "about": about,
+        "yield_file": yield_file,
+        "folder": folder,
+    }
+    return sys.executable, "-I", "-S", criu_dump.__file__, json.dumps(request)
+
+
+def restore_command(program: str, image: Image, folder: str) -> tuple[str, ...]:
+    """Makes the tree run again, as a sibling of CRIU. What it printed into its log it prints into descriptor 1 of CRIU, and
+    CRIU says in `folder`, which has to be there, what came of it."""
+    return (
+        *(
+            program,
+            "restore",
+            "--images-dir",
+            str(image.folder),
+            "--work-dir",
+            folder,
+            "--restore-detached",
+            "--restore-sibling",
+        ),
+        *("--manage-cgroups=ignore", "--cpu-cap=cpu", "--file-locks", "--pidfile", PID_FILE, "--log-file", _LOG, "-v2"),
+        *("--inherit-fd", f"fd[1]:{image.log.lstrip('/')}"),
+    )
+
+
+def restore_limit(image: Image) -> float:
+    return _RESTORE_LIMIT + image.bytes / _BYTES_PER_SECOND
+
+
+def why_not_restored(folder: str) -> str:
+    """What CRIU has said in the folder of a run."""
+    return first_error(f"{folder}/{_LOG}", "")
+
+
+def read_image(folder: Path) -> Image | None:
+    """The dump in a folder; None: there is none, or it is not complete."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+        return Image(
+            folder,
+            int(held["pid"]),
+            tuple(map(int, held["pids"])),
+            int(held["run"]),
+            str(held["log"]),
+            str(held["home"]),
+            str(held["node"]),
+            tuple(map(str, held["devices"])),
+            int(held["bytes"]),
+        )
+    return None

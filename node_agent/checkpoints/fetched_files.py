@@ -1,0 +1,174 @@
+"""Brings the files of a checkpoint into the folder of what is being fetched, and takes what is there already as it is."""
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from node_agent.checkpoints.folders import Described, SavedFile, is_as_described, open_below, saved_files
+from node_agent.checkpoints.pieces import Changed, Damaged, Piece, Writer
+
+T = TypeVar("T")
+_AT_ONCE = 16 << 20
+"""Bytes that the kernel copies in one call."""
+_UNABLE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
+"""What the kernel says where it cannot copy between two files itself."""
+
+
+class SourceRefuses(Exception):
+    """The source answers, and does not give the checkpoint: another try would be answered alike."""
+
+
+class Source(Protocol):
+    """The agent of another node. Calls raise SourceRefuses, Changed, and whatever ends a connection."""
+
+    async def describe(self, job_id: int) -> Described: ...
+
+    def pieces(self, job_id: int, file: SavedFile, offset: int) -> AsyncIterator[Piece]: ...
+
+    async def close(self) -> None: ...
+
+
+def copy_file(folder: Path, file: SavedFile, path: Path) -> bool:
+    """Copies one file of a folder on this machine, without its bytes passing through this process.
+
+    Returns False if it cannot be read here. Raises OSError for what cannot be written, and Changed; nothing is kept then.
+    """
+    try:
+        source = open_below(folder, file.path)
+    except OSError:
+        return False
+    part = _part(path)
+    try:
+        if not is_as_described(source, file):
+            raise Changed(f"{file.path} has changed")
+        target = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _copy(source, target, file.size)
+        finally:
+            os.close(target)
+        if not is_as_described(source, file):
+            raise Changed(f"{file.path} has changed")
+        _put(part, file, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(source)
+    return True
+
+
+def _copy(source: int, target: int, size: int) -> None:
+    done, in_kernel = 0, True
+    while done < size:
+        count = min(_AT_ONCE, size - done)
+        try:
+            count = os.copy_file_range(source, target, count) if in_kernel else os.sendfile(target, source, None, count)
+        except OSError as error:
+            if not in_kernel or error.errno not in _UNABLE:
+                raise
+            in_kernel = False
+            continue
+        if not count:
+            raise Changed(f"the file ends at byte {done}, and not at {size}")
+        done += count
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _put(part: Path, file: SavedFile, path: Path) -> None:
+    os.utime(part, ns=(file.modified_ns, file.modified_ns))
+    part.chmod(file.mode & 0o777)
+    part.rename(path)
+
+
+async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
+    """One file, from where an earlier try ended; how many bytes came. Raises Changed and Damaged: nothing is kept then."""
+    part = _part(path)
+    writer = await whole(Writer, str(part))
+    first = writer.offset
+    try:
+        if writer.offset > file.size:
+            raise Damaged("more is here than the file has")
+        async with contextlib.aclosing(source.pieces(job, file, writer.offset)) as coming:  # type: ignore[type-var]
+            async for piece in coming:
+                if piece.sha256:
+                    writer.check(piece.sha256, file.size)
+                    break
+                await whole(writer.write, piece)
+                arrived()
+            else:
+                raise ConnectionError("the source ended the file before its end")
+        _put(part, file, path)
+    except (Damaged, Changed):
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        writer.close()
+    return writer.offset - first
+
+
+async def whole(call: Callable[..., T], *arguments: object) -> T:
+    """Runs it in a thread, and leaves when that is through, also if it is cancelled: what the thread uses is closed then."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+def prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:
+    """Takes what the job's folder has already as it is wanted, removes what is not wanted, and gives what is missing."""
+    new.mkdir(parents=True, exist_ok=True)
+    names = {file.path for file in wanted}
+    here = {file.path: file for file in saved_files(new)}
+    for gone in here.keys() - names:
+        (new / gone).unlink(missing_ok=True)
+    _remove_parts(new, names)
+    known = {file.path: file for file in saved_files(folder)}
+    missing = []
+    for file in wanted:
+        path = new / file.path
+        if here.get(file.path) == file:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if file.link:
+            path.symlink_to(file.link)
+        elif known.get(file.path) != file or not _linked(folder / file.path, path):
+            missing.append(file)
+    return missing
+
+
+def _linked(old: Path, new: Path) -> bool:
+    """The old folder goes when the new one takes its place, and no run writes into it before."""
+    try:
+        os.link(old, new)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_parts(new: Path, names: set[str]) -> None:
+    """Parts of files that the source does not have any more."""
+    for part in new.rglob(".*.part"):
+        if part.with_name(part.name.removeprefix(".").removesuffix(".part")).relative_to(new).as_posix() not in names:
+            part.unlink(missing_ok=True)
+
+
+def sync(folder: Path) -> None:
+    for file in saved_files(folder):
+        if not file.link:
+            with suppress(OSError):
+                descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)

@@ -1,0 +1,217 @@
+"""The checkpoint folders of a node, as agents of other nodes see them, and as this one keeps what it fetches.
+
+    ROOT/.store                     names this storage: nodes that find the same name in their folders share it
+    ROOT/CLUSTER/job-N              what the runs of a job saved here
+    ROOT/CLUSTER/job-N/.criu        the dump of a run that does not save its work itself (`dumps`)
+    ROOT/CLUSTER/job-N/.fetched-R   the folder was complete when run R began to use it
+    ROOT/CLUSTER/.incoming-NODE-job-N   what is being fetched: nobody looks at it before it is complete
+
+Nothing here waits for the network. Functions that read or write files are to be called in a thread.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from node_agent.processes.launcher.criu_dump import NEW, OLD
+from node_agent.processes.process_groups import boot_id
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import short
+
+_STORE = ".store"
+_FETCHED = ".fetched-"
+UPLOAD = ".upload-"
+"""And the number of a run: the store does not have yet what it saved."""
+_RUN = ".run-"
+"""And the number of a run that began with this folder, where there is a store."""
+DUMP = ".criu"
+"""The folder of a dump."""
+_UNFINISHED_DUMPS = (DUMP + NEW, DUMP + OLD)
+MOST_FILES = 100_000
+"""Of one folder. A job that saves more is not moved."""
+
+
+class TooManyFiles(Exception):
+    """The checkpoint folder of a job has more files than can be described."""
+
+
+class SavedFile(NamedTuple):
+    """A file of a checkpoint folder. It has changed if any of these has."""
+
+    path: str
+    size: int
+    modified_ns: int
+    mode: int = 0o644
+    link: str = ""
+    """Of a symbolic link: what it points to."""
+
+
+class Described(NamedTuple):
+    """What a node has of a job."""
+
+    store: str
+    exists: bool = False
+    files: tuple[SavedFile, ...] = ()
+    modules: tuple[str, ...] = ()
+    """What the job's last run there has imported."""
+    machine: str = ""
+    """Where the node is, by the id of its boot, and the folder there."""
+    folder: str = ""
+    would_dump: bool = False
+    """CRIU dumps the run of the job that is there if it has to move: another process cannot be warm in its place."""
+
+
+class CheckpointFolders:
+    """Those of one agent."""
+
+    def __init__(self, paths: Paths, node: str) -> None:
+        self._root = paths.checkpoints
+        self._node = node
+
+    def store(self) -> str:
+        """The name of this storage, which is made at the first call. Raises OSError."""
+        path = self._root / _STORE
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text()
+        self._root.mkdir(parents=True, exist_ok=True)
+        new = self._root / f"{_STORE}.{uuid.uuid4().hex}"
+        new.write_text(uuid.uuid4().hex)
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(new, path)  # another agent may be as far as this one: the first name stays
+        finally:
+            new.unlink()
+        return path.read_text()
+
+    def folder(self, cluster_id: str, job_id: int) -> Path:
+        return self._root / short(cluster_id) / f"job-{job_id}"
+
+    def incoming(self, cluster_id: str, job_id: int) -> Path:
+        return self._root / short(cluster_id) / f".incoming-{self._node}-job-{job_id}"
+
+    def describe(self, cluster_id: str, job_id: int, modules: tuple[str, ...] = ()) -> Described:
+        """Raises OSError, and TooManyFiles."""
+        folder = self.folder(cluster_id, job_id)
+        return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules, boot_id(), str(folder))
+
+    def nearby(self, described: Described) -> Path | None:
+        """The folder of another agent that is on this machine, and whose storage can be read here; else None."""
+        folder = Path(described.folder)
+        if described.machine != boot_id() or not folder.is_absolute():
+            return None
+        with contextlib.suppress(OSError, IndexError):
+            if (folder.parents[1] / _STORE).read_text() == described.store:
+                return folder
+        return None
+
+    def open(self, cluster_id: str, job_id: int, path: str) -> int:
+        """Opens a file that was described. Raises OSError, also for a name that leads out of the folder."""
+        return open_below(self.folder(cluster_id, job_id), path)
+
+    def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
+        """Whether the folder was made complete for this run already, which may have saved in it since."""
+        return (self.folder(cluster_id, job_id) / f"{_FETCHED}{run}").exists()
+
+    def note_run(self, cluster_id: str, job_id: int, run: int) -> None:
+        """The run begins with the folder. Raises OSError."""
+        folder = self.folder(cluster_id, job_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{_RUN}{run}").touch()
+
+    def last_run(self, cluster_id: str, job_id: int) -> int:
+        """The last run that began with the folder; 0: none is known."""
+        names = (path.name.removeprefix(_RUN) for path in self.folder(cluster_id, job_id).glob(f"{_RUN}*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def publish(self, cluster_id: str, job_id: int, run: int) -> None:
+        """Has what was fetched take the place of the folder. An agent that is killed inside does this again."""
+        folder, new = self.folder(cluster_id, job_id), self.incoming(cluster_id, job_id)
+        old = new.with_name(f"{new.name}.old")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(old)
+        (new / f"{_FETCHED}{run}").touch()
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(old)
+        new.rename(folder)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(old)
+
+    def discard(self, cluster_id: str, job_id: int) -> None:
+        """Removes what was fetched and is not needed any more."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.incoming(cluster_id, job_id))
+
+
+def open_below(folder: Path, path: str) -> int:
+    """Opens a file inside of a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
+    parts = _parts(path)
+    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def is_as_described(descriptor: int, file: SavedFile) -> bool:
+    """Whether a file that is open is still the one that was described."""
+    seen = os.fstat(descriptor)
+    return stat.S_ISREG(seen.st_mode) and (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)
+
+
+def saved_files(folder: Path) -> Iterator[SavedFile]:
+    """The files of a folder, without what unfinished saves have left. One that goes meanwhile is left out."""
+    number = 0
+    for at, names, files in os.walk(folder):
+        names[:] = [name for name in names if name not in _UNFINISHED_DUMPS]
+        links = [name for name in names if os.path.islink(os.path.join(at, name))]  # noqa: PTH114, PTH118
+        for name in (*files, *links):
+            if _is_ours_or_unfinished(name):
+                continue
+            path = Path(at, name)
+            with contextlib.suppress(FileNotFoundError):
+                seen = path.lstat()
+                relative = path.relative_to(folder).as_posix()
+                if stat.S_ISLNK(seen.st_mode):
+                    yield SavedFile(relative, 0, 0, 0, str(path.readlink()))
+                elif stat.S_ISREG(seen.st_mode):
+                    yield SavedFile(relative, seen.st_size, seen.st_mtime_ns, stat.S_IMODE(seen.st_mode))
+            number += 1
+            if number > MOST_FILES:
+                raise TooManyFiles(f"{folder} has more than {MOST_FILES} files")
+
+
+def is_safe(file: SavedFile) -> bool:
+    """Whether a file that another agent has described stays inside of the folder."""
+    try:
+        parts = _parts(file.path)
+    except OSError:
+        return False
+    if not file.link:
+        return True
+    target = PurePosixPath(file.link)
+    depth = len(parts) - 1
+    for part in target.parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return False
+    return not target.is_absolute()
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or "\0" in path or any(part in ("..", ".") for part in path.split("/")):
+        raise OSError(f"{path!r} is not a name inside of a folder")
+    return parts
+
+
+def _is_ours_or_unfinished(name: str) -> bool:
+    return name.startswith((_FETCHED, UPLOAD, _RUN)) or (name.startswith(".") and name.endswith((".tmp", ".part")))

@@ -1,1 +1,0 @@
-"""Runs: what to do about orders, how processes are started and ended, what is remembered."""

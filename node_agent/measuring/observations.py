@@ -1,0 +1,287 @@
+"""What is seen of the node's devices, and which of its runs it is about.
+
+The provider tells of processes. One belongs to a run where it is in the run's process group or control group, descends from
+such a one, or was started with the run's environment: programs make groups of their own, and outlive what started them.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
+from node_agent.measuring.device_memory import Used
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
+from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
+from node_agent.measuring.step_rates import RunSteps
+from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.grace_files import RunGrace
+from node_agent.processes.process_groups import read, stat_fields
+from node_agent.processes.stray_processes import run_of
+from node_agent.run_state.model import RunKey
+from node_agent.run_state.park_state import ParkStage
+from node_agent.run_state.save_values import RunCheckpoints
+from node_agent.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+_ANCESTORS = 64
+"""Generations that are looked at."""
+_PATIENCE = 5.0
+"""Seconds for finding out whose processes are. Until that is known they are nobody's."""
+
+_ONCE_MORE = 3.0
+"""Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
+
+_TRUSTED = 5.0
+"""Seconds for which it is known what a process has on a device."""
+
+_WAVE = 60.0
+"""Seconds of the past that a wave of memory or power may show, at most."""
+
+Leaders = Mapping[int, RunKey]
+"""The runs that have a process, by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCycle:
+    """The wave of a run's memory on a device. Without a period none is seen."""
+
+    key: RunKey
+    index: int
+    period_seconds: float | None
+    minimum_mib: int
+    maximum_mib: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class SliceObservation:
+    """What a member of a share group has had of its devices' time. Durations are in seconds."""
+
+    key: RunKey
+    executing: bool
+    executed: float
+    since: float
+    """It is in the group."""
+    switches: int
+    switching: float
+    """In which it neither executed nor was parked."""
+    rung: str
+    residue_bytes: int
+    wait: float = 0.0
+    """From the end of a turn until the run executes no more: the longest of the last few times."""
+    park: float = 0.0
+    """From then until it is parked, and"""
+    resume: float = 0.0
+    """until a parked run executes again: means of the last few times."""
+    outlasted: float = 0.0
+    """The most time within which a park did not end, since the last one that succeeded."""
+    tried: bool = False
+    """A park was tried, so that what is zero is known to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    devices: tuple[Observation, ...]
+    """Every device of the node; none if they are simulated."""
+    cycles: tuple[RunCycle, ...]
+    """Of every run that is seen on a device."""
+    steps: tuple[RunSteps, ...] = ()
+    """Every run that counts its steps."""
+    measurements: tuple[RunMeasurement, ...] = ()
+    """The same runs, if it is known when their processes began."""
+    graces: tuple[RunGrace, ...] = ()
+    """Every run that asks for a grace period."""
+    checkpoints: tuple[RunCheckpoints, ...] = ()
+    """Every run of which it is known how it saves."""
+    periods: tuple[MiniBatch, ...] = ()
+    """The periods that runs show on their devices, of every source and device."""
+    slices: tuple[SliceObservation, ...] = ()
+    """Every run that shares its devices in turns."""
+
+    @property
+    def mini_batches(self) -> tuple[MiniBatch, ...]:
+        """Every run of which a source knows the mini-batch time."""
+        counted = (found for steps in self.steps if (found := by_steps(steps)) is not None)
+        return best((*counted, *self.periods))
+
+    @property
+    def faults(self) -> tuple[tuple[int, str], ...]:
+        return tuple((device.index, device.fault) for device in self.devices if device.fault)
+
+
+class Observing:
+    """Keeps the last that was seen. Where the provider sees nothing, `run` ends at once, and it all costs nothing."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        spool: Spool,
+        state: Path,
+        urgent: Callable[[], None],
+        looked: Callable[[Used], None] = lambda _: None,
+        simulated: bool = False,
+    ) -> None:
+        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices.
+        `simulated`: the memory of runs that share devices is that of the host."""
+        self._tell = looked
+        self._simulated = simulated
+        self.latest: Observations | None = None
+        self._provider = provider
+        self._spool = spool
+        self._state = state
+        self._urgent = urgent
+        self._looked = asyncio.Event()
+        self._leaders: Leaders = {}
+        self._owners: dict[int, RunKey | None] = {}
+        self._used: dict[RunKey, dict[int, int]] = {}
+        self._looked_at = self._look_began = 0.0
+        self._asking = False
+        """Whose some processes are; perhaps forever."""
+
+    async def run(self) -> None:
+        async for observed in self._provider.observe():
+            await self._learn({process.pid for process in observed.processes})
+            before, self.latest = self.latest, self._about_runs(observed)
+            if before is None or before.faults != self.latest.faults:
+                self._log(dict(before.faults if before else ()), dict(self.latest.faults))
+                self._urgent()
+            self._looked_at = time.monotonic()
+            self._look_began = self._looked_at if observed.began is None else observed.began
+            self._looked.set()
+            self._looked = asyncio.Event()
+
+    def memory_of(self, key: RunKey, since: float = 0.0) -> dict[int, int] | None:
+        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known, or if no
+        look at the devices has begun `since` this time (monotonic)."""
+        if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED or self._look_began < since:
+            return None
+        return dict(self._used.get(key, {}))
+
+    async def once_more(self) -> None:
+        """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
+        if self.latest is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ONCE_MORE):
+                    await self._looked.wait()
+
+    def _log(self, before: Mapping[int, str], now: Mapping[int, str]) -> None:
+        names = {device.index: f"device {device.index} ({device.uuid})" for device in self._provider.inventory.devices}
+        for index in sorted(before.keys() | now.keys()):
+            if index not in now:
+                log.warning("%s is well again", names.get(index, f"device {index}"))
+            elif now[index] != before.get(index):
+                log.error("%s is faulty, and gets nothing new: %s", names.get(index, f"device {index}"), now[index])
+
+    async def _learn(self, pids: Collection[int]) -> None:
+        """Finds out whose these processes are: of each once, and of all again when other runs are there."""
+        leaders = {record.pid: record.key for record in self._spool.live() if record.pid}
+        known = self._owners if leaders == self._leaders else {}
+        self._leaders, self._owners = leaders, {pid: known[pid] for pid in pids if pid in known}
+        unknown = [pid for pid in pids if pid not in known]
+        if not unknown or self._asking:
+            return
+
+        def ask() -> dict[int, RunKey | None]:
+            try:
+                return owners(unknown, leaders, self._state, self._spool.short_id)
+            finally:
+                self._asking = False
+
+        # To read the environment of a process that hangs in the driver may take as long as that. Faults are told meanwhile.
+        self._asking = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._owners |= await in_thread_of_its_own(ask)
+
+    def _about_runs(self, observed: Observed) -> Observations:
+        seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}
+        used: dict[tuple[RunKey, int], int] = defaultdict(int)
+        waves: dict[tuple[RunKey, int], DeviceCycle] = {}
+        self._used = defaultdict(dict)
+        for process in observed.processes:
+            if (key := self._owners.get(process.pid)) is not None:
+                used[key, process.index] += process.used_mib
+                self._used[key][process.pid] = self._used[key].get(process.pid, 0) + process.used_mib
+                if (wave := seen.get((process.pid, process.index))) is not None:
+                    waves[key, process.index] = wave
+        self._tell(used)
+        cycles = tuple(_cycles(used, waves))
+        periods = (*_by_memory(cycles), *self._by_activity(observed.activity))
+        whole = tuple(period for period in periods if not self._was_parked(period.key))
+        devices = self._with_host_memory(observed.devices) if self._simulated else observed.devices
+        return Observations(devices, cycles, periods=whole)
+
+    def _with_host_memory(self, devices: Iterable[Observation]) -> tuple[Observation, ...]:
+        """Simulated devices, with the host memory of the runs that share them and execute now."""
+        used: dict[int, int] = defaultdict(int)
+        for record in self._spool.live():
+            if record.share is not None and record.pid and record.park.stage is ParkStage.EXECUTES:
+                memory = memory_peak(record.pid)
+                for index in record.share.devices:
+                    used[index] += memory
+        return tuple(replace(each, memory_used_mib=used.get(each.index)) for each in devices)
+
+    def _was_parked(self, key: RunKey) -> bool:
+        """Whether a run was parked in the time that a wave shows: its pauses would be taken for mini-batches."""
+        record = self._spool.runs.get(key)
+        if record is None or not record.park.switches:
+            return False
+        return record.park.stage is not ParkStage.EXECUTES or time.monotonic() - record.park.changed < _WAVE
+
+    def _by_activity(self, activity: Iterable[ActivityPeriod]) -> Iterator[MiniBatch]:
+        for each in activity:
+            if (key := self._owners.get(each.pid)) is not None:
+                yield MiniBatch(key, each.period_seconds, each.confidence, MiniBatchSource[each.source.name])
+
+
+def _by_memory(cycles: Iterable[RunCycle]) -> Iterator[MiniBatch]:
+    for cycle in cycles:
+        if cycle.period_seconds is not None:
+            yield MiniBatch(cycle.key, cycle.period_seconds, cycle.confidence, MiniBatchSource.MEMORY)
+
+
+def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey, int], DeviceCycle]) -> Iterator[RunCycle]:
+    """One for each run and device. A run that is not alone there, or is there with several processes, has no wave."""
+    for (key, index), amount in sorted(used.items()):
+        if (wave := waves.get((key, index))) is None:
+            yield RunCycle(key, index, None, amount, amount, 0.0)
+        else:
+            yield RunCycle(key, index, wave.period_seconds, wave.minimum_mib, wave.maximum_mib, wave.confidence)
+
+
+def owners(pids: Collection[int], leaders: Leaders, state: Path, spool: str) -> dict[int, RunKey | None]:
+    """The run that each process belongs to, of those with these leaders; None: it is a stranger."""
+    named = {f"{spool}/{key.name}": key for key in leaders.values()}
+    return {
+        pid: _by_kin(pid, leaders) or named.get(_by_control_group(pid, spool)) or named.get(run_of(pid, state)) for pid in pids
+    }
+
+
+def _by_kin(pid: int, leaders: Leaders) -> RunKey | None:
+    for _ in range(_ANCESTORS):
+        with suppress(OSError):
+            fields = stat_fields(pid)
+            if len(fields) < 4:
+                return None
+            parent, group, session = map(int, fields[1:4])
+            for number in (pid, group, session):
+                if number in leaders:
+                    return leaders[number]
+            pid = parent
+    return None
+
+
+def _by_control_group(pid: int, spool: str) -> str:
+    """The run whose group it is in, as <spool>/<run>; empty for none."""
+    with suppress(OSError):
+        for part in os.fsdecode(read(f"/proc/{pid}/cgroup")).strip().split("/"):
+            if part.startswith(f"{spool}."):
+                return part.replace(".", "/", 1)
+    return ""

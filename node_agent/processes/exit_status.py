@@ -1,0 +1,66 @@
+"""How a run came to its end: what its launcher, the run itself and the kernel had to say about it."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from node_agent.processes.launcher.spawn import EXIT_FILE
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.events import Exited
+from node_agent.run_state.model import RunRecord
+
+
+def exit_file(folder: str) -> Exited | None:
+    """What a launcher has left in the folder of a run."""
+    try:
+        fields = json.loads(Path(folder, EXIT_FILE).read_text(encoding="utf-8"))
+        return Exited(int(fields["code"]), int(fields["signal"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> Exited:
+    """An end, in the light of what the run has said. `starved`: the kernel has killed it for want of memory."""
+    if os.path.exists(paths.yielded(record.key)):  # noqa: PTH110
+        return replace(event, yielded=True)
+    if _obeys(event, record) and _was_done(record, paths):
+        return Exited(done=True)
+    if (record.out_of_memory or (starved and event.unknown)) and (event.unknown or event.signal == signal.SIGKILL):
+        return Exited(signal=signal.SIGKILL, out_of_memory=True, out_of_device_memory=record.device_memory)
+    return replace(event, out_of_memory=True) if starved and killed(event) else event
+
+
+def _obeys(event: Exited, record: RunRecord) -> bool:
+    """Whether a run may have ended so because it was told to."""
+    if event.unknown:
+        return False
+    if event.code == event.signal == 0:
+        return record.stop_received is not None
+    return signal.SIGTERM in (event.signal, event.code - 128)
+
+
+def killed(event: Exited) -> bool:
+    return signal.SIGKILL in (event.signal, event.code - 128)
+
+
+def _was_done(record: RunRecord, paths: Paths) -> bool:
+    """Whether the process that was the run has said that all of its work is done.
+
+    One of its children cannot say that: the run, a script, may have had more to do.
+    """
+    try:
+        return int(Path(paths.done(record.key)).read_text(encoding="ascii")) == record.pid
+    except (OSError, ValueError):
+        return False
+
+
+def told(event: Exited) -> str:
+    """In words, for the log."""
+    if event.launch_error:
+        return event.launch_error
+    if event.out_of_memory:
+        return f"signal {event.signal}, out of {'device memory' if event.out_of_device_memory else 'memory'}"
+    end = "nobody knows how" if event.unknown else f"signal {event.signal}" if event.signal else f"exit code {event.code}"
+    return f"{end}, yielded" if event.yielded else end

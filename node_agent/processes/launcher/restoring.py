@@ -1,0 +1,195 @@
+"""Runs that are restored from a dump by CRIU, in place of being executed.
+
+CRIU makes the root of the dumped tree a sibling of itself, and so a child of the launcher, and exits: from then on the run is
+that process. Until then the run is CRIU, and nobody is told that the run has begun. If CRIU fails, the launcher executes the
+command of the run.
+
+The launcher imports this, and so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from node_agent.processes.launcher.children import start_of
+from node_agent.processes.launcher.process_file import open_mark, rewrite
+from node_agent.processes.process_groups import find_leader, kill_group, pids, start_ticks, stat_fields
+
+TYPE_CHECKING = False  # as typing has it, which is not loaded here
+if TYPE_CHECKING:
+    from node_agent.processes.launcher.children import Children, Run
+
+Request = dict[str, object]
+
+PID_FILE = "restored.pid"
+"""In the directory of a run: CRIU writes the root of the restored tree there."""
+_DEATH = 5.0
+"""Seconds that killed processes may take to be gone."""
+
+
+class Restores:
+    """Of one launcher. `begin` executes the command of a run that CRIU has not restored, given its request and its open
+    process file; `tell` is called with a run that CRIU has restored, and its open process file. `quitting` says whether
+    nothing begins any more."""
+
+    def __init__(
+        self,
+        children: Children,
+        begin: Callable[[Request, int], None],
+        tell: Callable[[Run, int], None],
+        quitting: Callable[[], bool],
+    ) -> None:
+        self._children = children
+        self._begin = begin
+        self._tell = tell
+        self._quitting = quitting
+        self.runs: dict[Run, tuple[Request, float]] = {}
+        """Those whose process is CRIU, each with its request, and when CRIU is killed that has not restored it."""
+        self._unclaimed: dict[int, tuple[int, int]] = {}
+        """Children of no run that have ended meanwhile: one may be a root that did not live long."""
+
+    def is_ready(self, directory: str, restore: Request) -> bool:
+        """Notes in the directory of a run that CRIU is going to be executed."""
+        try:
+            forget_root(directory)
+        except OSError:
+            return False
+        return rewrite(directory, self._known(0, restore, now_ticks()))
+
+    def begun(self, run: Run, request: Request, restore: Request) -> None:
+        """CRIU works for a run, and is its process."""
+        self.runs[run] = request, time.monotonic() + float(str(restore["limit"]))
+        run.start = start_of(run.pid)
+        if not rewrite(run.directory, self._known(run.pid, restore, run.start)):
+            self._kill(run)  # a launcher after this one would not know what to end
+
+    def ended(self, run: Run, code: int, signum: int) -> None:
+        """CRIU has exited, and is collected. The run is what it has restored, or else its command."""
+        request, _ = self.runs.pop(run)
+        root = restored_root(run.directory) if code == signum == 0 else 0
+        if root and (root in self._unclaimed or is_child(root)):
+            self._adopt(run, root)
+        elif self._quitting():
+            run.signal = signal.SIGKILL
+            self._children.settle(run)
+        else:
+            del self._children.runs[run.key]
+            self._begin(request, open_mark(run.directory))
+        if not self.runs:
+            self._unclaimed.clear()
+
+    def failed(self, run: Run) -> None:
+        """CRIU has failed, and is not collected yet, so its number is its own. It has ended what it had begun, unless it was
+        killed itself."""
+        self._kill(run)
+
+    def stranger_ended(self, pid: int, end: tuple[int, int]) -> None:
+        """A child of no run has ended."""
+        if self.runs:
+            self._unclaimed[pid] = end
+
+    def limit(self) -> None:
+        """Kills what CRIU has been restoring for too long."""
+        for run, (_, until) in self.runs.items():
+            if time.monotonic() >= until:
+                self._kill(run)
+
+    def kill(self) -> None:
+        for run in self.runs:
+            self._kill(run)
+
+    def _adopt(self, run: Run, root: int) -> None:
+        run.pid, run.restored, run.program = root, True, program_of(root)
+        end = self._unclaimed.pop(root, None)
+        if end is None:
+            self._children.by_pid[root] = run
+        self._tell(run, open_mark(run.directory))
+        if end is not None:
+            run.code, run.signal = end
+            self._children.settle(run)
+
+    def _kill(self, run: Run) -> None:
+        request, _ = self.runs[run]
+        kill_group(run.pid)
+        kill_restored(run.pid, int(str(request["restore"]["root"])), run.start)  # type: ignore[index]
+
+    def _known(self, criu: int, restore: Request, since: int) -> Request:
+        """What is written down before CRIU is executed, and then again with its pid: the next launcher ends it."""
+        return {"restoring": criu, "root": restore["root"], "start": since, "boot": self._children.boot}
+
+
+def restored_root(directory: str) -> int:
+    """The root of the tree that CRIU has restored; 0: it does not say."""
+    try:
+        with open(f"{directory}/{PID_FILE}", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def forget_root(directory: str) -> None:
+    """What an earlier try has left says nothing about this one. Raises OSError if it cannot be removed."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{directory}/{PID_FILE}")  # noqa: PTH108
+
+
+def is_child(pid: int) -> bool:
+    """Whether a process is a child of this one, which may have exited and is not collected yet."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def program_of(pid: int) -> str:
+    """The file that a process executes; empty if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def now_ticks() -> int:
+    """The start time of a process that starts now, at least."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def restored_by(criu: int, root: int, since: int) -> list[int]:
+    """What lives of a restore: CRIU, and what it has restored, which is in the session of CRIU or in that of the root.
+
+    `since`: the start time of CRIU. What is older has its number from before, and so has what is in its session.
+    """
+    sessions = {criu, root} if start_ticks(root) >= since else {criu}
+    found = []
+    for pid in pids():
+        fields = stat_fields(pid)
+        if len(fields) > 19 and fields[0] not in "ZX" and int(fields[3]) in sessions and int(fields[19]) >= since:
+            found.append(pid)
+    return found
+
+
+def kill_restored(criu: int, root: int, since: int) -> None:
+    for pid in restored_by(criu, root, since):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def abandon(known: dict[str, object], directory: str) -> bool:
+    """Ends a restore of a launcher that died meanwhile, by what it has written down. Returns whether nothing of it lives."""
+    criu, root, since = (int(str(known[name])) for name in ("restoring", "root", "start"))
+    if criu and start_ticks(criu) not in (0, since):
+        criu = 0  # its number is another's by now
+    else:
+        criu = criu or find_leader(directory)
+    end = time.monotonic() + _DEATH
+    while restored_by(criu, root, since):
+        if time.monotonic() > end:
+            return False
+        kill_restored(criu, root, since)  # again: what is being made meanwhile is found by the next look
+        time.sleep(0.01)
+    return True

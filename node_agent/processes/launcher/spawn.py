@@ -1,0 +1,122 @@
+"""One launch, as the launcher carries it out: the process, the files that tell of it, and whose fault a failure is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+
+from node_agent.processes.launcher.cgroup_spawn import IGNORED, Misplaced, Streams, spawn_inside
+from node_agent.processes.process_groups import SCARCE
+
+PROCESS_FILE = "process.json"
+EXIT_FILE = "exit.json"
+LOG_FILE = "output.log"
+STOP_FILE = "stop.json"
+"""By it a run is told why it is to leave; there before the signal."""
+YIELD_FILE = "yielded"
+"""By it a run says that it saved its work and leaves because it was told to."""
+SAVERS_FILE = "savers"
+"""To it a process of a run adds its pid, a line."""
+_SAVERS_LIMIT = 1 << 16
+"""Characters: thousands of processes."""
+
+_NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
+
+
+def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, group: str) -> tuple[int, str]:
+    """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid, and the file that it is.
+
+    Costs half of what the subprocess module does. Raises OSError with the command for its file name, or without one where no
+    command could be executed now.
+    """
+    command, number = argv[0], 0
+    found = [command]
+    if "/" not in command:
+        found = [f"{folder or '.'}/{command}" for folder in environment.get("PATH", os.defpath).split(":")]
+    for path in found:
+        try:
+            if len(found) > 1:
+                os.stat(path)  # noqa: PTH116 (pathlib is not loaded here; a spawn that fails costs much more)
+            if group:
+                return spawn_inside(group, path, argv, environment, streams), path
+            return os.posix_spawn(path, argv, environment, file_actions=streams, setsid=True, setsigdef=IGNORED), path
+        except Misplaced as error:
+            raise OSError(error.number, f"{os.strerror(error.number)} (control group {group})") from error
+        except OSError as error:
+            if error.errno == errno.EBADF:  # what the C library says of streams that are above the limit for descriptors
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from error
+            if number in (0, errno.ENOENT, errno.ENOTDIR):  # any other says more
+                number = error.errno or errno.EIO
+    raise OSError(number, os.strerror(number), command)
+
+
+def savers_of(directory: str) -> set[int]:
+    """The processes of a run that have said that they save, and that what they have started is their own to end."""
+    try:
+        with open(f"{directory}/{SAVERS_FILE}", encoding="ascii") as file:  # noqa: PTH123
+            return {int(line) for line in file.read(_SAVERS_LIMIT).split()}
+    except (OSError, ValueError):
+        return set()
+
+
+def may_save(directory: str, rest: list[int]) -> bool:
+    """Whether what is left of a run without its leader may be saving its work: the run was told to leave, and has not said that
+    it saved, or not all of its savers are gone."""
+    if not os.path.exists(f"{directory}/{STOP_FILE}"):  # noqa: PTH110
+        return False
+    saved = os.path.exists(f"{directory}/{YIELD_FILE}")  # noqa: PTH110
+    return not (saved and savers_of(directory).isdisjoint(rest))
+
+
+def write_json(descriptor: int, content: dict[str, object]) -> bool:
+    """Writes it in place of what the file holds, or says that it could not."""
+    data = json.dumps(content).encode()
+    try:
+        if os.write(descriptor, data) != len(data):
+            return False
+        if os.fstat(descriptor).st_size > len(data):
+            os.ftruncate(descriptor, len(data))
+        return True
+    except OSError:
+        return False
+
+
+def write_exit(directory: str, content: dict[str, object]) -> bool:
+    """Leaves the exit file, whole or not at all; False where that is to be tried again."""
+    process, path = f"{directory}/{PROCESS_FILE}", f"{directory}/{EXIT_FILE}"
+    with contextlib.suppress(OSError):  # where the job has done away with one or made the other, it is a new file
+        mark = os.open(process, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if write_json(mark, content):
+                os.link(process, path)
+                return True
+        finally:
+            os.close(mark)
+    try:
+        with open(path + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump(content, file)
+        os.replace(path + ".new", path)  # noqa: PTH105
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR)  # the run's directory was removed: nobody is going to look
+    return True
+
+
+def fault_in_request(error: Exception, request: dict[str, object]) -> str:
+    """Which part of the request could not be executed, and why; empty where that is this node's own fault.
+
+    An error with a file name comes from the child: from entering its working directory, or from executing the command.
+    """
+    if not isinstance(error, OSError):
+        return str(error)
+    own = request["dir"], f"{request['dir']}/{LOG_FILE}"
+    if error.filename is None or error.errno in _NODES_FAULT or error.filename in own:
+        return ""
+    what = "working directory" if error.filename == request["cwd"] else "command"
+    return f"{what} {error.filename}: {error.strerror}"
+
+
+def describe(error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return f"{error.filename}: {reason}" if isinstance(error, OSError) and error.filename else str(reason)

@@ -1,0 +1,128 @@
+"""How much host memory runs use, and which of them use more than they asked for.
+
+Memory is what a run would not give back: private and shared memory, but not the files that it has mapped. What several of
+its processes share counts once. To know that exactly costs the kernel a walk through all of it; so it is only asked of
+runs whose resident sizes, which are cheap to read and never too small, add up to more than is allowed.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.process_groups import inside, read
+from node_agent.run_state.model import RunKey
+
+log = logging.getLogger(__name__)
+
+_PAGE = os.sysconf("SC_PAGESIZE")
+_EXACT = (b"Pss_Anon:", b"Pss_Shmem:")
+_OLDER = b"Pss:"
+"""Of kernels that do not tell files apart."""
+_SHARE = 0.05
+"""Of the time of one CPU, at most, that is spent on exact sizes of one run."""
+
+Limits = Mapping[RunKey, tuple[int | str, int]]
+"""The process group of a run, or the path of its control group, and the bytes that it may use."""
+
+
+class MemoryWatch:
+    """Looks every `interval` seconds, in a thread: a sick /proc then stops nothing else."""
+
+    def __init__(self, limits: Callable[[], Limits], exceeded: Callable[[RunKey, int], None], interval: float = 1.0) -> None:
+        self._limits = limits
+        self._exceeded = exceeded
+        self._interval = interval
+        self._next_exact: dict[RunKey, float] = {}
+
+    async def run(self) -> None:
+        """Tells of each run that uses more than it may, and how many bytes; again while it lives. For ever."""
+        while True:
+            await asyncio.sleep(self._interval)
+            if limits := dict(self._limits()):
+                try:
+                    found = await in_thread_of_its_own(partial(self.look, limits))
+                except (OSError, RuntimeError) as error:
+                    log.warning("the memory of runs cannot be looked at: %s; trying again", error)
+                    continue
+                for key, used in found.items():
+                    self._exceeded(key, used)
+
+    def look(self, limits: Limits) -> dict[RunKey, int]:
+        """The runs that use too much, and how much."""
+        members = resident({group for group, _ in limits.values()})
+        self._next_exact = {key: at for key, at in self._next_exact.items() if key in limits}
+        found = {}
+        for key, (group, limit) in limits.items():
+            sizes = members[group]
+            if sum(sizes.values()) > limit and self._next_exact.get(key, 0.0) <= (began := time.monotonic()):
+                used = sum(map(exact, sizes))
+                ended = time.monotonic()
+                self._next_exact[key] = ended + (ended - began) / _SHARE
+                if used > limit:
+                    found[key] = used
+        return found
+
+
+def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
+    """Group -> process -> bytes that are in memory, of all processes of these groups."""
+    found: dict[int | str, dict[int, int]] = defaultdict(dict)
+    for group in groups:
+        if isinstance(group, str):
+            for pid in inside(group):
+                with suppress(OSError):
+                    found[group][pid] = _statm(pid)[1] * _PAGE
+    if any(isinstance(group, int) for group in groups):
+        for name in os.listdir("/proc"):  # noqa: PTH208 (in a hurry)
+            if name.isdigit():
+                with suppress(OSError):
+                    leader = os.getpgid(int(name))
+                    if leader in groups:
+                        found[leader][int(name)] = _statm(int(name))[1] * _PAGE
+    return found
+
+
+def exact(pid: int) -> int:
+    """The bytes of a process that are not files, each page divided by how many share it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+    except OSError:  # it is gone, or has changed its user
+        with suppress(OSError):
+            _, size, shared, *_ = _statm(pid)
+            return (size - shared) * _PAGE
+        return 0
+    sizes = [line for line in lines if line.startswith(_EXACT)] or [line for line in lines if line.startswith(_OLDER)]
+    return sum(int(line.split()[1]) for line in sizes) * 1024
+
+
+class OomKills:
+    """How often this kernel has killed a process for want of memory."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._read_at = -math.inf
+
+    def now(self) -> int:
+        with suppress(OSError, ValueError, IndexError):
+            self._count = int(read("/proc/vmstat").partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
+        self._read_at = time.monotonic()
+        return self._count
+
+    def lately(self) -> int:
+        """As it was at most a second ago: reading it takes longer than most of what a launch does."""
+        return self._count if time.monotonic() - self._read_at < 1.0 else self.now()
+
+
+def _statm(pid: int) -> list[int]:
+    descriptor = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+    try:
+        return [int(field) for field in os.read(descriptor, 256).split()]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,87 @@
+"""Waits for the end of a run that is not ours to wait for, by file descriptors of its processes (pidfd)."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from node_agent.processes.process_groups import kill_rest, open_process, rest_of, start_ticks
+
+_AGAIN = 0.5
+
+
+class GroupWatch:
+    """Calls `ended` once the leader has exited and the rest of its groups is gone, which is killed then, unless it `saves`.
+
+    These are its process group and, where it has one, its control group.
+    """
+
+    def __init__(
+        self,
+        leader: int,
+        ticks: int,
+        ended: Callable[[], None],
+        control_group: str = "",
+        saves: Callable[[list[int]], bool] = lambda _: False,
+    ) -> None:
+        self._leader = leader
+        self._ticks = ticks
+        self._control_group = control_group
+        self._ended = ended
+        self._saves = saves
+        self._descriptors: set[int] = set()
+        self._leader_ended = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """May call `ended` before it returns."""
+        self._timer = None
+        try:
+            self._look()
+        except OSError:  # no descriptor is left; the end of a process that is watched leads here again
+            if not self._descriptors:
+                self._timer = asyncio.get_running_loop().call_later(_AGAIN, self.begin)
+            return
+        if not self._descriptors:
+            self._ended()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for descriptor in list(self._descriptors):
+            self._remove(descriptor)
+
+    def _look(self) -> None:
+        if not self._leader_ended and start_ticks(self._leader) == self._ticks and self._add(self._leader):
+            return
+        self._leader_ended = True
+        for pid in self._rest():
+            self._add(pid)
+
+    def _rest(self) -> list[int]:
+        """What the leader has left behind, which is killed unless it may be saving."""
+        of = self._leader, self._ticks, self._control_group
+        rest = rest_of(*of)
+        return rest if rest and self._saves(rest) else kill_rest(*of)
+
+    def _add(self, pid: int) -> bool:
+        descriptor = open_process(pid)
+        if descriptor is None:
+            return False
+        self._descriptors.add(descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._exited, descriptor)
+        return True
+
+    def _exited(self, descriptor: int) -> None:
+        self._leader_ended = True
+        self._remove(descriptor)
+        if not self._descriptors:
+            self.begin()
+        else:  # that was perhaps the last that saved
+            with contextlib.suppress(OSError):
+                self._rest()
+
+    def _remove(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._descriptors.discard(descriptor)

@@ -1,0 +1,139 @@
+"""Processes of runs that no spool of this node knows any more: those of a spool that was lost, or given up.
+
+Nobody would tell their end, and the scheduler takes them as gone. The launcher names those that it has; this finds what
+is left where that launcher is gone as well, by the files in the directories of runs and by the processes' environment.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from node_agent.processes.cgroups import Groups
+from node_agent.processes.launcher.spawn import PROCESS_FILE
+from node_agent.processes.process_groups import boot_id, inside, pids, start_ticks, stat_fields
+from node_agent.processes.run_paths import RUNS
+from node_agent.run_state.model import Process
+
+OVER = "over"
+"""In the folder of a spool: nothing of its runs is left, and nothing can come."""
+
+
+def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Process, str]:
+    """What lives of the runs of other spools than this one, and what each is called.
+
+    A `live` process is that of a run of this spool. If CRIU has restored it, its environment names the run that was dumped.
+    """
+    sessions = {process.pid for process in live if start_ticks(process.pid) == process.start_ticks}
+    boot = boot_id()
+    found = {}
+    for folder in _others(state, spool):
+        for file in folder.glob(f"*/{PROCESS_FILE}"):
+            process = _noted(file, boot)
+            if process is not None and start_ticks(process.pid) == process.start_ticks:
+                found[process] = f"{folder.name}/{file.parent.name}"
+    for pid in pids():
+        name = run_of(pid, state)
+        fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
+        if len(fields) > 3 and fields[0] not in "ZX" and int(fields[3]) not in sessions:
+            group = int(fields[2])
+            found[Process(group, start_ticks(group))] = name
+    return found
+
+
+def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: set[str]) -> dict[Process, str]:
+    """What lives in control groups of runs of this directory that are not `live`; those that are empty are removed.
+
+    Of the runs that are `found` already, nothing is said. Other agents may have their groups in the same place.
+    """
+    more = {}
+    for name in list(groups.known()):
+        of_spool = name.partition("/")[0]
+        if name not in live and (of_spool == spool or (state / RUNS / of_spool).is_dir()):
+            if not groups.alive(name):
+                groups.remove(name)
+            elif name not in found:
+                for pid in inside(groups.path(name))[:1]:
+                    more[Process(pid, start_ticks(pid))] = name
+    return more
+
+
+def settled(state: Path, spool: str) -> None:
+    """Notes that nothing is left, so that the folders of other spools need not be read again."""
+    for folder in _others(state, spool):
+        with contextlib.suppress(OSError):  # they are read once more
+            (folder / OVER).touch()
+
+
+def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
+    """The runs of this node that live under other state directories, by these.
+
+    A node by the same name whose jobs save elsewhere is that of another cluster. What another user runs cannot be seen.
+    """
+    found: dict[Path, set[str]] = {}
+    for pid in pids():
+        variables = _variables(pid, node) if pid != os.getpid() else {}
+        run, saves = (Path(variables.get(name, "/")) for name in ("EBB_RUN_DIR", "EBB_CHECKPOINT_DIR"))
+        if run.parent.parent.name != RUNS or len(saves.parts) < 3:
+            continue
+        other, root = run.parents[2], saves.parents[1]
+        ours = (state / RUNS / run.parent.name).is_dir() or _same(pid, other, state)
+        if not ours and (root == checkpoints or _same(pid, root, checkpoints)):
+            found.setdefault(other, set()).add(run.name)
+    return found
+
+
+def process_of(run_directory: Path) -> Process | None:
+    """The process that was launched for a run, where that was noted in this boot."""
+    return _noted(run_directory / PROCESS_FILE, boot_id())
+
+
+def _others(state: Path, spool: str) -> Iterator[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in os.scandir(state / RUNS):
+            if entry.name != spool and entry.is_dir(follow_symlinks=False):
+                folder = Path(entry.path)
+                if not (folder / OVER).exists():
+                    yield folder
+
+
+def _noted(file: Path, boot: str) -> Process | None:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return Process(int(known["pid"]), int(known["start"])) if known["boot"] == boot else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _variables(pid: int, node: str) -> dict[str, str]:
+    """The environment of a process that says it is of this node; empty where it does not, or cannot be read."""
+    try:
+        text = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    if os.fsencode(f"\0EBB_NODE={node}\0") not in text:
+        return {}
+    pairs = (os.fsdecode(each).partition("=") for each in text.split(b"\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _same(pid: int, path: Path, own: Path) -> bool:
+    """Whether a directory of a process, perhaps in a container, is this one of ours, perhaps by another name."""
+    try:
+        return Path(f"/proc/{pid}/root{path}").samefile(own)
+    except OSError:
+        return False
+
+
+def run_of(pid: int, state: Path) -> str:
+    """The run that a process says it belongs to, as <spool>/<name>; empty where it is none of this directory."""
+    needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
+    try:
+        _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)
+        # In a container of its own, the same path is another directory.
+        if found and _same(pid, state, state):
+            return os.fsdecode(rest.partition(b"\0")[0])
+    except OSError:
+        pass
+    return ""

@@ -1,0 +1,96 @@
+"""What follows when a run is over: what is reported of it, and what it held is free."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from node_agent.processes import exit_status
+from node_agent.processes.checkpoint_names import read_names
+from node_agent.processes.launcher.spawn import savers_of
+from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_paths import Paths
+from node_agent.processes.step_files import read_record
+from node_agent.run_state.events import Exited
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord, clean
+from node_agent.run_state.save_result import Known, save_result
+from node_agent.run_state.save_values import RunSaves, SaveMeans
+from node_agent.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+LAUNCH_ERROR_LIMIT = 2048
+"""Bytes. What is reported must fit wherever the scheduler keeps it."""
+
+
+class Ending:
+    """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
+    runs are killed because the agent stops. `bring_home` takes what a restored run has left where it thinks that its folder is,
+    `dump_said` is what came of dumping a run, in words, and `means`, what was to save it when it was told to stop."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        paths: Paths,
+        node: str,
+        reported: Callable[[], None],
+        over: Callable[[RunKey], None],
+        gone: Callable[[RunRecord, Exited], None],
+        killing: Callable[[], bool],
+        bring_home: Callable[[RunKey], None],
+        dump_said: Callable[[RunKey], str],
+        means: Callable[[RunKey], SaveMeans],
+    ) -> None:
+        self._spool = spool
+        self._holding = holding
+        self._paths = paths
+        self._node = node
+        self._reported = reported
+        self._over = over
+        self._gone = gone
+        self._killing = killing
+        self._bring_home = bring_home
+        self._dump_said = dump_said
+        self._means = means
+
+    def refuse(self, record: RunRecord, error: str) -> None:
+        """A run that cannot be launched."""
+        self.finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
+    def not_fetched(self, record: RunRecord, why: str) -> None:
+        """A run whose checkpoint cannot be had."""
+        self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+
+    def finish(self, record: RunRecord, event: Exited) -> None:
+        self._bring_home(record.key)
+        means = self._means(record.key)
+        self._over(record.key)
+        killing = self._killing()
+        if not (event.launch_error or event.not_fetched):
+            ours = record.stop_received is not None or killing
+            event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
+            if record.stop_received is not None:
+                said = self._dump_said(record.key) if event.yielded and record.checkpoint_asked else ""
+                event = replace(event, told=True, checkpoint=said or record.checkpoint)
+            elif killing and exit_status.killed(event):
+                event = replace(event, node_stopped=True)
+            names = read_names(self._paths.checkpoint_names(record.key))
+            save = save_result(event, record, self._known(record, names, means))
+            event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
+        self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
+        self._reported()
+        # Runs that go as they should are not worth a line each: the scheduler has their story.
+        level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
+        if log.isEnabledFor(level):
+            log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
+        self._holding.release(record.key)
+        self._gone(record, event)
+
+    def _known(self, record: RunRecord, said: RunSaves, means: SaveMeans) -> Known:
+        """What is known of the saves of a run that has ended."""
+        if savers_of(self._paths.folder(record.key)):
+            means = SaveMeans.REGISTERED
+        by_system = record.checkpoint_asked and record.launch is not None and not record.launch.checkpoint_signal
+        late = record.stop_deadline is not None and time.monotonic() >= record.stop_deadline
+        return Known(said, means, by_system, late, read_record(self._paths.steps(record.key), time.monotonic_ns()))

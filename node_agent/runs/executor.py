@@ -1,0 +1,346 @@
+"""Brings about what is desired of runs, as `reconcile` decides, and reports what becomes of them.
+
+Everything is written to the spool before it is done, and can be done again: an agent that is killed between the two goes
+on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from node_agent.checkpoints.criu_dumps import Dumps
+from node_agent.checkpoints.fetched_files import Source
+from node_agent.checkpoints.folders import CheckpointFolders
+from node_agent.checkpoints.save_means import SaveMeansWatch
+from node_agent.checkpoints.store import CheckpointStore
+from node_agent.checkpoints.uploads import CheckpointUploads
+from node_agent.devices.base import Provider
+from node_agent.devices.mps import MpsDaemons
+from node_agent.processes.cgroups import Groups
+from node_agent.processes.launcher.client import (
+    Absent,
+    Beside,
+    Connected,
+    Ended,
+    Event,
+    LauncherClient,
+    Lost,
+    NotSpawned,
+    Spawned,
+    Unable,
+)
+from node_agent.processes.launcher.spawn import LOG_FILE
+from node_agent.processes.memory_watch import Limits
+from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.events import Exited
+from node_agent.run_state.model import Desired, LaunchSpec, RunKey, RunPhase, RunRecord, clean
+from node_agent.run_state.park_state import NEVER_PARKED, ParkStage
+from node_agent.run_state.reconcile import (
+    Action,
+    Begin,
+    Go,
+    Launch,
+    Note,
+    Park,
+    Prepare,
+    Refuse,
+    Release,
+    Stop,
+    Warm,
+    after,
+    reconcile,
+)
+from node_agent.run_state.save_values import SaveMeans
+from node_agent.runs.beginning import Beginning
+from node_agent.runs.ending import Ending
+from node_agent.runs.evictions import Evictions
+from node_agent.runs.orphans import Orphans
+from node_agent.runs.rendezvous import Rendezvous
+from node_agent.runs.starting import Starting
+from node_agent.runs.stopping import Stopping
+from node_agent.runs.suspending import Suspending
+from node_agent.sharing.packing import Packing
+from node_agent.sharing.parking import host_memory
+from node_agent.sharing.parking.ladder import Ladder
+from node_agent.sharing.parking.parking import Node
+from node_agent.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+
+class Executor:
+    """Runs of one node. All methods are called on the event loop's thread, and none of them waits.
+
+    `failed` is called with what goes wrong in here at a time of its own choosing, when there is no caller to tell.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        provider: Provider,
+        paths: Paths,
+        node: str,
+        rendezvous: Rendezvous,
+        reported: Callable[[], None],
+        failed: Callable[[Exception], None],
+        groups: Groups | None = None,
+        ladder: Ladder | None = None,
+        parks: Node | None = None,
+        mps: MpsDaemons | None = None,
+        reach: Callable[[str, str], Source] | None = None,
+        copies: bool = True,
+        store: CheckpointStore | None = None,
+        dumps: Dumps | None = None,
+    ) -> None:
+        groups = groups or Groups()
+        dumps = dumps or Dumps(paths, node, lambda: spool.cluster[0], provider.inventory)
+        self._killing = False
+        self._spool = spool
+        self._holding = Holding(spool, groups, self._guarded)
+        path = self._holding.path
+        self.saves = SaveMeansWatch(paths, path, lambda run: dumps.would_dump([run], path), dumps.has_files)
+        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said, self._means
+        self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
+        self._evictions = Evictions(paths.state, spool, groups, self._guarded)
+        self.cleared = self._evictions.cleared
+        """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
+        told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packed, self._guarded
+        moves = self._begun, self._ending.not_fetched, dumps, reach, copies, store
+        self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
+        commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
+        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._guarded, self.saves.now)
+        self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
+        parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
+        parks = parks._replace(uses_mps=self._packing.uses_mps)
+        stops = self._press, self.stopping.signal, self.stopping.relent
+        acts = self.starting.launch, self.starting.waits, *stops, reported, self._guarded
+        self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
+        self._paths = paths
+        self._rendezvous = rendezvous
+        self._failed = failed
+        self._then: list[Callable[[], None]] = []
+        self._uploads = None if store is None else CheckpointUploads(store, CheckpointFolders(paths, node))
+        self._orphans = Orphans(spool, self._holding, paths, self._ending.finish, self._guarded)
+        follows = self._then_do, self.suspending.started, self._press, self._orphans.watch
+        self._beginning = Beginning(spool, self._holding, self.starting, reported, *follows)
+
+    def connect(self, launcher: LauncherClient) -> None:
+        self.starting.connect(launcher)
+
+    def obey(self, wanted: Iterable[Desired]) -> None:
+        """Brings about what is wanted of runs; harmless to repeat."""
+        with self._together():
+            for action in reconcile(wanted, self._spool.runs, time.monotonic()):
+                self._accept(action)
+
+    def hear(self, events: Iterable[Event]) -> None:
+        """Takes in what the launcher tells."""
+        with self._together():
+            for event in events:
+                self._hear(event)
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """What is written inside is one transaction. What is put into `_then` is done once that is kept, or never.
+
+        It looks its run up again: what was written later in the same transaction holds.
+        """
+        try:
+            with self._spool.together():
+                yield
+            acts, self._then = self._then, []
+        except BaseException:
+            self._then = []
+            raise
+        for act in acts:
+            act()
+
+    def _then_do(self, act: Callable[[], None]) -> None:
+        self._then.append(act)
+
+    def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
+        """For what the event loop calls."""
+        try:
+            act(*arguments)
+        except Exception as error:
+            self._failed(error)
+
+    def _may_start(self, key: RunKey) -> bool:
+        """Whether a run that is to start has its devices, and the daemon that it shares them by."""
+        return self._packing.may_start(key) and self.suspending.slices.may_start(key)
+
+    def _gave_up(self, key: RunKey) -> None:
+        self.suspending.slices.gave_up(key)
+
+    def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
+        return self._packing.environment(launch)
+
+    def _accept(self, action: Action) -> None:
+        key = action.key
+        before = self._spool.runs.get(key)
+        record = after(action, before)
+        match action:
+            case Launch(launch) | Prepare(launch) | Warm(launch):
+                log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
+                limit, kills = launch.memory_mib, self._holding.kills_so_far()
+                self._spool.remember([replace(record, log_path=log_path, memory_mib=limit, oom_kills=kills)])
+                self._then.append(partial(self.starting.launch, key))
+            case Begin():
+                self._spool.remember([record])
+                self._then.append(partial(self.starting.launch, key))
+            case Go() | Park():
+                self._spool.remember([record])
+                shared = None if before is None else before.share
+                if record.park != NEVER_PARKED or record.to_park or record.share is not None or shared is not None:
+                    self._then.append(partial(self.suspending.settle, key))
+                if shared is not None and shared != record.share:
+                    self._then.append(partial(self.suspending.left, shared.group))
+            case Stop():
+                self._spool.remember([record])
+                self._then.append(partial(self._press, key))
+            case Release():
+                self._ending.finish(record, Exited(yielded=True))
+            case Refuse():
+                log.info("run %s: it is to be stopped, and is not here; it will not start", key)
+                self._ending.finish(record, Exited(signal=signal.SIGTERM))
+            case Note():
+                self._spool.remember([record])
+            case _:
+                assert_never(action)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Connected):
+            self._then.append(partial(self._recover, event))
+            return
+        if isinstance(event, Beside):
+            self._then.append(partial(self.stopping.checkpointing.hear, event.event))
+            return
+        record = self._spool.runs.get(event.key)
+        if record is None or record.phase is RunPhase.ENDED:
+            return
+        match event:
+            case Ended(_, code, signum):
+                # Without a pid, the answer to spawn or find is still to come, and says the same: start goes before end.
+                if record.pid:
+                    self._ending.finish(record, Exited(code, signum))
+            case Spawned():
+                if not record.pid:
+                    self._beginning.spawned(record, event)
+            case NotSpawned(_, error):
+                self._ending.refuse(record, error)
+            case Unable(_, error):
+                if not record.pid:
+                    self.starting.retries.later(record.key, error)
+            case Absent():
+                of_gang = record.launch is not None and record.launch.gang is not None
+                self._ending.finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
+            case Lost():
+                self._ending.finish(record, Exited(unknown=True))
+
+    def would_dump(self, job_id: int) -> bool:
+        """Whether the run of a job that is here is dumped by CRIU if it has to move."""
+        records = [record for record in self._spool.live() if record.key.job_id == job_id]
+        return self.starting.dumps.would_dump(records, self._holding.path)
+
+    def kill_all(self) -> None:
+        """Ends every run at once, without grace, and launches none from here on."""
+        self._killing = True
+        self.starting.cease()
+        for record in self._spool.live():
+            if record.pid:
+                self.stopping.signal(record, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stops watching. Runs go on."""
+        self.starting.close()
+        self._orphans.close()
+        self.stopping.close()
+        self.suspending.close()
+        self._packing.close()
+        self._evictions.close()
+        self._holding.close()
+        self._rendezvous.close()
+        if self._uploads is not None:
+            self._uploads.close()
+
+    # Starting.
+
+    def _begun(self, record: RunRecord) -> None:
+        """A process that was warm runs the program of its job."""
+        with self._together():
+            self._beginning.begun(record)
+
+    # Beginning, and beginning again.
+
+    def _recover(self, connected: Connected) -> None:
+        """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
+        self._evictions.begin(connected)
+        self._packing.tidy()
+        if self._uploads is not None:
+            self._uploads.recover(self._spool.cluster[0])
+        self.starting.make_spare_soon()
+        for record in self._spool.live():
+            if not record.pid:
+                if record.key in connected.runs:
+                    self.suspending.slices.expect(record.key)
+                self.starting.launch(record.key)
+            elif record.key not in connected.runs:
+                self._orphans.watch(record.key)
+            if record.pid and record.phase in (RunPhase.WARMING, RunPhase.STARTING):
+                self.starting.launch(record.key)
+            self._holding.adopt(record)
+            if record.phase is not RunPhase.STOPPING:
+                self.suspending.settle(record.key)
+            if record.out_of_memory:
+                self.stopping.signal(record, signal.SIGKILL)
+            if record.key not in self.stopping.deadlines or record.checkpoint_asked:
+                self._press(record.key)
+
+    # Stopping.
+
+    def _press(self, key: RunKey) -> None:
+        """Stops a run that was told to: at once where there is a process, else when there is one."""
+        record = self._spool.runs[key]
+        if record.phase is not RunPhase.STOPPING or record.stop_deadline is None:
+            return
+        if record.pid:
+            if record.park.stage is not ParkStage.EXECUTES or record.share is not None:
+                self.stopping.kill_at(record, record.stop_deadline)
+                self.stopping.tell_why(record, record.stop_deadline)
+                if self.suspending.awakes(record):
+                    return  # it is pressed again once it has resumed
+            self.stopping.press(record, record.stop_deadline)
+        else:  # whatever held it back, only its launcher knows whether there is a process, and its answer ends the run if not
+            self.starting.drop(key)
+            self.starting.launch(key)
+
+    def limits(self) -> Limits:
+        """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
+        return self._holding.limits
+
+    # Ending.
+
+    def _over(self, key: RunKey) -> None:
+        """Nothing is awaited any more of a run that has ended."""
+        self.stopping.over(key)
+        self.starting.retries.over(key)
+        self._orphans.over(key)
+        self._rendezvous.release(key)
+        self.starting.transfers.over(key)
+        self.starting.drop(key)
+
+    def _means(self, key: RunKey) -> SaveMeans:
+        return self.stopping.means.get(key, SaveMeans.UNKNOWN)
+
+    def _gone(self, record: RunRecord, event: Exited) -> None:
+        """The end of a run is kept: what it has held is free."""
+        if self._uploads is not None and event.yielded and record.pid and not record.key.task:
+            self._then.append(partial(self._uploads.left, self._spool.cluster[0], record.key))
+        self.suspending.over(record)
+        self._packing.over(record.key)

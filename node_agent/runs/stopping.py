@@ -1,0 +1,171 @@
+"""Ends runs before their time: a request to save, SIGTERM, and the kill when the grace period is over; or the kill at once, if
+they use too much memory."""
+
+import asyncio
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from node_agent.checkpoints.criu_dumps import Dumps
+from node_agent.checkpoints.save_requests import Checkpointing
+from node_agent.processes.launcher.spawn import savers_of
+from node_agent.processes.process_groups import kill_group, led_by, terminate_group
+from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord, StopReason
+from node_agent.run_state.save_values import SaveMeans
+from node_agent.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+_SAVED_LEAVES = 10.0
+"""Seconds from SIGTERM to the kill of a run that its checkpoint command has saved, at most."""
+
+
+class Stopping:
+    """Of the runs of one spool. `spawn` and `find` are those of `Checkpointing`. `guarded` calls a function for the event
+    loop, and tells of what fails in it. `saves` says what would save a run now."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        paths: Paths,
+        spawn: Callable[[RunRecord], None],
+        find: Callable[[RunKey], None],
+        dumps: Dumps,
+        guarded: Callable[..., None],
+        saves: Callable[[RunRecord], SaveMeans],
+    ) -> None:
+        self._spool = spool
+        self._holding = holding
+        self._paths = paths
+        self._guarded = guarded
+        self._saves = saves
+        self.means: dict[RunKey, SaveMeans] = {}
+        """What was to save a run when it got SIGTERM from this agent."""
+        self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
+        """When a run that is being stopped is killed."""
+        dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.said
+        self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, *dumped, guarded)
+
+    def close(self) -> None:
+        """Kills nobody from here on."""
+        for timer in self.deadlines.values():
+            timer.cancel()
+        self.checkpointing.close()
+
+    def press(self, record: RunRecord, deadline: float) -> None:
+        """Stops a run that has a process, and kills it at the deadline. Asked again, it sets the new deadline alone."""
+        key = record.key
+        self._no_deadline(key)
+        if deadline <= time.monotonic():
+            self._kill(key)
+            return
+        self.kill_at(record, deadline)
+        self.tell_why(record, deadline)
+        if not self.checkpointing.begin(record, deadline):
+            self._terminate(key)
+
+    def kill_at(self, record: RunRecord, deadline: float) -> None:
+        """Kills a run at the deadline."""
+        self._no_deadline(record.key)
+        loop = asyncio.get_running_loop()
+        self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
+
+    def over(self, key: RunKey) -> None:
+        """The run has ended."""
+        self._no_deadline(key)
+        self.means.pop(key, None)
+        self.checkpointing.over(key)
+
+    def relent(self, key: RunKey) -> None:
+        """The run is not stopped after all, and is not to read that it is."""
+        self.over(key)
+        with suppress(OSError):
+            self._paths.stop(key).unlink(missing_ok=True)
+
+    def _no_deadline(self, key: RunKey) -> None:
+        if (timer := self.deadlines.pop(key, None)) is not None:
+            timer.cancel()
+
+    def _terminate(self, key: RunKey, checkpoint: str = "") -> None:
+        """SIGTERM. `checkpoint`: what came of asking it to save."""
+        record = self._spool.runs[key]
+        if record.phase is RunPhase.ENDED or record.signalled:
+            return
+        assert record.stop_deadline is not None
+        self.means[key] = self._saves(record)
+        log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
+        # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
+        # that it is to save its work.
+        self.signal(record, signal.SIGTERM)
+        self._spool.remember([replace(record, signalled=True, checkpoint=checkpoint or record.checkpoint)])
+
+    def _saved(self, key: RunKey, checkpoint: str) -> None:
+        """Its checkpoint command has saved its work: what it does from here on is lost, so it is not waited for long."""
+        record = self._spool.runs[key]
+        assert record.stop_deadline is not None
+        deadline = min(record.stop_deadline, time.monotonic() + _SAVED_LEAVES)
+        self._spool.remember([replace(record, stop_deadline=deadline)])
+        self._terminate(key, checkpoint)
+        self.press(self._spool.runs[key], deadline)
+
+    def exceeded(self, key: RunKey, used: int) -> None:
+        """A run uses more memory than it asked for: so many bytes."""
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is RunPhase.ENDED:
+            return
+        if not record.out_of_memory:
+            log.info("run %s: killing it: it uses %d MiB and asked for %d MiB", key, used >> 20, record.memory_mib)
+            self._spool.remember([replace(record, out_of_memory=True)])
+        self.signal(record, signal.SIGKILL)
+
+    def exceeded_on_device(self, key: RunKey, index: int, used_mib: int, limit_mib: int) -> None:
+        """A run uses more of a device than it may while others use it, too."""
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is RunPhase.ENDED:
+            return
+        if not record.out_of_memory:
+            why = f"it uses {used_mib} MiB of device {index}, which it shares, and may use {limit_mib} MiB"
+            log.warning("run %s: killing it: %s", key, why)
+            with suppress(OSError), open(record.log_path, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(f"ebb: killed: out of device memory: {why}\n")
+            self._spool.remember([replace(record, out_of_memory=True, device_memory=why)])
+        self.signal(record, signal.SIGKILL)
+
+    def signal(self, record: RunRecord, signum: int) -> None:
+        """Sends SIGTERM to a run's processes, its leader gone or not, or SIGKILL, also to those that left its process group."""
+        if led_by(record.pid, record.start_ticks):
+            if signum == signal.SIGTERM:
+                terminate_group(record.pid, savers_of(self._paths.folder(record.key)))
+            else:
+                kill_group(record.pid, signum)
+        if signum == signal.SIGKILL:
+            self._holding.kill(record.key)
+            self.checkpointing.over(record.key)
+
+    def _kill(self, key: RunKey) -> None:
+        record = self._spool.runs[key]
+        if record.phase is not RunPhase.ENDED:
+            log.info("run %s: its grace period is over, killing it", key)
+            self.signal(record, signal.SIGKILL)
+
+    def tell_why(self, record: RunRecord, deadline: float) -> None:
+        """For the run to read. It is stopped all the same where that cannot be written."""
+        assert record.stop_received is not None
+        grace = round(deadline - record.stop_received, 3)
+        why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}
+        if record.stop_reason is StopReason.RESIZED:
+            why |= {"target": record.stop_resize_to, "epoch": record.key.run}
+        path = self._paths.stop(record.key)
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(why), encoding="utf-8")
+            new.replace(path)
+        except OSError as error:
+            log.warning("run %s: cannot be told why it is stopped: %s", record.key, error)

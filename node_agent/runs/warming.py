@@ -1,0 +1,95 @@
+"""Processes that are warm: the interpreter and the modules of a run that starts here once it has ended at another node.
+
+    RUN/warm/modules   what the process is to import; there before the process
+    RUN/warm/warmed    the process has imported it, and waits
+    RUN/warm/go.json   the process is to begin; what has changed in its environment since it was started
+
+A run whose command is no Python script has no such process, and is launched when it begins.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from node_agent.processes.run_paths import Paths
+from node_agent.run_state.model import LaunchSpec, RunKey
+
+_PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
+_ALONE = re.compile(r"-[bBdEIOPqsSuv]+")
+"""Options of the interpreter that take no argument, and that a script is run with in the same way."""
+_WITH_ARGUMENT = ("-W", "-X")
+_OFF = "NO_EBB_WARM"
+"""A variable of the job by which its user wants it to start cold."""
+
+
+def warm_launch(launch: LaunchSpec, hook: str) -> LaunchSpec | None:
+    """The launch of a process that is warm in place of this one; None: the command starts cold. `hook`: the hook's folder."""
+    theirs = dict(launch.inherited) | dict(launch.environment)
+    split = _split(launch.command)
+    if not hook or split is None or theirs.get(_OFF) or theirs.get("NO_EBB_HOOK"):
+        return None
+    options, rest = split
+    command = (launch.command[0], *options, f"{hook}/ebb_hook/warm.py", *rest)
+    return replace(launch, command=command, environment=(*launch.environment, ("EBB_WARM_OPTIONS", json.dumps(options))))
+
+
+def _split(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The options of the interpreter, and the script or module with its arguments; None: it is neither."""
+    if not command or not _PYTHON.fullmatch(os.path.basename(command[0])):  # noqa: PTH119
+        return None
+    at = 1
+    while at < len(command):
+        word = command[at]
+        if word == "-m":
+            return (tuple(command[1:at]), tuple(command[at:])) if at + 1 < len(command) else None
+        if word in _WITH_ARGUMENT:
+            at += 2
+        elif word.startswith(_WITH_ARGUMENT) or _ALONE.fullmatch(word):
+            at += 1
+        elif word.startswith("-"):
+            return None
+        else:
+            return tuple(command[1:at]), tuple(command[at:])
+    return None
+
+
+class WarmFolder:
+    """Of one run."""
+
+    def __init__(self, paths: Paths, key: RunKey) -> None:
+        self._path = Path(paths.folder(key)) / "warm"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run has, or is to have, a process that is warm."""
+        return (self._path / "modules").exists()
+
+    @property
+    def is_warm(self) -> bool:
+        return (self._path / "warmed").exists()
+
+    def make(self, modules: Sequence[str]) -> None:
+        """Raises OSError."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        new = self._path / "modules.new"
+        new.write_text("\n".join(modules), encoding="ascii")
+        new.rename(self._path / "modules")
+
+    def go(self, variables: Mapping[str, str]) -> None:
+        """Has the process begin; harmless to repeat. Raises OSError."""
+        new = self._path / "go.new"
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(dict(variables), file)
+        new.rename(self._path / "go.json")
+
+
+def program_of(pid: int) -> str:
+    """The file that a process executes; empty if it has ended."""
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
+    return ""

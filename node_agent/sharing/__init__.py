@@ -1,0 +1,1 @@
+"""Runs that share devices, and runs that are parked."""

@@ -1,0 +1,86 @@
+"""What is kept of a run's parks, as it changes. Pure.
+
+`began`: when this agent began to park the run or to resume it. If another agent had begun before, nobody knows how long the
+run has waited for an agent in between, and that is no part of what a park or a resume takes.
+"""
+
+from dataclasses import replace
+
+from node_agent.run_state.model import RunRecord
+from node_agent.run_state.park_state import ParkStage, ParkState, Rung
+from node_agent.sharing.parking.ladder import Parked
+
+_SMOOTHING = 0.3
+"""Weight of the last time in the mean of what parks and resumes take. The second time takes the place of the first, in which
+the host memory may have had to be made ready."""
+_FORGETTING = 0.1
+"""By which part of the difference a wait is forgotten that was longer than the last one."""
+
+
+def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> ParkState:
+    """A rung is going to be tried."""
+    changed = state.changed if state.stage is ParkStage.PARKING else now
+    return replace(state, stage=ParkStage.PARKING, rung=rung, driver_pids=pids, changed=changed)
+
+
+def parked(state: ParkState, done: Parked, began: float, now: float) -> ParkState:
+    waited = max(0.0, _since(state, began, now) - done.moving) if state.stage is ParkStage.PARKING else 0.0
+    return replace(
+        state,
+        stage=ParkStage.PARKED,
+        rung=done.rung,
+        changed=now,
+        bytes=done.bytes,
+        most_bytes=max(state.most_bytes, done.bytes),
+        residue_bytes=done.residue_bytes,
+        saves=done.saves,
+        switches=state.switches + 1,
+        switching_seconds=state.switching_seconds + done.moving,
+        stops=state.stops + (done.rung is not Rung.COOPERATIVE),
+        wait_seconds=max(waited, _mean(state.wait_seconds, waited, state.switches, _FORGETTING)),
+        park_seconds=_mean(state.park_seconds, done.moving, state.switches),
+        outlasted_seconds=0.0,
+    )
+
+
+def _mean(before: float, last: float, times: int, weight: float = _SMOOTHING) -> float:
+    """`times`: that are in the mean before. Nothing is, whatever `times`, if an older agent has counted them only."""
+    return last if times < 2 or not before else before + weight * (last - before)
+
+
+def _since(state: ParkState, began: float, now: float) -> float:
+    """Seconds that this agent has been at what it does to the run."""
+    return max(0.0, now - max(state.changed, began))
+
+
+def resuming(state: ParkState, now: float) -> ParkState:
+    """From a park, or from half of one."""
+    parked_for = now - state.changed if state.stage is ParkStage.PARKED else 0.0
+    changed = state.changed if state.stage is ParkStage.RESUMING else now
+    return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
+
+
+def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
+    """Again, or still: a park has failed. `outlasted`: for so long that park was tried, if it was given up because its
+    time was over. More time does not help one that failed for another reason."""
+    took, resumed = _since(state, began, now), state.stage is ParkStage.RESUMING
+    return replace(
+        state,
+        stage=ParkStage.EXECUTES,
+        driver_pids=(),
+        changed=now,
+        switching_seconds=state.switching_seconds + (max(0.0, now - state.changed) if resumed else 0.0),
+        resume_seconds=_mean(state.resume_seconds, took, state.resumes) if resumed else state.resume_seconds,
+        resumes=state.resumes + resumed,
+        outlasted_seconds=max(state.outlasted_seconds, outlasted),
+    )
+
+
+def executed(record: RunRecord, began: float, now: float) -> float:
+    """Seconds that a run has executed since it joined its share group, or since its process `began` if that was later."""
+    since = max(began, 0.0 if record.share is None else record.share.since)
+    state = record.park
+    lost = state.parked_seconds + state.switching_seconds
+    if state.stage in (ParkStage.PARKED, ParkStage.RESUMING):
+        lost += now - state.changed
+    return max(0.0, now - since - lost)

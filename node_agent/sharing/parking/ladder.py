@@ -1,0 +1,281 @@
+"""Parks the processes of one run by the first rung that does it, and resumes them.
+
+1. Cooperative: each process moves its device memory to the host between two steps, says so, and is stopped.
+2. The driver's checkpoint, for one process on one GPU. It needs no help from the program.
+3. Stopped: for a run that has nothing on a device.
+
+A run that no rung parks goes on as before. Every rung can be tried again from any point, since an agent may be killed at any
+point: a request to a process says what is to hold, and the driver says what became of a process.
+"""
+
+import asyncio
+import logging
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ebb_inject.ebb_hook import control
+from node_agent.devices.driver_checkpoint import DriverCheckpoint, ProcessState, reason_against
+from node_agent.run_state.events import Phases
+from node_agent.run_state.park_state import ParkState, Rung
+from node_agent.run_state.suspend_result import Verdict
+from node_agent.sharing.parking import freezing, requests
+from node_agent.sharing.parking.freezing import Processes
+
+log = logging.getLogger(__name__)
+
+RESUME_LIMIT = 60.0
+"""Seconds. A run that has not resumed by then is lost."""
+_LOCK_LIMIT = 5.0
+"""Seconds for the CUDA calls that are under way."""
+_LOOK_LIMIT = 3.0
+"""Seconds until the devices must have been looked at again. They are looked at every second, unless the driver hangs."""
+_LOOK_PAUSE = 0.02
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A run that has processes."""
+
+    processes: Processes
+    folder: str
+    """Of its control files."""
+    on_devices: Callable[[float], Mapping[int, int] | None]
+    """What each process has on devices, in MiB, by a look that began since a time (monotonic); None: that is not known."""
+    at_step: Callable[[], int] = lambda: 0
+    """The first step after which its processes may park; 0: any."""
+    alone: bool = True
+    """It is not a task of a gang."""
+    on_nodes: int = 1
+    """So many nodes have tasks of its gang."""
+    number: int = 0
+    """Of this park, the same on all nodes of the gang; 0: that is not known."""
+    mps: bool = False
+    """It is a client of MPS."""
+
+
+class Parked(NamedTuple):
+    rung: Rung
+    bytes: int
+    residue_bytes: int
+    phases: Phases
+    moving: float
+    """Seconds in which it did not execute any more, and was not parked yet."""
+    saves: bool = False
+    """All of its processes can save while they are parked."""
+
+
+class Resumed(NamedTuple):
+    phases: Phases
+
+
+class Failed(NamedTuple):
+    reason: str
+    lost: bool = False
+    """Nobody can say that its processes will ever go on."""
+    late: bool = False
+    """It had not ended when its time was over, or when it was not wanted any more. With more time it may be parked."""
+
+
+class _Runs(NamedTuple):
+    """A run that was not stopped, and goes on."""
+
+    used: Mapping[int, int] | None
+    """What it has on devices."""
+    reason: str
+
+
+Noted = Callable[[Rung, tuple[int, ...]], None]
+
+
+class Ladder:
+    def __init__(self, driver: DriverCheckpoint | None = None) -> None:
+        """Without a driver, the second rung refuses."""
+        self._driver = driver
+
+    async def park(
+        self, run: Target, before: ParkState, *, limit: float, most_bytes: int, abandoned: Callable[[], bool], noted: Noted
+    ) -> Parked | Failed:
+        """Parks a run within `limit` seconds. At most `most_bytes` are moved to host memory. `before` is what an agent has done
+        to it already, and `noted` keeps which rung is tried, before anything is done."""
+        began = time.monotonic()
+        deadline = began + limit
+        freezing.go_on(run.processes)  # an agent may have died when it had stopped them
+        used = run.on_devices(before.changed)  # an older look shows nothing of a process that the driver had suspended then
+        reasons, late = [], False
+        if before.rung is not Rung.DRIVER or not before.driver_pids:
+            later = used == {} or (self._driver is not None and run.alone)
+            patience = began + limit / 2 if later else deadline
+            done = await self._by_themselves(run, patience, deadline, most_bytes, abandoned, noted)
+            if isinstance(done, Parked) or done.lost or abandoned():
+                return done
+            reasons, late = [done.reason], done.late
+        if not before.driver_pids:
+            used = await _looked(run, before.changed, deadline)
+        if used == {} and not before.driver_pids:
+            stopped = await self._by_stopping(run, deadline, noted)
+            if isinstance(stopped, Parked):
+                return stopped
+            used = stopped.used
+            reasons += [stopped.reason] if stopped.reason else []
+        if used != {} or before.driver_pids:
+            done = await self._by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
+            if isinstance(done, Parked):
+                return done
+            return done._replace(reason="; ".join([*reasons, done.reason]), late=late or time.monotonic() >= deadline)
+        return Failed("; ".join(reasons), late=late or time.monotonic() >= deadline)
+
+    async def resume(self, run: Target, before: ParkState) -> Resumed | Failed:
+        """Has a run go on that is parked, or half parked."""
+        began = time.monotonic()
+        deadline = began + RESUME_LIMIT
+        freezing.go_on(run.processes)
+        phases = {"continue": time.monotonic() - began}
+        for pid in before.driver_pids:
+            assert self._driver is not None
+            while True:
+                at = await self._driver.resume(pid, limit_seconds=max(1.0, deadline - time.monotonic()))
+                phases["driver"] = time.monotonic() - began
+                if at.verdict is Verdict.DONE or at.state is ProcessState.RUNNING:
+                    break
+                if at.verdict is Verdict.LOST or time.monotonic() >= deadline:
+                    return Failed(at.why or "the driver does not restore it", lost=True)
+        asking = time.monotonic()
+        if why := await requests.resumed(run.folder, deadline):
+            return Failed(why, lost=True)
+        return Resumed((*phases.items(), ("resume", time.monotonic() - asking)))
+
+    async def save(self, run: Target, state: ParkState, deadline: float) -> str:
+        """Has a parked run save its checkpoint and exit. Returns why it stays parked; empty: it exits, or has.
+
+        Harmless to repeat: what is saved is not saved again."""
+        if state.rung is not Rung.COOPERATIVE or not state.saves:
+            return "it cannot save while it is parked"
+        freezing.go_on(run.processes)
+        if not control.live(run.folder):
+            return ""
+        replies = await requests.ask(run.folder, control.SAVE, control.SAVED, deadline=deadline)
+        if replies.why:
+            if why := await freezing.stop(run.processes, time.monotonic() + 1.0):
+                log.warning("parked processes are not stopped: %s", why)  # they sleep until they are asked to resume
+            return replies.why
+        requests.tell(run.folder, control.LEAVE)
+        return ""
+
+    async def _by_themselves(
+        self,
+        run: Target,
+        patience: float,
+        deadline: float,
+        most_bytes: int,
+        abandoned: Callable[[], bool],
+        noted: Noted,
+    ) -> Parked | Failed:
+        try:
+            if not control.live(run.folder):
+                return Failed("no process of it can be asked to park (it has not imported PyTorch, or runs without the hook)")
+        except OSError as error:
+            return Failed(f"its control files cannot be read: {error}")
+        if run.on_nodes > 1 and not run.number:
+            return Failed(
+                "its tasks are on several nodes, and the scheduler does not tell which park this is: it is older than the agent"
+            )
+        # On one node the agent chooses the step. Agents of several nodes do not talk to each other, so the ranks agree.
+        together = run.on_nodes > 1
+        noted(Rung.COOPERATIVE, ())
+        asked = time.monotonic()
+        replies = await requests.ask(
+            run.folder,
+            control.PARK_TOGETHER if together else control.PARK,
+            control.PARKED,
+            deadline=patience,
+            at_step=run.number if together else run.at_step(),
+            most_bytes=max(1, most_bytes),
+            abandoned=abandoned,
+        )
+        why = f"{replies.why}, or those on other nodes have not" if together and replies.is_late else replies.why
+        answered = time.monotonic()
+        if not why and not replies.answers:
+            why = "its processes have ended"
+        if not why:
+            why = await freezing.stop(run.processes, max(deadline, answered + 1.0))
+        if why:
+            late = replies.is_late or replies.is_abandoned or time.monotonic() >= deadline
+            freezing.go_on(run.processes)
+            stuck = await requests.resumed(run.folder, time.monotonic() + RESUME_LIMIT)
+            return Failed(f"{why}; and it does not resume: {stuck}", lost=True) if stuck else Failed(why, late=late)
+        answers = replies.answers.values()
+        phases: dict[str, float] = {}
+        for answer in answers:
+            for name, seconds in answer.seconds.items():
+                phases[name] = max(seconds, phases.get(name, 0.0))
+        moving = sum(phases.values())
+        stop = time.monotonic() - answered
+        phases |= {"wait": max(0.0, answered - asked - moving), "stop": stop}
+        size, residue = sum(answer.bytes for answer in answers), sum(answer.residue for answer in answers)
+        saves = all(answer.saves for answer in answers)
+        return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop, saves)
+
+    async def _by_stopping(self, run: Target, deadline: float, noted: Noted) -> "Parked | _Runs":
+        """Stops a run that has nothing on a device. A look from before may have missed what it has taken since, so the devices
+        are looked at again once its processes have stopped."""
+        noted(Rung.STOPPED, ())
+        stopping = time.monotonic()
+        if why := await freezing.stop(run.processes, max(deadline, stopping + 1.0)):
+            freezing.go_on(run.processes)
+            return _Runs({}, why)
+        stopped = time.monotonic()
+        used = await _looked(run, stopped, deadline)
+        if used == {}:
+            took = time.monotonic() - stopping
+            return Parked(Rung.STOPPED, 0, 0, (("stop", stopped - stopping), ("look", took - (stopped - stopping))), took)
+        freezing.go_on(run.processes)
+        return _Runs(used, "")
+
+    async def _by_driver(
+        self,
+        run: Target,
+        used: Mapping[int, int] | None,
+        before: tuple[int, ...],
+        deadline: float,
+        most_bytes: int,
+        noted: Noted,
+    ) -> Parked | Failed:
+        """`before`: processes that an agent has asked the driver to suspend."""
+        pids = before or tuple(sorted(used or {}))
+        if self._driver is None:
+            return Failed("the driver's checkpoint is not used on this node")
+        if used is None and not before:
+            return Failed("what it has on its devices is not known yet")
+        if not run.alone or len(pids) != 1:
+            return Failed(f"the driver checkpoints one process at a time, and the run has {len(pids)} with device memory")
+        if why := reason_against(1, mig=False, mps=run.mps, machine=platform.machine()):
+            return Failed(why)
+        size = sum((used or {}).values()) * _MIB
+        if size > most_bytes and not before:
+            return Failed(f"{size // _MIB} MiB would be moved to host memory, and the limit is {most_bytes // _MIB} MiB")
+        (pid,) = pids
+        noted(Rung.DRIVER, pids)
+        began = time.monotonic()
+        left = max(1.0, deadline - began)
+        outcome = await self._driver.suspend(pid, lock_seconds=min(_LOCK_LIMIT, left), limit_seconds=left)
+        if outcome.verdict is not Verdict.DONE and outcome.state is not ProcessState.CHECKPOINTED:
+            return Failed(outcome.why, outcome.verdict is Verdict.LOST)
+        taken = time.monotonic()
+        if why := await freezing.stop(run.processes, max(deadline, taken + 1.0)):
+            freezing.go_on(run.processes)
+            back = await self._driver.resume(pid, limit_seconds=RESUME_LIMIT)
+            return Failed(why, lost=back.state is not ProcessState.RUNNING)
+        took = time.monotonic() - began
+        return Parked(Rung.DRIVER, size, 0, (("driver", taken - began), ("stop", time.monotonic() - taken)), took)
+
+
+async def _looked(run: Target, since: float, deadline: float) -> Mapping[int, int] | None:
+    """What a run has on devices by a look that began since this time, waiting for one; None: there is none in time."""
+    until = min(deadline, time.monotonic() + _LOOK_LIMIT)
+    while (used := run.on_devices(since)) is None and time.monotonic() < until:
+        await asyncio.sleep(_LOOK_PAUSE)
+    return used
