@@ -20,7 +20,7 @@ from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import place, place_on_first_node
 from scheduler_service.policies.queueing.in_order import serve_in_order
-from scheduler_service.sim.reading import Skipped
+from scheduler_service.sim.csv_rows import Skipped
 from scheduler_service.sim.workloads import Philly, arrivals_of
 from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.world import Site, World

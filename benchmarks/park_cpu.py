@@ -21,7 +21,7 @@ BENCH = "park_cpu"
 PROGRAM = """
 import gc, json, statistics, time, torch
 from ebb_hook.arena import Arena
-from ebb_hook.moving import Mover
+from ebb_hook.tensor_offload import Mover
 
 torch.set_num_threads(1)
 sizes = [1, 2, 4, 8, 16, 32, 32, 30] * 4  # MB

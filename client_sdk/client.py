@@ -18,7 +18,7 @@ from client_sdk._snapshots import carried_out, taken, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import VirtualClusterCalls
-from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
+from client_sdk._watch_cursor import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
     Explanation,

@@ -5,6 +5,27 @@ absent is None. Enum members have the numbers of `ebb.v1`; a number that this SD
 UNSPECIFIED.
 """
 
+from client_sdk._values.enums import (
+    ENDED,
+    LIVE,
+    BookingKind,
+    DependencyKind,
+    DeviceUse,
+    ExchangeState,
+    Exit0AfterStop,
+    Guarantee,
+    JobClass,
+    JobEventKind,
+    JobReason,
+    JobState,
+    MemorySource,
+    NodeState,
+    PinState,
+    PostingKind,
+    PostingState,
+    ShareMode,
+    TurnState,
+)
 from client_sdk._values.estimates import ConfigurationEstimate, EstimateSource
 from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Posting, Surplus
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
@@ -34,27 +55,6 @@ from client_sdk._values.specs import (
     Resources,
     Retry,
     TaskGroup,
-)
-from client_sdk._values.states import (
-    ENDED,
-    LIVE,
-    BookingKind,
-    DependencyKind,
-    DeviceUse,
-    ExchangeState,
-    Exit0AfterStop,
-    Guarantee,
-    JobClass,
-    JobEventKind,
-    JobReason,
-    JobState,
-    MemorySource,
-    NodeState,
-    PinState,
-    PostingKind,
-    PostingState,
-    ShareMode,
-    TurnState,
 )
 from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (

@@ -22,7 +22,7 @@ from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, FileLimits, Lease, Reader, UserFiles
 from scheduler_service.engine_settings import micros, vc_policy_of
-from scheduler_service.leading import STOP_LIMIT, Outrun, exit_timer, lead_under_lease
+from scheduler_service.leadership_term import STOP_LIMIT, Outrun, exit_timer, lead_under_lease
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leadership import wait_to_lead

@@ -12,7 +12,7 @@ from scheduler_service.core.model import Job, JobEvent, Node
 from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 
 P = ParamSpec("P")
 R = TypeVar("R")

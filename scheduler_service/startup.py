@@ -10,7 +10,7 @@ from itertools import islice
 from scheduler_service.config import Config
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.cells.queries import has_level
-from scheduler_service.core.handlers.skipped_numbers import skipping
+from scheduler_service.core.handlers.skipped_job_ids import skipping
 from scheduler_service.core.model import Cluster, JobState
 from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.load_check import contradictions
@@ -18,7 +18,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer, live_rows
 from scheduler_service.engine_settings import settings_of, stages_of
 from scheduler_service.policies.stages import order_of
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 from scheduler_service.store import Loaded
 
 log = logging.getLogger(__name__)

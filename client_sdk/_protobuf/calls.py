@@ -42,7 +42,7 @@ from client_sdk._requests.jobs import (
     TryOut,
     Update,
 )
-from client_sdk._waiting import Course, LogCourse, LogPiece
+from client_sdk._watch_cursor import Course, LogCourse, LogPiece
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")

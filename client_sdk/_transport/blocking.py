@@ -18,7 +18,7 @@ from client_sdk._requests.jobs import Request
 from client_sdk._transport.access import Access
 from client_sdk._transport.channels import Line, Options, Terms
 from client_sdk._transport.wire import Peer, StreamEnded
-from client_sdk._waiting import Course, LogCourse, LogPiece
+from client_sdk._watch_cursor import Course, LogCourse, LogPiece
 
 T = TypeVar("T")
 

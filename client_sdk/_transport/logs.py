@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from client_sdk._transport.statuses import NODE_AWAY
 from client_sdk._transport.wire import log
-from client_sdk._waiting import LogCourse, LogPiece
+from client_sdk._watch_cursor import LogCourse, LogPiece
 from client_sdk.errors import EbbError, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:

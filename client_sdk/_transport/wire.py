@@ -28,7 +28,7 @@ from client_sdk._transport.statuses import (
     retry_delay,
     short,
 )
-from client_sdk._waiting import full_jitter
+from client_sdk._watch_cursor import full_jitter
 
 log = logging.getLogger("client_sdk")
 log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing of it

@@ -6,7 +6,7 @@ Surplus, prices and bids are device-microseconds, whole numbers; 3,600,000,000 o
 from dataclasses import dataclass
 from datetime import datetime
 
-from client_sdk._values.states import BookingKind, ExchangeState, PostingKind, PostingState
+from client_sdk._values.enums import BookingKind, ExchangeState, PostingKind, PostingState
 
 GPU_HOUR_US = 3_600_000_000
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from client_sdk._values.enums import JobReason
 from client_sdk._values.jobs import Decision, Job, Task
 from client_sdk._values.runs import SaveResult
 from client_sdk._values.specs import Resources
-from client_sdk._values.states import JobReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

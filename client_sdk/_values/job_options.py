@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, TypedDict
 
+from client_sdk._values.enums import Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.jobs import Job
 from client_sdk._values.specs import Configuration, TaskGroup
-from client_sdk._values.states import Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import Within
 
 Time: TypeAlias = float | str | timedelta

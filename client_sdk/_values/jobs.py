@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from client_sdk._values.enums import JobEventKind, JobReason, JobState, ShareMode, TurnState
 from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, SaveResult
 from client_sdk._values.specs import JobSpec, Resources
-from client_sdk._values.states import JobEventKind, JobReason, JobState, ShareMode, TurnState
 from client_sdk._values.steps import MiniBatch, RunSteps
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from client_sdk._values.enums import MemorySource, NodeState
 from client_sdk._values.specs import Resources
-from client_sdk._values.states import MemorySource, NodeState
 from client_sdk._values.steps import MiniBatch, RunSteps
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from client_sdk import units
 from client_sdk._values.elastic import bounds
+from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
@@ -26,7 +27,6 @@ from client_sdk._values.specs import (
     TaskGroup,
     named_resources,
 )
-from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest, Within
 from client_sdk.errors import InvalidArgument
 

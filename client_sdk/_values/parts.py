@@ -5,7 +5,7 @@ from numbers import Real
 from typing import Literal, NamedTuple
 
 from client_sdk import units
-from client_sdk._values.states import ShareMode
+from client_sdk._values.enums import ShareMode
 from client_sdk.errors import InvalidArgument
 
 WHOLE = 1_000_000

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from client_sdk._values.enums import JobReason, Word
 from client_sdk._values.specs import Resources
-from client_sdk._values.states import JobReason, Word
 
 
 class RunPhase(Word):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
 
-from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
+from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest
 from client_sdk.units import parse_memory
 

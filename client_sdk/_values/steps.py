@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from client_sdk._values.states import Word
+from client_sdk._values.enums import Word
 
 
 class StepState(Word):

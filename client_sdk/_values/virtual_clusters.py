@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._values.states import DeviceUse, PinState
+from client_sdk._values.enums import DeviceUse, PinState
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from client_sdk.training._data.position import Pass
 from client_sdk.training._parked import WhileParked
 from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training._saving import OWN, Options, Saving
-from client_sdk.training._storing.registered import Access, access, put_back
+from client_sdk.training._storing.object_states import Access, access, put_back
 from client_sdk.training._storing.sharded import is_sharded
 from client_sdk.training._storing.sharded import load as load_shards
 from client_sdk.training.step_counter import steps, steps_to_skip

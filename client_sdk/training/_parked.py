@@ -10,8 +10,8 @@ from client_sdk.training._run.exit_status import OBEYED
 from client_sdk.training._saving import Parts, Saving
 
 if TYPE_CHECKING:
-    from ebb_inject.ebb_hook.moving import HostCopies
     from ebb_inject.ebb_hook.parking import Parking, Saver
+    from ebb_inject.ebb_hook.tensor_offload import HostCopies
 
 
 class WhileParked:

@@ -15,8 +15,8 @@ from client_sdk.training._run.run_files import RunFiles, reason_of
 from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import folders, sharded
 from client_sdk.training._storing.background import Background
-from client_sdk.training._storing.copies import Copies
 from client_sdk.training._storing.files import CheckpointError
+from client_sdk.training._storing.host_copies import Copies
 from client_sdk.training._storing.schedule import pause_after
 from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.step_counter import steps

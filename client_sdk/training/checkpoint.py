@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from client_sdk.training import step_counter
 from client_sdk.training._gang.agreement import Agreement, agreement_of
-from client_sdk.training._gang.alone import Alone
+from client_sdk.training._gang.gang_checkpoints import Together
 from client_sdk.training._gang.notices import StopFile, read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
-from client_sdk.training._gang.together import Together
+from client_sdk.training._gang.single_checkpoints import Alone
 from client_sdk.training._parking import park
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
-from client_sdk.training._run.leaving import end_after_exit_handlers
+from client_sdk.training._run.quick_exit import end_after_exit_handlers
 from client_sdk.training._run.run_files import RunFiles, reason_of
 from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import files

@@ -16,7 +16,7 @@ from contextlib import nullcontext, suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import ranks
+from . import gang_park_store as ranks
 from .control import (
     LEAVE,
     PARK,
@@ -32,11 +32,11 @@ from .control import (
     Control,
     Request,
 )
-from .moving import HostCopies, Moved, Mover
-from .refused import Refused
+from .gang_park_agreement import Together
+from .park_refusals import Refused
 from .signals import put_back, put_off
 from .steps import Steps, claiming
-from .together import Together
+from .tensor_offload import HostCopies, Moved, Mover
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
 
 from . import modules
-from .claims import Claim, claim
 from .step_file import EVALUATING, RUNNING, SAVING, Record
+from .step_file_lock import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

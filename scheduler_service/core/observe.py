@@ -31,7 +31,7 @@ from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
 from scheduler_service.core.handlers.saves import save_failed
 from scheduler_service.core.handlers.setting_aside import set_aside
-from scheduler_service.core.handlers.skipped_numbers import numbers_lost
+from scheduler_service.core.handlers.skipped_job_ids import numbers_lost
 from scheduler_service.core.handlers.submit import submitted
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
 from scheduler_service.core.lifecycle.device_faults import faults_seen

@@ -14,12 +14,12 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.database import FILE_CALLS, Reader, UserFiles
 from scheduler_service.policies.stages import Stages
-from scheduler_service.rpc.seals import Seals
+from scheduler_service.rpc.epoch_seals import Seals
 from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.engine_thread import NotLeading, Service
+from scheduler_service.run.partially_parked_gangs import TornGangs
 from scheduler_service.run.ports import NotCommitted
-from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.run.torn_gangs import TornGangs
-from scheduler_service.run.view import JobView, View
+from scheduler_service.run.read_model import JobView, View
 from scheduler_service.secret_arguments import SecretArguments
 
 P = ParamSpec("P")

@@ -16,8 +16,8 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.method_table import Call, Context, Method
+from scheduler_service.run.engine_thread import NotLeading, Overloaded
 from scheduler_service.run.ports import CommitRefused, NotCommitted
-from scheduler_service.run.service import NotLeading, Overloaded
 
 DOMAIN = "ebb"
 SHOWN = 5

@@ -11,8 +11,8 @@ from typing import Any
 from scheduler_service.database import FILE_CALLS
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.method_table import Call, Context, Method
+from scheduler_service.run.engine_thread import Overloaded
 from scheduler_service.run.fair_queue import FairQueue
-from scheduler_service.run.service import Overloaded
 
 AT_ONCE = 64
 """Calls at work: enough that the engine commits many of them in one step, which then takes some 15 ms."""

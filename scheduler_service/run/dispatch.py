@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from scheduler_service.core.messages import Launch, NodeSilent, Order
 from scheduler_service.core.model import Node, NodeState, RunKey
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from scheduler_service.core.invariants import sample
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.run.lanes import NotLeading, Overloaded, Question
+from scheduler_service.run.engine_queue import NotLeading, Overloaded, Question
 
 log = logging.getLogger(__name__)
 

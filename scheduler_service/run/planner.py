@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from scheduler_service.core.messages import Delegate, Event, PlanReady
-from scheduler_service.run.lanes import NotLeading
+from scheduler_service.run.engine_queue import NotLeading
 
 log = logging.getLogger(__name__)
 

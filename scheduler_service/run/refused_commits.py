@@ -26,7 +26,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.queue_keys import DUE, Deadline
 from scheduler_service.core.state.state import State
-from scheduler_service.run.lanes import Waiting
+from scheduler_service.run.engine_queue import Waiting
 from scheduler_service.run.ports import CommitRefused
 
 FIRST_PAUSE_US = SECOND

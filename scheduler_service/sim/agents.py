@@ -23,9 +23,9 @@ from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim import migrations, parks
-from scheduler_service.sim.agenda import Agenda
+from scheduler_service.sim.event_queue import Agenda
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
-from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.nodes import (
     BEGUN,

@@ -25,7 +25,7 @@ from scheduler_service.core.model import JobClass, StopReason
 from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.history import Span
-from scheduler_service.sim.lives import Life
+from scheduler_service.sim.job_outcomes import Life
 
 NEVER = np.iinfo(np.int64).min
 """A time that has not come; null in the tables."""

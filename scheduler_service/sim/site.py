@@ -13,10 +13,10 @@ from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
+from scheduler_service.sim.csv_rows import not_utf8
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.limits import LONGEST_H, LONGEST_S
 from scheduler_service.sim.node_delays import Delay, Delays
-from scheduler_service.sim.reading import not_utf8
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
 
 NO_CAP = 2**31 - 1

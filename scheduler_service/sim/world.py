@@ -23,8 +23,8 @@ from scheduler_service.randomness import Drawing
 from scheduler_service.sim.agents import Agents
 from scheduler_service.sim.exchange import Tenants
 from scheduler_service.sim.failures import NO_OUTAGES, Outages
+from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
-from scheduler_service.sim.lives import Life
 from scheduler_service.sim.node_delays import AT_ONCE, Delays
 from scheduler_service.sim.nodes import node_name
 from scheduler_service.sim.sharing.setup import Setup

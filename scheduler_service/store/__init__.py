@@ -1,6 +1,6 @@
 """Everything durable, in PostgreSQL. `commit` is the only writer of the state; `errors` says what can go wrong."""
 
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED as SKIPPED
+from scheduler_service.core.handlers.skipped_job_ids import SKIPPED as SKIPPED
 from scheduler_service.store.connect import open_engine as open_engine
 from scheduler_service.store.embedded.server import Embedded as Embedded
 from scheduler_service.store.errors import DATABASE_ERRORS as DATABASE_ERRORS

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED
+from scheduler_service.core.handlers.skipped_job_ids import SKIPPED
 from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.errors import Unavailable
 

@@ -12,7 +12,7 @@ from tests.agent.conftest import until
 PROGRAM = """
 import os, pathlib, signal, sys, time
 from ebb_hook import control, step_file
-from ebb_hook.claims import claim
+from ebb_hook.step_file_lock import claim
 
 mood = sys.argv[1] if len(sys.argv) > 1 else ""
 pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002

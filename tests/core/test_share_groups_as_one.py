@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
+from scheduler_service.core.handlers.skipped_job_ids import SKIPPED, skipping
 from scheduler_service.core.messages import (
     FenceRequested,
     NodeSilent,

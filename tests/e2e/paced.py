@@ -11,8 +11,8 @@ from scheduler_service.core import model as core
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.lives import Launch, Life
 from tests.harness import WHOLE_NODE, Database, Site
 
 SCRIPT = Path(__file__).with_name("paced.sh")

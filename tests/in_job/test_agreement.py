@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from ebb_inject.ebb_hook import control, together
+from ebb_inject.ebb_hook import control
+from ebb_inject.ebb_hook import gang_park_agreement as together
 from ebb_inject.ebb_hook.control import Control, Request
-from ebb_inject.ebb_hook.ranks import Group
-from ebb_inject.ebb_hook.refused import Refused
+from ebb_inject.ebb_hook.gang_park_agreement import Together
+from ebb_inject.ebb_hook.gang_park_store import Group
+from ebb_inject.ebb_hook.park_refusals import Refused
 from ebb_inject.ebb_hook.steps import Steps
-from ebb_inject.ebb_hook.together import Together
 from tests.in_job.programs import until
 
 

@@ -18,7 +18,7 @@ STARTED = {
     "client_sdk/training/_gang/agreement.py": "agreement",
     "client_sdk/training/_storing/background.py": "background",
     "client_sdk/training/_storing/checksummed.py": "background",  # which waits for it
-    "ebb_inject/ebb_hook/together.py": "park",
+    "ebb_inject/ebb_hook/gang_park_agreement.py": "park",
 }
 """The modules that start threads in training processes, and the kind below that has such a thread at work."""
 

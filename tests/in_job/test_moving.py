@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ebb_inject.ebb_hook import arena, storages
-from ebb_inject.ebb_hook.moving import Moved, Mover
-from ebb_inject.ebb_hook.refused import Refused
+from ebb_inject.ebb_hook.park_refusals import Refused
+from ebb_inject.ebb_hook.tensor_offload import Moved, Mover
 from tests.in_job.programs import ROOT
 
 SITE = f"import sys; sys.path += {[*sys.path]!r}; "
@@ -283,7 +283,7 @@ def test_a_release_that_fails_halfway_is_undone(torch: Any, mover: Mover) -> Non
     kept = found.storages[-1]
     found.storages[-1] = Stubborn(kept)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ebb_inject.ebb_hook.moving.find", lambda *_: found)
+        patched.setattr("ebb_inject.ebb_hook.tensor_offload.find", lambda *_: found)
         contents = mover._contents
         patched.setattr(mover, "_contents", lambda storage: contents(kept if isinstance(storage, Stubborn) else storage))
         assert "cannot be released: not now" in refusal(mover, weights[0])

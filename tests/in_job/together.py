@@ -57,7 +57,7 @@ def train(step, goal):
 
 
 if "slow" in sys.argv and rank == 1:  # to move its memory
-    from ebb_hook.moving import Mover
+    from ebb_hook.tensor_offload import Mover
 
     def slowly(*arguments, out=Mover.out):
         print("moves", flush=True)

@@ -20,7 +20,7 @@ from scheduler_service.rpc.server import STREAMS_EACH, serving
 from scheduler_service.rpc.services.agent_link import AgentLink, _read
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch, Link
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 
 LIMIT = 30
 AGENTS = 2_500

@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 from scheduler_service.core.model import EventKind, Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.rpc.services.explain import preempted_out
-from scheduler_service.run.view import JobView
+from scheduler_service.run.read_model import JobView
 from tests.rpc.server import LIMIT, Agent, Server
 
 

@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.run import lanes
+from scheduler_service.run import engine_queue as lanes
 from tests.rpc.server import LIMIT, USER, Agent, Failure, Server, failure, submit_request
 from tests.store.fixtures import new_database
 from tests.store.waiting import wait_for

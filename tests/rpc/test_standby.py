@@ -14,8 +14,8 @@ from sqlalchemy import Connection, text
 from scheduler_service import store
 from scheduler_service.rpc import backend
 from scheduler_service.rpc.services.agent_link import AgentLink
+from scheduler_service.run.engine_thread import NotLeading
 from scheduler_service.run.ports import NotCommitted
-from scheduler_service.run.service import NotLeading
 from scheduler_service.store import SKIPPED
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.store.proxy import Proxy

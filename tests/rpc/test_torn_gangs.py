@@ -6,7 +6,7 @@ from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 
-from scheduler_service.run.torn_gangs import TORN_US
+from scheduler_service.run.partially_parked_gangs import TORN_US
 from tests.rpc.server import LIMIT, Agent, Server
 
 REQUEUE_REQUESTED = job_pb2.JOB_EVENT_KIND_REQUEUE_REQUESTED

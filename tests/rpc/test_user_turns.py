@@ -12,7 +12,7 @@ from scheduler_service.rpc.access import Caller
 from scheduler_service.rpc.interceptors import status_of
 from scheduler_service.rpc.method_table import Call, Method
 from scheduler_service.rpc.user_turns import CHANGES, FILES, FILES_AT_ONCE, FILES_WAITING_EACH, Turns
-from scheduler_service.run.service import Overloaded
+from scheduler_service.run.engine_thread import Overloaded
 
 SUBMIT = Method("/ebb.v1.Scheduler/Submit", bytes, streams_requests=False)
 LIMIT = 10

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from ebb.v1 import cluster_pb2, job_pb2
 
-from scheduler_service.run import view
+from scheduler_service.run import read_model as view
 from tests.rpc.server import LIMIT, Agent, Server, closing, failure
 
 QUEUED, STARTING, RUNNING = job_pb2.JOB_STATE_QUEUED, job_pb2.JOB_STATE_STARTING, job_pb2.JOB_STATE_RUNNING

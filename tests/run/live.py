@@ -26,9 +26,9 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.run.engine_thread import NotLeading, Service
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.recording.record import Recorder
-from scheduler_service.run.service import NotLeading, Service
 from tests.core.driver import EPOCH, inventory
 from tests.twin import memory
 from tests.twin.memory import Memory

@@ -7,9 +7,9 @@ from pathlib import Path
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin, stages_from
+from scheduler_service.run.engine_thread import Service
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.recording.replay import Summary, replay
-from scheduler_service.run.service import Service
 from tests.run.live import CONFIG, Site
 
 again = partial(stages_from, stages_of)

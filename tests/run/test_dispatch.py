@@ -14,7 +14,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.run import dispatch as dispatch_module
 from scheduler_service.run.dispatch import Dispatch, Link, NodeConfiguration
 from scheduler_service.run.ports import NotCommitted
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 
 LIMIT = 5
 SPEC = JobSpec(("true",), Vector(1000, 100, 1))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.messages import Delegate, Event, PlanReady
-from scheduler_service.run.lanes import NotLeading
+from scheduler_service.run.engine_queue import NotLeading
 from scheduler_service.run.planner import Planner
 
 LIMIT = 60.0

@@ -19,11 +19,11 @@ from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobS
 from scheduler_service.core.model.values import ZERO
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Stages
+from scheduler_service.run.engine_thread import Service
 from scheduler_service.run.ports import LeadershipLost
 from scheduler_service.run.recording.codec import canonical
 from scheduler_service.run.recording.record import digest
 from scheduler_service.run.recording.replay import Difference, Summary, replay
-from scheduler_service.run.service import Service
 from tests.run.live import Site
 from tests.run.recorded import again, lead, recorder, replayed
 from tests.twin import memory

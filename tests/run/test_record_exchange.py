@@ -28,9 +28,9 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin
+from scheduler_service.run.engine_thread import Service
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
-from scheduler_service.run.service import Service
 from tests.core.driver import EPOCH, inventory
 from tests.run.live import LIMIT, Agent
 from tests.run.recorded import replayed

@@ -25,9 +25,9 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import live_rows
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.run.engine_thread import Service
 from scheduler_service.run.ports import CommitRefused
 from scheduler_service.run.recording.record import Recorder
-from scheduler_service.run.service import Service
 from tests.core.driver import EPOCH
 from tests.run.live import CONFIG, LIMIT, Agent, Site
 from tests.run.recorded import recorder, replayed

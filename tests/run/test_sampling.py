@@ -8,8 +8,8 @@ import pytest
 
 from scheduler_service.core.model import JobState
 from scheduler_service.core.model.rows import changed
+from scheduler_service.run.engine_thread import NotLeading, Overloaded
 from scheduler_service.run.invariant_sampling import watch_state
-from scheduler_service.run.service import NotLeading, Overloaded
 from tests.core.driver import Driver
 
 LIMIT = 20

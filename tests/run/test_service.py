@@ -17,9 +17,9 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.run.lanes import JOINING
+from scheduler_service.run.engine_queue import JOINING
+from scheduler_service.run.engine_thread import NotLeading, Service
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
-from scheduler_service.run.service import NotLeading, Service
 from tests.run.live import CONFIG, Agent
 from tests.twin import memory
 from tests.twin.memory import Memory

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.run.torn_gangs import TORN_US, TornGangs
+from scheduler_service.run.partially_parked_gangs import TORN_US, TornGangs
 
 GANG, OTHER = (7, 1), (8, 1)
 

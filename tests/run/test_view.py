@@ -12,9 +12,9 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.queue_keys import ANY, Lane, Named
-from scheduler_service.run import view as view_module
+from scheduler_service.run import read_model as view_module
 from scheduler_service.run.queue_heads import with_reason
-from scheduler_service.run.view import Update, View
+from scheduler_service.run.read_model import Update, View
 
 LIMIT = 5
 SPEC = JobSpec(("true",), Vector(1000, 100, 1))

@@ -17,7 +17,7 @@ from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.queueing.backfill import backfill
 from scheduler_service.run.queue_heads import heads_of
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 from tests.core.driver import Driver, spec
 from tests.policies.made import fitgpp
 from tests.policies.tenants import OPPORTUNISTIC, Tenants

@@ -1,7 +1,7 @@
 """What readers see of nodes on which devices are shared."""
 
 from scheduler_service.core.messages import Share
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 from tests.core.sharing_desk import Sharing, row, shared
 
 

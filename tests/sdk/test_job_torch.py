@@ -12,8 +12,8 @@ from client_sdk.training import ResumableLoader
 from client_sdk.training._data.position import Pass
 from client_sdk.training._storing import folders, formats
 from client_sdk.training._storing.checksummed import ChecksummedFile, checksums, threads
-from client_sdk.training._storing.copies import Copies
-from client_sdk.training._storing.registered import access
+from client_sdk.training._storing.host_copies import Copies
+from client_sdk.training._storing.object_states import access
 from tests.sdk.job_tools import full_disk
 
 

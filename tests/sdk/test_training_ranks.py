@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from client_sdk.training import Checkpointer, CheckpointError
-from client_sdk.training._gang import together
+from client_sdk.training._gang import gang_checkpoints as together
 
 
 class Launch:

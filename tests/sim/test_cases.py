@@ -16,7 +16,7 @@ from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
 from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.failures import BadSchedule
-from scheduler_service.sim.lives import Life
+from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.results import OutOfTime
 from scheduler_service.sim.workloads import arrivals_of
 from scheduler_service.sim.workloads.arriving import NEVER_CAME

@@ -20,8 +20,8 @@ from scheduler_service.sim.cases import Case, simulate, site_of
 from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.exchange import lacking, lots
 from scheduler_service.sim.failures import Failure, Outages
+from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.sweep import sweep
 from scheduler_service.sim.tenants import at_submit
 from scheduler_service.sim.world import World

@@ -13,8 +13,8 @@ from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.cases import Outcome, simulate
 from scheduler_service.sim.config import Config
+from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.lives import Life
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import Listed, node
 

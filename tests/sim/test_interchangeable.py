@@ -14,8 +14,8 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.registry import for_simulations
 from scheduler_service.policies.stages import order_of, stages
+from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.lives import Life
 from scheduler_service.sim.policies import ALLOX
 from scheduler_service.sim.policies.interchangeable import RULES
 from scheduler_service.sim.world import Site

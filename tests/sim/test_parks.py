@@ -12,7 +12,7 @@ from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from scheduler_service.sim.history import History, Phase
-from scheduler_service.sim.lives import Launch
+from scheduler_service.sim.job_outcomes import Launch
 from scheduler_service.sim.metrics import HOUR_US, numbers
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.results import Lives

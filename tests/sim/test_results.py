@@ -18,8 +18,8 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import results
 from scheduler_service.sim.figures import COSTS
 from scheduler_service.sim.history import History, Steps
+from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.metrics import POINTS, QUANTILES, curves, jain, numbers
 from scheduler_service.sim.results import Lives
 from tests.sim.building import intervals_us

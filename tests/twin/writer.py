@@ -9,7 +9,7 @@ from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.run.view import View
+from scheduler_service.run.read_model import View
 from scheduler_service.store import Loaded
 from tests.twin import memory
 from tests.twin.memory import Memory

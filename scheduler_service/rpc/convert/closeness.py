@@ -8,7 +8,7 @@ from scheduler_service.core.cells.closeness import NODE, closeness, device_tree
 from scheduler_service.core.model import Node, NodeDevice
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.state.queue_keys import ACTIVE
-from scheduler_service.run.view import JobView, View
+from scheduler_service.run.read_model import JobView, View
 
 
 def add_closeness(out: pb.Job, found: JobView, view: View) -> None:

@@ -12,8 +12,8 @@ from scheduler_service.core.operations.estimators import expected
 from scheduler_service.rpc.convert.runs import operation_out, save_out
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, time_out, vector_out
-from scheduler_service.rpc.sight import Sight
-from scheduler_service.run.view import JobView
+from scheduler_service.rpc.redaction import Sight
+from scheduler_service.run.read_model import JobView
 
 
 def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:

@@ -3,7 +3,7 @@
 from ebb.v1 import cluster_pb2 as pb
 
 from scheduler_service.rpc.convert.values import message_of, time_out, vector_out
-from scheduler_service.run.view import NodeView
+from scheduler_service.run.read_model import NodeView
 
 
 def node_out(view: NodeView) -> pb.Node:

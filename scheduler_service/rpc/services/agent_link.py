@@ -11,7 +11,7 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.agent.v1 import agent_link_pb2_grpc
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED
+from scheduler_service.core.handlers.skipped_job_ids import SKIPPED
 from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
 from scheduler_service.core.model import NodeState
 from scheduler_service.rpc.agent_messages import put_together

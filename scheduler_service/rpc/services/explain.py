@@ -19,8 +19,8 @@ from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.jobs import decision_out, job_out, task_out
 from scheduler_service.rpc.convert.runs import save_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, time_out, vector_out
-from scheduler_service.rpc.sight import Sight, sight
-from scheduler_service.run.view import JobView
+from scheduler_service.rpc.redaction import Sight, sight
+from scheduler_service.run.read_model import JobView
 
 
 class Shown(NamedTuple):

@@ -19,8 +19,8 @@ from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import OutOfRange, Unavailable, check
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.run.dispatch import Link, LogRequest
-from scheduler_service.run.service import NotLeading
-from scheduler_service.run.view import JobView
+from scheduler_service.run.engine_thread import NotLeading
+from scheduler_service.run.read_model import JobView
 
 ANSWER_LIMIT = 10.0
 """Seconds in which an agent must have begun to answer."""

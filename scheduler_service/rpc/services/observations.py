@@ -30,7 +30,7 @@ from scheduler_service.rpc.convert.agents import (
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
-from scheduler_service.run.torn_gangs import TORN_US
+from scheduler_service.run.partially_parked_gangs import TORN_US
 
 log = logging.getLogger(__name__)
 

@@ -33,6 +33,7 @@ from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
+from scheduler_service.rpc.redaction import sight
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
 from scheduler_service.rpc.services.explain import Answers, preempted_out
@@ -41,9 +42,8 @@ from scheduler_service.rpc.services.runs import list_runs
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
 from scheduler_service.rpc.services.spec_checks import check_checkpoint, check_configurations, check_spec
-from scheduler_service.rpc.sight import sight
-from scheduler_service.run.service import NotLeading
-from scheduler_service.run.view import JobView
+from scheduler_service.run.engine_thread import NotLeading
+from scheduler_service.run.read_model import JobView
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from scheduler_service.rpc.convert.cells import demoted_out, nodes_out, pins_in,
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.run.service import Service
+from scheduler_service.run.engine_thread import Service
 
 T = TypeVar("T")
 

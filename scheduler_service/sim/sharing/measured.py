@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.reading import Row, rows
+from scheduler_service.sim.csv_rows import Row, rows
 from scheduler_service.sim.sharing.kinds import MILLION, UNKNOWN, Kind, Spread
 from scheduler_service.sim.sharing.model import BILLION, Site
 

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies import registry
+from scheduler_service.sim.csv_rows import Skipped
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.limits import Rate
-from scheduler_service.sim.reading import Skipped
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
 
 HOUR_S = 3600

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim.csv_rows import Row
 from scheduler_service.sim.limits import MOST_JOBS
-from scheduler_service.sim.reading import Row
 from scheduler_service.sim.workloads.arriving import Arriving, Recorded
 from scheduler_service.sim.workloads.distributions import Amount, Model, Normal
 

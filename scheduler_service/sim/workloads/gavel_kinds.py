@@ -14,9 +14,9 @@ from pydantic import Field
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S
-from scheduler_service.sim.reading import Skipped, rows
 from scheduler_service.sim.sharing.measured import tables
 from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.philly import COLUMNS

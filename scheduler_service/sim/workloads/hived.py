@@ -20,9 +20,9 @@ from pydantic import Field
 
 from scheduler_service.core.model import JobClass, TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim.csv_rows import BadTrace, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS, Rate, between
-from scheduler_service.sim.reading import BadTrace, rows
 from scheduler_service.sim.workloads import hived_fitted as fitted
 from scheduler_service.sim.workloads import philly
 from scheduler_service.sim.workloads.arriving import Recorded

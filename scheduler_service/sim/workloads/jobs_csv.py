@@ -17,9 +17,9 @@ from pydantic import Field
 
 from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
+from scheduler_service.sim.csv_rows import Row, Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LARGEST, MOST_TASKS
-from scheduler_service.sim.reading import Row, Skipped, rows
 from scheduler_service.sim.workloads.assuming import COMMAND, SITE_GRACE_S, File
 
 NEEDED = ("submit_s", "work_s")

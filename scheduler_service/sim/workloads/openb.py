@@ -15,8 +15,8 @@ from pydantic import Field
 from scheduler_service.core.model import JobClass, ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
+from scheduler_service.sim.csv_rows import Row, Skipped, rows
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.reading import Row, Skipped, rows
 from scheduler_service.sim.workloads.assuming import Trace, Trials, spec
 from scheduler_service.sim.workloads.distributions import Amount
 

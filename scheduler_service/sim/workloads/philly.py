@@ -15,9 +15,9 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import MOST_TASKS
-from scheduler_service.sim.reading import Skipped, rows
 from scheduler_service.sim.workloads.assuming import Trace, by_gpus, spec
 
 COLUMNS = ("submit_s", "duration_s", "num_gpus", "vc")

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from scheduler_service.core.model import TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector, add
+from scheduler_service.sim.csv_rows import Row, Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import MOST_TASKS
-from scheduler_service.sim.reading import Row, Skipped, rows
 from scheduler_service.sim.workloads.assuming import Trace, spec, spread
 
 COLUMNS = ("JobID", "User", "Submit", "Start", "ElapsedRaw", "State", "ReqTRES", "AllocTRES")

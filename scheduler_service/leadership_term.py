@@ -12,18 +12,18 @@ from typing import Any
 
 from scheduler_service import recording
 from scheduler_service.config import Config
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED
+from scheduler_service.core.handlers.skipped_job_ids import SKIPPED
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.database import Engines, Lease, opened
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.rpc.backend import Backend, Leading
+from scheduler_service.rpc.epoch_seals import Seals
 from scheduler_service.rpc.file_expiry import expire_files
-from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.engine_thread import NotLeading, Service
 from scheduler_service.run.invariant_sampling import watch_state
 from scheduler_service.run.leadership import Renewal
 from scheduler_service.run.planner import Planner
-from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.startup import clock, left_over, load_state
 from scheduler_service.store import RENEWALS
 

@@ -5,7 +5,7 @@ import sys
 from collections import OrderedDict
 from typing import Any
 
-from client_sdk.training._storing.registered import is_array
+from client_sdk.training._storing.object_states import is_array
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 

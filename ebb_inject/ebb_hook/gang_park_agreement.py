@@ -21,14 +21,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from .control import PARK_TOGETHER
-from .ranks import Notice, Ranks, process_group
-from .refused import Refused
+from .gang_park_store import Notice, Ranks, process_group
+from .park_refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .control import Control, Request
-    from .ranks import Group
+    from .gang_park_store import Group
     from .steps import Steps
 
 _ASKED = 5.0

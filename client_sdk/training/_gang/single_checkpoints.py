@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training._gang.together import refuse_strangers
+from client_sdk.training._gang.gang_checkpoints import refuse_strangers
 from client_sdk.training._storing import files
 from client_sdk.training._storing.files import CheckpointError, Key
 

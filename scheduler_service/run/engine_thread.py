@@ -19,15 +19,15 @@ from scheduler_service.core.model import EventKind
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
-from scheduler_service.run.lanes import Asked, Lanes, Question, Waiting
-from scheduler_service.run.lanes import NotLeading as NotLeading
-from scheduler_service.run.lanes import Overloaded as Overloaded
+from scheduler_service.run.engine_queue import Asked, Lanes, Question, Waiting
+from scheduler_service.run.engine_queue import NotLeading as NotLeading
+from scheduler_service.run.engine_queue import Overloaded as Overloaded
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.queue_heads import Heads, heads_of
+from scheduler_service.run.read_model import View
 from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.refused_commits import RefusedCommits, Tried
 from scheduler_service.run.repeated_requests import answered, done_before
-from scheduler_service.run.view import View
 
 T = TypeVar("T")
 
