@@ -17,7 +17,7 @@ from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, Sto
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 
 LARGE_NODE = Vector(128_000, 1 << 20, 8)
@@ -30,7 +30,7 @@ class Stream:
 
     def __init__(self, nodes: int, capacity: Vector, seed: int = 1, policy: str = "fitgpp") -> None:
         self.random = Random(seed)
-        made = stages(policy, FitGppSettings())
+        made = stages(policy, PreemptionSettings())
         self.state = State(Cluster("bench", seed), order_of=order_of(made))
         self.policy = made.policy
         self.capacity = capacity

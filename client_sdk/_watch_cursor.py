@@ -46,7 +46,7 @@ class Connections:
         return random.uniform(0, self._pause if self.deadline is None else max(0.0, min(self._pause, self.deadline - now)))
 
 
-class Course(Connections):
+class WatchCursor(Connections):
     """A watch. Each connection goes on after the last commit that the one before it brought."""
 
     def __init__(self, job_id: int, after_commit: int, timeout: float, deadline: float | None) -> None:

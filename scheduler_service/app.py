@@ -57,7 +57,7 @@ async def serve(config: Config) -> None:
         async with _database(config, end) as url:
             with (
                 contextlib.closing(Engines(url, config.lease)) as engines,
-                contextlib.closing(_front(config, engines)) as backend,
+                contextlib.closing(_backend(config, engines)) as backend,
             ):
                 async with _tokens(config, engines) as tokens, serving(config.listen, backend, config.tls, tokens) as served:
                     address, health = served
@@ -69,7 +69,7 @@ async def serve(config: Config) -> None:
                     await _lead_again_and_again(config, backend, engines, lease, stop, halt, announce)
 
 
-def _front(config: Config, engines: Engines) -> Backend:
+def _backend(config: Config, engines: Engines) -> Backend:
     reader = Reader(engines.reader)
     times = micros(config.default_grace), config.heartbeat, config.silent_after
     secrets = SecretArguments(config.secret_arguments)

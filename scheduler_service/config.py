@@ -150,11 +150,11 @@ class Config(FileSettings):
     @model_validator(mode="after")
     def _settings_of_the_policy(self) -> "Config":
         if self.policy_settings:  # else no policy need be loaded to read the settings
-            from scheduler_service.policies.options import FitGppSettings
+            from scheduler_service.policies.options import PreemptionSettings
             from scheduler_service.policies.stages import stages
 
             try:
-                stages(self.policy, FitGppSettings(), own=self.policy_settings)
+                stages(self.policy, PreemptionSettings(), own=self.policy_settings)
             except ValueError as error:
                 raise ValueError(f"policy_settings: {error}") from None
         return self

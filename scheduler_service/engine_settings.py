@@ -6,7 +6,7 @@ from scheduler_service.config import Config, TimeLimited
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies import registry
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 
 HISTORY_ROWS = 5_000
@@ -18,8 +18,8 @@ TURNS = 2
 def stages_of(config: Config) -> Stages:
     """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
     if config.virtual_clusters:
-        return stages("cells", FitGppSettings(), exchange=config.exchange)
-    settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
+        return stages("cells", PreemptionSettings(), exchange=config.exchange)
+    settings = PreemptionSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
     return stages(config.policy, settings, config.backfill, own=config.policy_settings)
 
 

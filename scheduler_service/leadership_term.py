@@ -20,7 +20,7 @@ from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.epoch_seals import Seals
 from scheduler_service.rpc.file_expiry import expire_files
 from scheduler_service.run.dispatch import Dispatch
-from scheduler_service.run.engine_thread import NotLeading, Service
+from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.invariant_sampling import watch_state
 from scheduler_service.run.leadership import Renewal
 from scheduler_service.run.planner import Planner
@@ -65,7 +65,7 @@ async def lead(
     recorder = await asyncio.to_thread(recording.begin, config, stages_of, state, view.commit_no)
     policy = stages_of(config).policy
     planner = Planner(lambda event: service.handle(event))
-    service = Service(state, view, policy, writer, lambda orders: dispatch.send(view, orders), now, recorder, planner.take)
+    service = EngineThread(state, view, policy, writer, lambda orders: dispatch.send(view, orders), now, recorder, planner.take)
 
     def fell_silent(silent: NodeSilent) -> asyncio.Future[Any] | None:
         try:

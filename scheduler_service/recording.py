@@ -29,9 +29,9 @@ class _Noting:
 
 def parameters(config: Config, stages_of: Callable[[Config], Stages]) -> dict[str, Any]:
     """The settings from which the policy is made: no list of them can be wrong."""
-    noting = _Noting(config)
-    stages_of(cast(Config, noting))
-    return noting.noted
+    memo_updates = _Noting(config)
+    stages_of(cast(Config, memo_updates))
+    return memo_updates.noted
 
 
 def stages_from(stages_of: Callable[[Config], Stages], name: str, given: Mapping[str, Any]) -> Stages:

@@ -42,7 +42,7 @@ from client_sdk._requests.jobs import (
     TryOut,
     Update,
 )
-from client_sdk._watch_cursor import Course, LogCourse, LogPiece
+from client_sdk._watch_cursor import LogCourse, LogPiece, WatchCursor
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -234,7 +234,7 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
     return message
 
 
-def watch_message(course: Course) -> scheduler_pb2.SchedulerWatchRequest:
+def watch_message(course: WatchCursor) -> scheduler_pb2.SchedulerWatchRequest:
     return _about(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
 
 

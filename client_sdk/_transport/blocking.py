@@ -18,7 +18,7 @@ from client_sdk._requests.jobs import Request
 from client_sdk._transport.access import Access
 from client_sdk._transport.channels import Line, Options, Terms
 from client_sdk._transport.wire import Peer, StreamEnded
-from client_sdk._watch_cursor import Course, LogCourse, LogPiece
+from client_sdk._watch_cursor import LogCourse, LogPiece, WatchCursor
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Transport:
 
     def watch(self, job_id: int, after_commit: int, deadline: float | None) -> Iterator[models.JobUpdate]:
         """Changes for as long as the caller goes on asking, over as many connections as that takes."""
-        course = Course(job_id, after_commit, self._peer.timeout, deadline)
+        course = WatchCursor(job_id, after_commit, self._peer.timeout, deadline)
         while True:
             stream, message = self._retry(WATCH, partial(self._open, course), course.patience)
             course.connected()
@@ -87,7 +87,7 @@ class Transport:
         """A stream and its first message; None: it is empty."""
         return self._first(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
 
-    def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
+    def _open(self, course: WatchCursor, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
         timeout = self._peer.stream_time(course.deadline)
         stream, message = self._first(WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout)

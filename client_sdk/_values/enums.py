@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Word(IntEnum):
+class ApiEnum(IntEnum):
     """One of the API's words. Printed, it is its name; in JSON, and wherever it is counted with, its number in the API."""
 
     def __str__(self) -> str:
@@ -13,7 +13,7 @@ class Word(IntEnum):
         return format(self.name, spec)
 
 
-class JobClass(Word):
+class JobClass(ApiEnum):
     """FitGpp's two classes of work."""
 
     UNSPECIFIED = 0
@@ -23,7 +23,7 @@ class JobClass(Word):
     """Runs when there is room; may be preempted, and then goes on from its checkpoint."""
 
 
-class JobState(Word):
+class JobState(ApiEnum):
     """Where a job stands. Why it stands there is `JobReason`."""
 
     UNSPECIFIED = 0
@@ -54,7 +54,7 @@ ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobS
 LIVE = tuple(state for state in JobState if state is not JobState.UNSPECIFIED and state not in ENDED)
 
 
-class JobReason(Word):
+class JobReason(ApiEnum):
     """Why a job is in its state."""
 
     UNSPECIFIED = 0
@@ -141,7 +141,7 @@ class JobReason(Word):
     """QUEUED: no node that is open could take it, even if it were empty; `reason_detail` says for which nodes it waits."""
 
 
-class JobEventKind(Word):
+class JobEventKind(ApiEnum):
     """What a line of a job's story tells."""
 
     UNSPECIFIED = 0
@@ -217,7 +217,7 @@ class JobEventKind(Word):
     and why."""
 
 
-class Guarantee(Word):
+class Guarantee(ApiEnum):
     """In which cells a job may run, where the site has virtual clusters."""
 
     UNSPECIFIED = 0
@@ -229,7 +229,7 @@ class Guarantee(Word):
     """In anybody's idle ones, from which it goes when their owner wants them."""
 
 
-class ShareMode(Word):
+class ShareMode(ApiEnum):
     """How a job holds its devices."""
 
     UNSPECIFIED = 0
@@ -241,7 +241,7 @@ class ShareMode(Word):
     """A part of the time of one device, in turn with other jobs. Each has the whole device in its turn."""
 
 
-class TurnState(Word):
+class TurnState(ApiEnum):
     """Whose turn it is on devices that are shared."""
 
     UNSPECIFIED = 0
@@ -252,7 +252,7 @@ class TurnState(Word):
     """The job is parked until its turn."""
 
 
-class Exit0AfterStop(Word):
+class Exit0AfterStop(ApiEnum):
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain. A program that has
     said in EBB_DONE_FILE that its work is done has finished in any case."""
 
@@ -263,7 +263,7 @@ class Exit0AfterStop(Word):
     """The program has finished its work."""
 
 
-class PostingKind(Word):
+class PostingKind(ApiEnum):
     """What stands on the bulletin board of cells."""
 
     UNSPECIFIED = 0
@@ -271,7 +271,7 @@ class PostingKind(Word):
     REQUEST = 2
 
 
-class PostingState(Word):
+class PostingState(ApiEnum):
     """Where an offer or a request is in its life."""
 
     UNSPECIFIED = 0
@@ -283,7 +283,7 @@ class PostingState(Word):
     EXPIRED = 4
 
 
-class ExchangeState(Word):
+class ExchangeState(ApiEnum):
     """Where an exchange of cells is in its life."""
 
     UNSPECIFIED = 0
@@ -295,7 +295,7 @@ class ExchangeState(Word):
     """Over: the cells are the giver's again."""
 
 
-class BookingKind(Word):
+class BookingKind(ApiEnum):
     """What is booked in the ledger of exchanges."""
 
     UNSPECIFIED = 0
@@ -304,7 +304,7 @@ class BookingKind(Word):
     """The part of the price for which there was nothing any more."""
 
 
-class DeviceUse(Word):
+class DeviceUse(ApiEnum):
     """How a device is held."""
 
     UNSPECIFIED = 0
@@ -319,7 +319,7 @@ class DeviceUse(Word):
     """By nobody, and nobody can have it."""
 
 
-class PinState(Word):
+class PinState(ApiEnum):
     """How a pinned cell stands."""
 
     UNSPECIFIED = 0
@@ -331,7 +331,7 @@ class PinState(Word):
     """Not in use, and part of it cannot be had, or all of it."""
 
 
-class NodeState(Word):
+class NodeState(ApiEnum):
     """Whether a node's agent is heard."""
 
     UNSPECIFIED = 0
@@ -342,7 +342,7 @@ class NodeState(Word):
     """It is no node of the cluster any more, and in no list."""
 
 
-class MemorySource(Word):
+class MemorySource(ApiEnum):
     """Where a memory cycle was read."""
 
     UNSPECIFIED = 0
@@ -350,7 +350,7 @@ class MemorySource(Word):
     """The driver's count of what the process has reserved. A caching allocator hides the wave from it."""
 
 
-class DependencyKind(Word):
+class DependencyKind(ApiEnum):
     """How the other job must end."""
 
     UNSPECIFIED = 0

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from client_sdk._values.enums import Word
+from client_sdk._values.enums import ApiEnum
 
 
-class EstimateSource(Word):
+class EstimateSource(ApiEnum):
     """Where an estimate comes from."""
 
     UNSPECIFIED = 0

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._values.enums import JobReason, Word
+from client_sdk._values.enums import ApiEnum, JobReason
 from client_sdk._values.specs import Resources
 
 
-class RunPhase(Word):
+class RunPhase(ApiEnum):
     """Where a launch of a task stands."""
 
     UNSPECIFIED = 0
@@ -25,7 +25,7 @@ class RunPhase(Word):
     """At the destination of a migration, before the job goes on there."""
 
 
-class OperationKind(Word):
+class OperationKind(ApiEnum):
     """A change of a running job that takes several phases."""
 
     UNSPECIFIED = 0
@@ -39,7 +39,7 @@ class OperationKind(Word):
     """The job saves its work and stops, because it is suspended."""
 
 
-class OperationPhase(Word):
+class OperationPhase(ApiEnum):
     UNSPECIFIED = 0
     PARKING = 1
     """The run was told to park, and holds its devices."""
@@ -82,7 +82,7 @@ class OperationPhaseTime:
     """What was measured, such as "cooperative, 512 MiB, residue 0 MiB", or why the phase was given up."""
 
 
-class SaveOutcome(Word):
+class SaveOutcome(ApiEnum):
     """Whether what a run had done was saved when it ended."""
 
     UNSPECIFIED = 0

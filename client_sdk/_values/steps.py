@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from client_sdk._values.enums import Word
+from client_sdk._values.enums import ApiEnum
 
 
-class StepState(Word):
+class StepState(ApiEnum):
     """What a program that counts its steps is doing, by its own account. STALLED is the agent's judgement, and of PARKED
     only the agent knows."""
 
@@ -21,7 +21,7 @@ class StepState(Word):
     """Its run is parked."""
 
 
-class MiniBatchSource(Word):
+class MiniBatchSource(ApiEnum):
     """What shows the mini-batch time of a task, the best first."""
 
     UNSPECIFIED = 0

@@ -21,7 +21,7 @@ from node_agent.processes import exit_status
 from node_agent.processes.launcher.client import Absent, Ended, Lost, NotSpawned, Outcome, Spawned, Unable
 from node_agent.processes.process_groups import kill_group, led_by, rest_of, signal_handlers
 from node_agent.processes.process_watch import GroupWatch
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import SAVES, LaunchSpec, Process, RunKey, RunPhase, RunRecord, clean
@@ -58,7 +58,7 @@ class Checkpointing:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         paths: Paths,
         spawn: Callable[[RunRecord], None],
         find: Callable[[RunKey], None],

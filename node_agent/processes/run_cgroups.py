@@ -15,7 +15,7 @@ _AGAIN = 30.0
 """Seconds until a group in which something would not die is tried again."""
 
 
-class Holding:
+class RunCgroups:
     """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
 
     def __init__(self, spool: Spool, groups: Groups, guarded: Callable[..., None]) -> None:

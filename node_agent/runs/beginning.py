@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from node_agent.processes.launcher.client import Spawned
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.run_state.events import Started
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.runs.starting import Starting
@@ -26,7 +26,7 @@ class Beginning:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         starting: Starting,
         reported: Callable[[], None],
         then: Callable[[Callable[[], None]], None],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from node_agent.processes import exit_status
 from node_agent.processes.checkpoint_names import read_names
 from node_agent.processes.launcher.spawn import savers_of
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.processes.step_files import read_record
 from node_agent.run_state.events import Exited
@@ -31,7 +31,7 @@ class Ending:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         paths: Paths,
         node: str,
         reported: Callable[[], None],

@@ -36,7 +36,7 @@ from node_agent.processes.launcher.client import (
 )
 from node_agent.processes.launcher.spawn import LOG_FILE
 from node_agent.processes.memory_watch import Limits
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import Desired, LaunchSpec, RunKey, RunPhase, RunRecord, clean
@@ -102,7 +102,7 @@ class Executor:
         dumps = dumps or Dumps(paths, node, lambda: spool.cluster[0], provider.inventory)
         self._killing = False
         self._spool = spool
-        self._holding = Holding(spool, groups, self._guarded)
+        self._holding = RunCgroups(spool, groups, self._guarded)
         path = self._holding.path
         self.saves = SaveMeansWatch(paths, path, lambda run: dumps.would_dump([run], path), dumps.has_files)
         ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said, self._means

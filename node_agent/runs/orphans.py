@@ -8,7 +8,7 @@ from functools import partial
 from node_agent.processes import exit_status
 from node_agent.processes.launcher.spawn import may_save
 from node_agent.processes.process_watch import GroupWatch
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
@@ -27,7 +27,7 @@ class Orphans:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         paths: Paths,
         finish: Callable[[RunRecord, Exited], None],
         guarded: Callable[..., None],

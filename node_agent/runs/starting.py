@@ -18,7 +18,7 @@ from node_agent.devices.base import Provider
 from node_agent.errors import EnvironmentMissing, UnknownDevice
 from node_agent.processes.launcher.client import LauncherClient
 from node_agent.processes.launcher.prepared_folders import PreparedFolder
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Ready
 from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord
@@ -60,7 +60,7 @@ class Starting:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         rendezvous: Rendezvous,
         provider: Provider,
         paths: Paths,

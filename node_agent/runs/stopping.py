@@ -14,7 +14,7 @@ from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.save_requests import Checkpointing
 from node_agent.processes.launcher.spawn import savers_of
 from node_agent.processes.process_groups import kill_group, led_by, terminate_group
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, StopReason
 from node_agent.run_state.save_values import SaveMeans
@@ -33,7 +33,7 @@ class Stopping:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         paths: Paths,
         spawn: Callable[[RunRecord], None],
         find: Callable[[RunKey], None],

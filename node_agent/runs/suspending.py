@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Phases, RunEvent, RunParked, RunParkRefused, RunResumed
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, StopReason, clean
@@ -34,7 +34,7 @@ class Suspending:
     def __init__(
         self,
         spool: Spool,
-        holding: Holding,
+        holding: RunCgroups,
         paths: Paths,
         ladder: Ladder,
         node: Node,

@@ -23,7 +23,7 @@ from scheduler_service.core.model.values import SECOND, WHOLE, Micros
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.fitgpp.victims_by_queue_order import from_behind
+from scheduler_service.policies.fitgpp.victims_by_queue_order import victims_by_queue_order
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.queueing.overtaking import overtaking
 from scheduler_service.policies.stages import Stages
@@ -177,7 +177,7 @@ def stages(options: Options) -> Stages:
     def noted(state: State, job: Job) -> Iterator[Remember]:
         return remember(state, job, settings)
 
-    victims = from_behind(NAME, spares)
+    victims = victims_by_queue_order(NAME, spares)
     return Stages(
         overtaking(victims.choose, noted),
         ORDER,

@@ -36,7 +36,7 @@ class Noted(NamedTuple):
 NOTHING = Noted()
 
 
-def noting(serve: Policy, notes: Notes) -> Policy:
+def memo_updates(serve: Policy, notes: Notes) -> Policy:
     """A policy that takes notes before it serves its queues, and again after that."""
 
     def policy(state: State, rng: Rng) -> Proposals:

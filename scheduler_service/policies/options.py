@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 
-class FitGppSettings(NamedTuple):
+class PreemptionSettings(NamedTuple):
     """Parameters of the paper. `s` weighs the grace period against the size (Eqn 3); `cap` is P (Eqn 4), which holds for
     every rule. `trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers'
     setting.
@@ -22,14 +22,14 @@ class FitGppSettings(NamedTuple):
     """A trial that waits for victims holds up the trials behind it, as published; no other waits for any then."""
 
 
-AS_PUBLISHED = FitGppSettings(trials_in_flight=1, sparing=False, in_order=True)
+AS_PUBLISHED = PreemptionSettings(trials_in_flight=1, sparing=False, in_order=True)
 """How the FitGpp paper's simulator decides, as far as its figures tell."""
 
 
 class Options(NamedTuple):
     """The settings that policies know."""
 
-    fitgpp: FitGppSettings = FitGppSettings()
+    fitgpp: PreemptionSettings = PreemptionSettings()
     backfill: bool = False
     exchange: str = "balanced"
     """How cells are exchanged: one of `policies.hived.exchange.stage.MATCHES`."""

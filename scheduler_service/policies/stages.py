@@ -12,7 +12,7 @@ from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
-from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.placing.resume_placement import Find, resuming_elsewhere
 from scheduler_service.policies.scope import Starts
@@ -126,7 +126,7 @@ class Stages(NamedTuple):
 
 def stages(
     name: str,
-    settings: FitGppSettings,
+    settings: PreemptionSettings,
     backfilled: bool = False,
     exchange: str = "balanced",
     promotes: bool = True,
@@ -146,7 +146,7 @@ def name_within(policy: VcPolicy) -> str:
 @lru_cache(maxsize=256)
 def stages_within(policy: VcPolicy) -> Stages:
     """The stages of a virtual cluster."""
-    settings = FitGppSettings(policy.s, policy.cap, policy.trials_in_flight)
+    settings = PreemptionSettings(policy.s, policy.cap, policy.trials_in_flight)
     return stages(name_within(policy), settings, own=dict(policy.settings))
 
 

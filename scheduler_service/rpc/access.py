@@ -92,7 +92,7 @@ class Access:
     """Lets in who may make the call. Without `tokens` everybody is the service's own user."""
 
     def __init__(self, backend: Backend, tokens: Tokens | None) -> None:
-        self._front = backend
+        self._backend = backend
         self._tokens = tokens
         self._speaking = 0
         self._anybody = Caller(backend.user, frozenset(Role))
@@ -171,7 +171,7 @@ class Access:
     async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
         """A job keeps its user forever, so that it cannot become another's between this look and the call."""
         try:
-            owner = (await self._front.find(job_id)).job.user
+            owner = (await self._backend.find(job_id)).job.user
         except NotFound:  # which is the handler's to tell
             return
         if owner != who.subject:

@@ -16,7 +16,7 @@ from scheduler_service.database import FILE_CALLS, Reader, UserFiles
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.epoch_seals import Seals
 from scheduler_service.run.dispatch import Dispatch
-from scheduler_service.run.engine_thread import NotLeading, Service
+from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.partially_parked_gangs import TornGangs
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.read_model import JobView, View
@@ -39,7 +39,7 @@ ASK_LIMIT = 3.0
 class Leading:
     """What there is while this scheduler leads."""
 
-    service: Service
+    service: EngineThread
     dispatch: Dispatch
     stages: Stages
     cluster_id: str

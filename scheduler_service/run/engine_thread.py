@@ -45,7 +45,7 @@ class _Published(NamedTuple):
     introspecting: Mapping[str, Micros]
 
 
-class Service:
+class EngineThread:
     """Owns the state while this scheduler leads. Made on the event loop; `start` begins the engine's thread."""
 
     def __init__(

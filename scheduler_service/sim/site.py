@@ -11,7 +11,7 @@ from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies import registry
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.csv_rows import not_utf8
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
@@ -149,9 +149,9 @@ class Policy(Model):
             gang_start_us=micros(self.gang_start),
         )
 
-    def victims(self) -> FitGppSettings:
+    def victims(self) -> PreemptionSettings:
         cap = NO_CAP if self.cap is None else self.cap
-        return FitGppSettings(self.s, cap, self.trials_in_flight, self.sparing, self.in_order)
+        return PreemptionSettings(self.s, cap, self.trials_in_flight, self.sparing, self.in_order)
 
 
 class Times(Model):

@@ -12,7 +12,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
@@ -43,7 +43,7 @@ class VirtualCluster(Model):
     @model_validator(mode="after")
     def _known(self) -> "VirtualCluster":
         if self.settings:
-            stages(self.policy, FitGppSettings(), own=dict(self.settings))
+            stages(self.policy, PreemptionSettings(), own=dict(self.settings))
         return self
 
     def requested(self, exchange: Exchange | None = None) -> VcRequested:

@@ -16,7 +16,7 @@ from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import DriverCheckpoint
 from node_agent.processes.cgroups import Groups
 from node_agent.processes.process_groups import kill_inside, populated
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Phases
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
@@ -64,7 +64,7 @@ class Stage:
             self.spool.close()
         self.spool: Spool = open_spool(self.state / "spool.db")
         self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id)
-        self.holding = holding = Holding(self.spool, self.groups, self.guarded)
+        self.holding = holding = RunCgroups(self.spool, self.groups, self.guarded)
         node = Node(self.total, self.on_devices)
         self.parking = Parking(self.spool, holding, self.paths, Ladder(self.driver), node, self, self.guarded)
 

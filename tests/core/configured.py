@@ -12,7 +12,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.explain.explanation import Explanation
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 from tests.core.driver import Driver, spec
 from tests.policies.made import fitgpp
@@ -32,11 +32,11 @@ def either(devices: int = 8, *alternatives: Configuration, **more: Any) -> JobSp
 
 def site(policy: Any = None, **settings: Any) -> Driver:
     """n1 has eight devices and three CPUs, n2 four CPUs."""
-    d = Driver(policy or fitgpp(FitGppSettings()), Settings(**settings))
+    d = Driver(policy or fitgpp(PreemptionSettings()), Settings(**settings))
     d.join("n1", LARGE)
     d.join("n2", SMALL)
     return d
 
 
 def explained(d: Driver, job: int, chosen: Stages | None = None) -> Explanation:
-    return explain(d.state, d.job(job), d.now, Random(0), chosen or stages("fitgpp", FitGppSettings()))
+    return explain(d.state, d.job(job), d.now, Random(0), chosen or stages("fitgpp", PreemptionSettings()))

@@ -21,7 +21,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 
 CAPACITIES = (Vector(4000, 4096, 4), Vector(8000, 2048, 2), Vector(4000, 4096, 0))
@@ -130,31 +130,31 @@ _WHOLE: st.SearchStrategy[JobSpec] = st.builds(
 SPECS: st.SearchStrategy[JobSpec] = st.builds(_with_part, _WHOLE, PARTS)
 
 PARAMETERS = (
-    FitGppSettings(cap=2),
-    FitGppSettings(cap=1, trials_in_flight=1),
-    FitGppSettings(s=1.0, cap=2, trials_in_flight=2),
-    FitGppSettings(s=0.0, cap=1),
-    FitGppSettings(cap=0),
+    PreemptionSettings(cap=2),
+    PreemptionSettings(cap=1, trials_in_flight=1),
+    PreemptionSettings(s=1.0, cap=2, trials_in_flight=2),
+    PreemptionSettings(s=0.0, cap=1),
+    PreemptionSettings(cap=0),
 )
 
 
 def _policies() -> list[tuple[Stages, int, bool]]:
     """Every policy, the cap that it must keep, and whether it backfills."""
     preempting = product(("fitgpp", "fitgpp", "thrifty", "lrtp", "rand"), PARAMETERS, (False, True))
-    plain = (("fifo", FitGppSettings(cap=0), backfilled) for backfilled in (False, True))
+    plain = (("fifo", PreemptionSettings(cap=0), backfilled) for backfilled in (False, True))
     made = [(stages(name, given, filled), given.cap, filled) for name, given, filled in chain(preempting, plain)]
     services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
-    made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
+    made += [(stages("las", PreemptionSettings(), own=own), 0, False) for own in services for _ in range(3)]
     matched = ({"alpha": 0}, {"alpha": 0.5}, {"alpha": 1}, {"alpha": 0.5, "long": 0, "period": 3}, {"long": 2, "period": 1})
     sampled = ({"sample_most": 3}, {"sample_most": 60, "sample_share": 1, "long": 2, "period": 1}, {"sample_percent": 0})
     matched += tuple({"alpha": 1} | own for own in sampled)
-    made += [(stages("allox", FitGppSettings(), own=own), 0, False) for own in matched for _ in range(2)]
+    made += [(stages("allox", PreemptionSettings(), own=own), 0, False) for own in matched for _ in range(2)]
     priced = ({}, {"limit": 1, "patience": 1}, {"long": 2, "period": 1})
-    made += [(stages("allox-priced", FitGppSettings(), own=own), 0, False) for own in priced for _ in range(2)]
+    made += [(stages("allox-priced", PreemptionSettings(), own=own), 0, False) for own in priced for _ in range(2)]
     sliced = ({"rows": 2}, {"oversubscription": 8, "packing_gain": 0, "grow_after": 30}, {"packed_most": 2, "probe_periods": 1})
     made += [(stages("gandiva", given, own=own), given.cap, False) for own in sliced for given in PARAMETERS[:3]]
     shares = ({"half_life": 60, "period": 3}, {"half_life": 600, "period": 60, "other_projects": 0, "project.p": 2})
-    return made + [(stages("fair", FitGppSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
+    return made + [(stages("fair", PreemptionSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
 
 
 POLICIES = st.sampled_from(_policies())

@@ -25,7 +25,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.queue_keys import own_lane
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, kinds, orders_to_start, spec
 from tests.core.test_gangs import gang
 from tests.policies.made import fitgpp
@@ -38,7 +38,7 @@ def array(size: int, at_once: int = 0, **more: Any) -> JobSpec:
 
 
 def cluster(capacity: Vector = TWO) -> Driver:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join(capacity=capacity)
     return d
 

@@ -24,7 +24,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
-from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining, work_left
 from scheduler_service.policies.stages import stages
@@ -170,7 +170,7 @@ def test_a_job_with_something_kept_starts_there_though_its_node_has_other_labels
     d.submit(either(8, on_cpus(nodes=NodeSelector(labels=(("zone", "a"),)))))
     d.do(AddEarmark(1, 2, Vector(4_000, 1024), (), DECISION, configuration=1))
     d.step(replace(d.seen("n2", SMALL), labels=(("zone", "b"),)))
-    d.policy = fitgpp(FitGppSettings())
+    d.policy = fitgpp(PreemptionSettings())
     d.state.unsettled = True
     d.step()
     assert (d.job(1).configuration, d.where(1).name) == (1, "n2")
@@ -242,7 +242,7 @@ def test_backfill_reserves_for_the_configuration_that_has_room_soonest() -> None
     assert (first.nodes, second.nodes) == (frozenset({1}), frozenset({2}))
     longer = d.submit(timed(spec(0, cpu=1_000), 1_000))
     assert (d.job(longer).state, d.where(longer).name) == (JobState.STARTING, "n1"), "it is in nobody's way there"
-    options = Options(FitGppSettings(), backfill=True)
+    options = Options(PreemptionSettings(), backfill=True)
     found = explained(d, head, stages("fifo", options.fitgpp))
     assert found.estimate is not None
     assert found.estimate.at_us == d.now + 20 * SECOND

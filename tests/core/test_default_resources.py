@@ -11,7 +11,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import UNSET, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, spec
 from tests.core.parts import ask
 from tests.policies.made import fitgpp
@@ -37,7 +37,7 @@ def share(amount: int, devices: int, left: int) -> int:
 
 
 def site(*capacities: Vector, **choices: int) -> Driver:
-    d = Driver(fitgpp(FitGppSettings()), Settings(**choices))  # type: ignore[arg-type]
+    d = Driver(fitgpp(PreemptionSettings()), Settings(**choices))  # type: ignore[arg-type]
     for number, capacity in enumerate(capacities):
         d.join(f"n{number}", capacity=capacity)
     return d

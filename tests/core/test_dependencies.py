@@ -9,7 +9,7 @@ from scheduler_service.core.model import Array, Dependency, DependencyKind, Even
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import EPOCH, Driver, kinds, spec
 from tests.policies.cluster import seeded
 from tests.policies.made import fitgpp
@@ -114,7 +114,7 @@ def test_an_array_is_over_when_all_its_elements_are() -> None:
 
 def test_a_chain_of_five_thousand_ends_without_recursion() -> None:
     """And a second of ones that hold comes to its turn one by one."""
-    policy = fitgpp(FitGppSettings())
+    policy = fitgpp(PreemptionSettings())
     d = Driver(policy)
     state: State = d.state
     first = d.submit()
@@ -214,7 +214,7 @@ def test_a_cycle_is_refused() -> None:
 
 
 def test_a_trial_that_is_made_to_wait_gives_up_what_is_kept_for_it() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join(capacity=Vector(4_000, 8_192, 2))
     victim, other = d.submit(), d.submit()
     d.start(victim, other)

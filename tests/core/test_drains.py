@@ -25,7 +25,7 @@ from scheduler_service.core.model import EventKind, JobState, NodeState, Reason,
 from scheduler_service.core.model.configurations import NodeSelector
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec, stopped
 from tests.core.test_gangs import begun
 from tests.policies.made import fitgpp
@@ -34,7 +34,7 @@ SMALL = Vector(4_000, 8_192, 2)
 
 
 def cluster(nodes: int = 1) -> Driver:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     for number in range(nodes):
         d.join(f"n{number + 1}", SMALL)
     return d

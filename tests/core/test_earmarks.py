@@ -3,7 +3,7 @@
 from scheduler_service.core.model import EarmarkPhase, EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import NODE, Driver, kinds, orders_to_start
 from tests.core.test_enact import desk, earmark, preempt
 from tests.policies.made import fitgpp
@@ -13,7 +13,7 @@ TTL = 60
 
 def waiting_trial(free: int = 0, victims: tuple[int, ...] = (8,)) -> tuple[Driver, list[int], int]:
     """One node; best-effort runs hold all but `free` devices; a trial of 8 devices waits for all of them."""
-    d = Driver(fitgpp(FitGppSettings()), Settings(earmark_ttl_us=TTL * SECOND))
+    d = Driver(fitgpp(PreemptionSettings()), Settings(earmark_ttl_us=TTL * SECOND))
     d.join()
     jobs = [d.submit(devices=n) for n in victims]
     d.start(*jobs)
@@ -56,7 +56,7 @@ def test_it_is_filled_by_each_victim_s_exit_before_anybody_else() -> None:
 
 
 def test_what_a_victim_leaves_beyond_it_is_free() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join()
     job = d.submit(devices=8)
     d.start(job)
@@ -126,7 +126,7 @@ def test_it_is_dropped_when_the_trial_starts_elsewhere() -> None:
 
 
 def test_a_trial_does_not_wait_for_a_node_that_fell_silent() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join("n1")
     d.join("n2")
     first, second = d.submit(devices=8, grace=1), d.submit(devices=8, grace=9)
@@ -160,7 +160,7 @@ def test_victims_that_are_lost_with_their_node_s_boot_fill_it() -> None:
 
 def test_a_start_elsewhere_lets_an_earlier_trial_have_what_was_kept() -> None:
     """first waits for x; second for b1 and b2, and has what b1 held; when second starts on z, first fits there."""
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join("x", Vector(32_000, 65_536, 1))
     a = d.submit(devices=1, grace=0)
     d.join("y", Vector(32_000, 65_536, 4))

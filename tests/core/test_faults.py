@@ -7,7 +7,7 @@ from scheduler_service.core.messages import FaultsSeen, NodeChanged
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, inventory, kinds
 from tests.policies.made import fitgpp
 
@@ -16,7 +16,7 @@ LOST = "XID 79: the GPU has fallen off the bus"
 
 
 def cluster(nodes: int = 1, settings: Settings = DEFAULTS) -> Driver:
-    d = Driver(fitgpp(FitGppSettings()), settings)
+    d = Driver(fitgpp(PreemptionSettings()), settings)
     for number in range(nodes):
         d.join(f"n{number + 1}", SMALL)
     return d

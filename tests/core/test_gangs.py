@@ -23,7 +23,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec, stopped
 from tests.policies.made import fitgpp
 
@@ -37,7 +37,7 @@ def gang(tasks: int = 3, **more: Any) -> JobSpec:
 
 
 def cluster(nodes: int = 2, settings: Settings = Settings()) -> Driver:  # noqa: B008 (immutable)
-    d = Driver(fitgpp(FitGppSettings()), settings)
+    d = Driver(fitgpp(PreemptionSettings()), settings)
     for number in range(nodes):
         d.join(f"n{number + 1}", SMALL)
     return d

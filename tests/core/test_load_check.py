@@ -10,7 +10,7 @@ import pytest
 from scheduler_service.core.model import JobState, RunKey
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.load_check import contradictions
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver
 
@@ -19,7 +19,7 @@ Rows = dict[tuple[str, Any], Any]
 
 def rows() -> Rows:
     """On n1 job 1 with four devices, and job 2, which leaves with four for trial 3; job 4 waits."""
-    d = Driver(stages("fitgpp", FitGppSettings()).policy)
+    d = Driver(stages("fitgpp", PreemptionSettings()).policy)
     d.join()
     d.start(d.submit(devices=4, trial=True), d.submit(devices=4))
     d.trial(3)

@@ -10,7 +10,7 @@ from scheduler_service.core.model import EventKind, JobEvent, JobState, RunKey, 
 from scheduler_service.core.model.configurations import NodeSelector
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 from tests.core.test_migrate import warm
@@ -23,7 +23,7 @@ class Site(Driver):
     """Two nodes. The policy is at work, and carries out what a test asks beside."""
 
     def __init__(self, policy: str) -> None:
-        made = stages(policy, FitGppSettings())
+        made = stages(policy, PreemptionSettings())
         self.made, self.asked, self.told_of = made.policy, None, list[JobEvent]()
         super().__init__(self._serve, order=order_of(made))
         for name in ("n1", "n2"):

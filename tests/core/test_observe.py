@@ -22,7 +22,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import NODE, Driver, inventory, kinds, orders_to_start, orders_to_stop, spec
 from tests.policies.made import fitgpp
 
@@ -38,7 +38,7 @@ def running(d: Driver, **wants: int) -> int:
 
 def preempted() -> tuple[Driver, int, int]:
     """A best-effort job that was told to leave for a trial."""
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join(capacity=SMALL)
     job = running(d)
     return d, job, d.trial()
@@ -206,7 +206,7 @@ def test_that_a_run_left_is_told_with_its_exit_code_if_that_is_known(
 @pytest.mark.parametrize("outcome", [{"exit_signal": 15}, {"yielded": True}])
 def test_a_run_that_was_told_to_leave_before_it_began_was_ended_by_nothing(outcome: dict[str, int | bool]) -> None:
     """Its agent, which had it not yet, has only words of processes for that."""
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join(capacity=SMALL)
     job = d.submit()
     d.trial()
@@ -342,7 +342,7 @@ def test_a_report_about_a_run_that_is_over_or_elsewhere_is_counted_and_no_more()
 
 
 def test_a_silent_node_s_runs_are_unreachable_and_keep_what_they_hold() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join(capacity=Vector(4_000, 8_192, 4))
     starting, run, leaving = d.submit(), running(d), running(d, devices=2)
     d.cancel(leaving)

@@ -26,7 +26,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations import parking
 from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.policies.las import attained
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.charged import check_charges
@@ -208,7 +208,7 @@ def test_nobody_knows_when_a_parked_job_ends() -> None:
 
 
 def test_fair_share_charges_a_parked_run_with_nothing() -> None:
-    made = stages("fair", FitGppSettings())
+    made = stages("fair", PreemptionSettings())
     d = Driver(made.policy, order=order_of(made))
     d.join("n1", ROOMY)
     job = d.submit(devices=8)
@@ -259,7 +259,7 @@ def test_operations_that_do_not_go_with_jobs_are_told(spoil: Callable[[Rows], ob
 
 
 def test_a_parked_run_is_no_load_of_its_node() -> None:
-    d = Driver(order=order_of(stages("gandiva", FitGppSettings())))
+    d = Driver(order=order_of(stages("gandiva", PreemptionSettings())))
     d.join("n1", ROOMY)
     job = parked(d, 2)
     assert d.state.loads().requested[1] == 0

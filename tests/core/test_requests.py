@@ -20,7 +20,7 @@ from scheduler_service.core.model import Array, EventKind, JobState, NodeState, 
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec, stopped
 from tests.policies.made import fitgpp
 
@@ -28,7 +28,7 @@ SMALL = Vector(4_000, 8_192, 1)
 
 
 def cluster(settings: Settings = Settings()) -> Driver:  # noqa: B008 (immutable)
-    d = Driver(fitgpp(FitGppSettings()), settings)
+    d = Driver(fitgpp(PreemptionSettings()), settings)
     d.join(capacity=SMALL)
     return d
 

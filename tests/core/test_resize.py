@@ -20,7 +20,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobSpec, JobState, Reason, Retry, StopReason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.store.mapping import sparse_fields
 from tests.core.driver import Driver, spec
 from tests.policies.made import fitgpp
@@ -236,7 +236,7 @@ def test_resizes_stops_and_ends_in_any_order_leave_one_launch_or_a_queued_job(se
 @pytest.mark.parametrize("what", ["killed node", "trial", "cancel", "new leader"])
 def test_whatever_happens_at_any_point_of_a_resize_the_job_runs_once_and_to_its_end(what: str, point: int) -> None:
     """2 tasks become 3: 4 reports of the first launch, the resize, 2 ends, and 2 reports of the next launch."""
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join("n1", Vector(8_000, 16_384, 4))
     job = d.submit(elastic(2, retry=Retry(9)))
     for number in range(9):

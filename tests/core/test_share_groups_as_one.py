@@ -18,7 +18,7 @@ from scheduler_service.core.model import JobClass, JobSpec, JobState, RunPhase, 
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import NODE
 from tests.core.sharing_desk import HALF, Sharing, key, row, shared
@@ -62,7 +62,7 @@ def test_why_jobs_wait_can_be_told() -> None:
     d.start(two)
     waits = d.submit(devices=8)
     for name in ("fifo", "fitgpp", "las"):
-        found = explain(d.state, d.job(waits), d.now, Random(0), stages(name, FitGppSettings()))
+        found = explain(d.state, d.job(waits), d.now, Random(0), stages(name, PreemptionSettings()))
         assert found.estimate is not None
         assert found.estimate.at_us == d.now + 900 * SECOND, "device 0 is free once the last member has ended"
 
@@ -74,7 +74,7 @@ def fitgpp(cap: int = 1) -> Sharing:
     two = d.beside(lambda job: (row(one), row(job)), 3, memory=2000, grace=20)
     d.start(two)
     d.alone(*range(4, 8), grace=60, cpu=9000)
-    d.policy = stages("fitgpp", FitGppSettings(cap=cap)).policy
+    d.policy = stages("fitgpp", PreemptionSettings(cap=cap)).policy
     return d
 
 
@@ -99,7 +99,7 @@ def test_a_limit_of_memory_that_changes_alone_changes_the_size_of_the_group() ->
     d.policy = idle
     assert d.state.candidates.used, "candidates are followed from here on"
     d.do(Share(d.group().rows, ((key(2), 500),)))
-    d.policy = stages("fitgpp", FitGppSettings()).policy
+    d.policy = stages("fitgpp", PreemptionSettings()).policy
     d.trial(2)
     decision = next(event.decision for event in d.told_of if event.decision)
     (first, *_) = [score for score in decision.candidates if score.key.job_id == 1]
@@ -133,7 +133,7 @@ def test_nobody_is_preempted_in_part() -> None:
     d = fitgpp()
     d.policy = idle
     three = d.beside(lambda job: (row(1), row(2, job)), 3, memory=2000, trial=True)
-    d.policy = stages("fitgpp", FitGppSettings()).policy
+    d.policy = stages("fitgpp", PreemptionSettings()).policy
     d.trial(2)
     assert d.states(1, 2, three) == [JobState.RUNNING, JobState.RUNNING, JobState.STARTING]
     assert d.job(3).state is JobState.STOPPING
@@ -162,7 +162,7 @@ def test_a_group_over_two_nodes_releases_on_each_what_it_holds_there() -> None:
             for task in (0, 1):
                 d.step(event(job, task))
     assert d.states(*jobs) == [JobState.RUNNING] * 2
-    d.policy = stages("fitgpp", FitGppSettings()).policy
+    d.policy = stages("fitgpp", PreemptionSettings()).policy
     pair = JobSpec(("true",), Vector(2000, 2048, 16), JobClass.TRIAL, gang=(TaskGroup(2, Vector(1000, 1024, 8)),))
     trial = d.submit(pair)
     assert d.states(*jobs, trial) == [JobState.STOPPING, JobState.STOPPING, JobState.QUEUED]
@@ -178,7 +178,7 @@ def test_a_group_over_two_nodes_releases_on_each_what_it_holds_there() -> None:
 
 def test_least_attained_service_preempts_a_group_once() -> None:
     """Both members are behind a job that has received less. Each of them alone would make no room."""
-    made = stages("las", FitGppSettings(), own={"threshold": 4})
+    made = stages("las", PreemptionSettings(), own={"threshold": 4})
     d = Sharing(order=order_of(made))
     one = d.submit(devices=8)
     d.place(one, 1, *range(8))

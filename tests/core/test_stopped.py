@@ -9,7 +9,7 @@ from scheduler_service.core.model import EventKind, Exit0AfterStop, JobSpec, Job
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, spec
 from tests.policies.made import fitgpp
 
@@ -20,7 +20,7 @@ Ask = Callable[[int], Event]
 
 
 def cluster(nodes: int = 1, settings: Settings = Settings()) -> Driver:  # noqa: B008 (immutable)
-    d = Driver(fitgpp(FitGppSettings()), settings)
+    d = Driver(fitgpp(PreemptionSettings()), settings)
     for number in range(nodes):
         d.join(f"n{number + 1}", SMALL)
     return d

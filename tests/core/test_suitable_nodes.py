@@ -26,7 +26,7 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.core.test_enact import Desk
@@ -149,7 +149,7 @@ def test_the_node_that_joined_last_is_deleted() -> None:
     d.silence("t4")
     d.step(NodeDeleteRequested("t4"))
     d.start(jobs[0])
-    found = explain(d.state, d.job(jobs[1]), d.now, Random(0), stages("fifo", FitGppSettings()))
+    found = explain(d.state, d.job(jobs[1]), d.now, Random(0), stages("fifo", PreemptionSettings()))
     assert [blocker.reason for blocker in found.blockers] == [Reason.NO_ROOM]
     gang = changed(asks("A100"), gang=(TaskGroup(2, Vector(500, 512)),), demand=Vector(1_000, 1_024))
     others = [d.submit(gang), d.submit(asks(names=("a100",)))]

@@ -10,14 +10,14 @@ from client_sdk import JobClass
 from scheduler_service.core import model as core
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
 from tests.harness import WHOLE_NODE, Database, Site
 
 SCRIPT = Path(__file__).with_name("paced.sh")
 NODES = ("n1", "n2", "n3", "n4")
-POLICY = FitGppSettings(trials_in_flight=1)
+POLICY = PreemptionSettings(trials_in_flight=1)
 """That of the live service, whose preset is the paper's."""
 RESTORE: Micros = SECOND // 10
 """What a run that goes on from a checkpoint needs to load it."""

@@ -26,7 +26,7 @@ from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Configuration, JobSpec, Reason
 from scheduler_service.core.model import JobState as State
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.stages import order_of
 from tests.core.driver import Driver
 
@@ -130,7 +130,7 @@ ON_WIDE, ON_NARROW = Vector(1000, 1, 1), Vector(4000, 1, 0)
 
 
 def driver() -> Driver:
-    made = stages(Options(FitGppSettings()))
+    made = stages(Options(PreemptionSettings()))
     d = Driver(made.policy, order=order_of(made))
     d.join("wide", Vector(1000, 100, 1))
     d.join("narrow", Vector(4000, 100, 0))

@@ -12,7 +12,7 @@ from benchmarks.measured_delays import times
 from client_sdk import JobState
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import StopReason
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.run.recording.record import Stepped
 from scheduler_service.run.recording.replay import Summary, read, replay
@@ -25,7 +25,7 @@ ORDER = re.compile(r"order (Running|Stopped) (\d+)\.(\d+) to \d+")
 
 
 def lrtp(_name: str, _parameters: Mapping[str, Any]) -> Stages:
-    return stages("lrtp", FitGppSettings())
+    return stages("lrtp", PreemptionSettings())
 
 
 def orders(steps: list[Stepped], kind: str) -> Iterator[tuple[int, int]]:

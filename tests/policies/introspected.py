@@ -9,7 +9,7 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 
@@ -22,7 +22,7 @@ class Introspected(Driver):
 
     def __init__(self, *nodes: str, settings: Settings = DEFAULTS, **own: float) -> None:
         self.own = own
-        made = stages("gandiva", FitGppSettings(), own=own)
+        made = stages("gandiva", PreemptionSettings(), own=own)
         super().__init__(made.policy, settings, order=order_of(made))
         for name in nodes:
             self.join(name, SERVER)

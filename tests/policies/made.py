@@ -3,11 +3,11 @@
 from functools import partial
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 
 
-def _made(name: str, settings: FitGppSettings) -> Policy:
+def _made(name: str, settings: PreemptionSettings) -> Policy:
     return stages(name, settings).policy
 
 

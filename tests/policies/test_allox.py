@@ -29,7 +29,7 @@ from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.allox.user_progress import considered, progress
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import EPOCH, Driver
 from tests.thorough import examples
@@ -40,7 +40,7 @@ GPU_NODE, CPU_NODE = Vector(1000, 100, 1), Vector(4000, 100, 0)
 
 
 def allox(**own: float) -> Stages:
-    return stages("allox", FitGppSettings(), own=own)
+    return stages("allox", PreemptionSettings(), own=own)
 
 
 def driver(gpus: int, cpus: int, **own: float) -> Driver:

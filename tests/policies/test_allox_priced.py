@@ -14,7 +14,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.allox.dual_prices import starts
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.allox.matching_input import Question
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 from tests.policies.test_allox import CPU_NODE, GPU_NODE, ON_GPU, either, submit
@@ -142,7 +142,7 @@ def test_below_an_equal_share_nobody_is_held_back() -> None:
 
 def test_a_job_that_was_held_back_starts_when_its_patience_is_over_though_nothing_else_happens() -> None:
     """An equal share of eight GPUs is four. Ann's jobs start until she has more: five of them, and the sixth is held back."""
-    made = stages("allox-priced", FitGppSettings(), own={"limit": 1, "patience": 2})
+    made = stages("allox-priced", PreemptionSettings(), own={"limit": 1, "patience": 2})
     d = Driver(made.policy, order=order_of(made))
     for number in range(8):
         d.join(f"gpu-{number}", GPU_NODE)
@@ -162,7 +162,7 @@ def test_a_job_that_was_held_back_starts_when_its_patience_is_over_though_nothin
 
 
 def test_the_plan_for_a_long_queue_is_made_elsewhere() -> None:
-    made = stages("allox-priced", FitGppSettings(), own={"long": 0})
+    made = stages("allox-priced", PreemptionSettings(), own={"long": 0})
     d = Driver(made.policy, order=order_of(made))
     d.join("gpu", GPU_NODE)
     d.join("cpu", CPU_NODE)
@@ -176,7 +176,7 @@ def test_the_plan_for_a_long_queue_is_made_elsewhere() -> None:
 
 
 def test_trials_come_first() -> None:
-    made = stages("allox-priced", FitGppSettings(), own={})
+    made = stages("allox-priced", PreemptionSettings(), own={})
     d = Driver(made.policy, order=order_of(made))
     d.join("gpu", GPU_NODE)
     (running,) = submit(d, JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND))
@@ -193,4 +193,4 @@ def test_trials_come_first() -> None:
 @pytest.mark.parametrize(("name", "value"), [("limit", 0.9), ("patience", -1), ("unknown", 0), ("alpha", 0.5)])
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
-        stages("allox-priced", FitGppSettings(), own={name: value})
+        stages("allox-priced", PreemptionSettings(), own={name: value})

@@ -19,7 +19,7 @@ from scheduler_service.engine_settings import stages_of
 from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.rand import rand_victims
-from scheduler_service.policies.options import AS_PUBLISHED, FitGppSettings
+from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.policies.cluster import Builder, clusters, seeded
@@ -87,7 +87,9 @@ def test_rand_preempts_whatever_it_draws_until_the_trial_fits(state: State, dema
 
 
 @given(clusters(), DEMANDS, SETTINGS, st.integers(0, 9))
-def test_fitgpp_s_random_ones_are_drawn_like_that_too(state: State, demand: Vector, chosen: FitGppSettings, seed: int) -> None:
+def test_fitgpp_s_random_ones_are_drawn_like_that_too(
+    state: State, demand: Vector, chosen: PreemptionSettings, seed: int
+) -> None:
     literal = chosen._replace(sparing=False)
     assume(state.free_resources.first_fit(demand) is None and not eqn_4(state, demand, literal))
     plan = fitgpp_victims(state, a_trial(demand), literal, seeded(seed))
@@ -114,7 +116,7 @@ def test_also_those_are_drawn_that_can_make_no_room() -> None:
     state = two_nodes(large=3).done()
     useless = next(run.job_id for run in under_cap(state) if run.node == 1)
     published = [set(victims(rand_victims(state, a_trial(Vector(1, 1, 2)), AS_PUBLISHED, seeded(i)))) for i in range(200)]
-    sparing = [set(victims(rand_victims(state, a_trial(Vector(1, 1, 2)), FitGppSettings(), seeded(i)))) for i in range(200)]
+    sparing = [set(victims(rand_victims(state, a_trial(Vector(1, 1, 2)), PreemptionSettings(), seeded(i)))) for i in range(200)]
     assert {len(drawn) for drawn in published} == {2, 3}
     assert 50 < sum(useless in drawn for drawn in published) < 150, "it is among the first two of four, or the third of them"
     assert {len(drawn) for drawn in sparing} == {2}
@@ -145,7 +147,7 @@ def test_a_plan_with_gangs_can_be_carried_out(state: State, needs: list[Vector],
 # ---- in which order trials are served --------------------------------------------------------------------------------------
 
 
-def waiting(settings: FitGppSettings, name: str = "fitgpp") -> tuple[Driver, list[int], int, int]:
+def waiting(settings: PreemptionSettings, name: str = "fitgpp") -> tuple[Driver, list[int], int, int]:
     """A large trial waits for two best-effort runs to leave, and a small one came after it; one device is free."""
     d = Driver(stages(name, settings).policy, cap=settings.cap)
     d.join()
@@ -168,7 +170,7 @@ def test_a_trial_that_waits_holds_up_those_behind_it(name: str) -> None:
 
 
 def test_by_default_it_is_passed_by() -> None:
-    d, _, large, small = waiting(FitGppSettings())
+    d, _, large, small = waiting(PreemptionSettings())
     d.join("n2", SMALL)
     assert d.states(large, small) == [JobState.QUEUED, JobState.STARTING]
 
@@ -226,12 +228,12 @@ def test_a_trial_that_no_node_could_take_blocks_nobody() -> None:
 
 
 def test_a_service_is_sparing_unless_told_otherwise() -> None:
-    assert FitGppSettings() == (4.0, 1, None, True, False)
+    assert PreemptionSettings() == (4.0, 1, None, True, False)
     state = two_nodes(large=3).done()
     trial = a_trial(Vector(1, 1, 2))
     for name in ("lrtp", "rand"):
         config = Config.model_validate({"database": "postgresql://nowhere/ebb", "policy": name})
-        chosen, spared = stages_of(config).victims, stages(name, FitGppSettings(sparing=True)).victims
+        chosen, spared = stages_of(config).victims, stages(name, PreemptionSettings(sparing=True)).victims
         assert chosen is not None
         assert spared is not None
         for seed in range(20):

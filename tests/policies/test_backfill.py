@@ -15,7 +15,7 @@ from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import offered_to
 from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining
@@ -171,7 +171,7 @@ def test_a_run_that_was_told_to_leave_is_gone_at_the_end_of_its_grace_period() -
 
 
 def test_what_is_promised_to_a_trial_is_not_reserved_for_a_head() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join()
     running = d.submit(limited(8, 100))
     d.start(running)

@@ -9,7 +9,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import Blocker, explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
@@ -26,7 +26,7 @@ def limited(t: Tenants, vc: str, size: int, seconds: int, **wants: Any) -> int:
 def beyond(t: Tenants, job: int) -> Blocker:
     """What is said of its cells; sees that nothing was changed by it."""
     before = t.state.snapshot()
-    found = explain(t.state, t.job(job), t.now, Random(0), stages("cells", FitGppSettings()))
+    found = explain(t.state, t.job(job), t.now, Random(0), stages("cells", PreemptionSettings()))
     assert t.state.snapshot() == before
     (blocker,) = [blocker for blocker in found.blockers if blocker.reason is Reason.BEYOND_QUOTA]
     return blocker

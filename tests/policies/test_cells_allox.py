@@ -14,7 +14,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import VcPolicy, Within
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, other, request
 
@@ -323,11 +323,11 @@ def test_a_job_that_waits_although_there_is_room_is_told_so() -> None:
     t = mixed()
     first, second = submit(t, either(10, 100), either(10, 100))
     job = t.job(second)
-    (blocker,) = explain(t.state, job, t.now, Random(0), stages("cells", FitGppSettings())).blockers
+    (blocker,) = explain(t.state, job, t.now, Random(0), stages("cells", PreemptionSettings())).blockers
     assert (blocker.reason, blocker.detail.partition(",")[0]) == (Reason.BEYOND_QUOTA, "there is room")
     assert blocker.detail.endswith("it would run for: configuration 0 10 s, configuration 1 100 s")
     blocking = t.ask("A", 1, pool="k80", estimate=500)
-    blockers = explain(t.state, job, t.now, Random(0), stages("cells", FitGppSettings())).blockers
+    blockers = explain(t.state, job, t.now, Random(0), stages("cells", PreemptionSettings())).blockers
     assert [blocker.holder_jobs for blocker in blockers] == [(first,), (blocking,)]
 
 
@@ -339,7 +339,8 @@ def test_a_job_is_behind_jobs_of_higher_levels_alone() -> None:
         t, job | {"priority": 1}, job | {"priority": 1, "trial": True}, job, job | {"trial": True}
     )
     found = {
-        one: explain(t.state, t.job(one), t.now, Random(0), stages("cells", FitGppSettings())) for one in (third, last, first)
+        one: explain(t.state, t.job(one), t.now, Random(0), stages("cells", PreemptionSettings()))
+        for one in (third, last, first)
     }
     assert {one: why.ahead_jobs for one, why in found.items()} == {
         third: (second, first),
@@ -347,7 +348,7 @@ def test_a_job_is_behind_jobs_of_higher_levels_alone() -> None:
         first: (second,),
     }
     (beside,) = submit(t, job)
-    assert explain(t.state, t.job(beside), t.now, Random(0), stages("cells", FitGppSettings())).ahead == 3, (
+    assert explain(t.state, t.job(beside), t.now, Random(0), stages("cells", PreemptionSettings())).ahead == 3, (
         "not behind the last"
     )
 

@@ -11,7 +11,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.fitgpp.policy import FitGppSettings
+from scheduler_service.policies.fitgpp.policy import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OVERFLOW, Tenants, request
 from tests.policies.test_cells_cost import cost
@@ -31,7 +31,7 @@ def runs(tenants: Tenants, job: int) -> bool:
 
 
 def ahead(tenants: Tenants, job: int) -> list[int]:
-    stage = stages("cells", FitGppSettings())
+    stage = stages("cells", PreemptionSettings())
     return list(explain(tenants.state, tenants.job(job), tenants.now, Random(0), stage).ahead_jobs)
 
 
@@ -252,5 +252,5 @@ def test_of_those_that_wait_for_idle_cells_trials_are_first_where_they_are_in_it
     trial = t.ask("A", 2, guarantee=Guarantee.OPPORTUNISTIC, trial=True)
     assert ahead(t, trial) == [job][:before]
     assert ahead(t, job) == [trial][before:]
-    found = explain(t.state, t.job(job), t.now, Random(0), stages("cells", FitGppSettings()))
+    found = explain(t.state, t.job(job), t.now, Random(0), stages("cells", PreemptionSettings()))
     assert [blocker.reason for blocker in found.blockers] == [Reason.NO_ROOM], "nobody is held up by others for idle cells"

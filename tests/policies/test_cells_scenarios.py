@@ -11,7 +11,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
@@ -340,7 +340,7 @@ def test_why_a_job_waits_for_cells() -> None:
     tenants.vc("B", ("four-2x2", "node", 1))
 
     def why(job: int) -> list[tuple[Reason, str]]:
-        told = explain(tenants.state, tenants.job(job), tenants.now, Random(0), stages("cells", FitGppSettings()))
+        told = explain(tenants.state, tenants.job(job), tenants.now, Random(0), stages("cells", PreemptionSettings()))
         return [(blocker.reason, blocker.detail) for blocker in told.blockers]
 
     tenants.ask("A", 4)
@@ -359,7 +359,7 @@ def test_why_a_job_waits_for_cells() -> None:
 
 def before(tenants: Tenants, job: int) -> tuple[int, ...]:
     """The jobs that are said to be before it."""
-    stage = stages("cells", FitGppSettings())
+    stage = stages("cells", PreemptionSettings())
     return explain(tenants.state, tenants.job(job), tenants.now, Random(0), stage).ahead_jobs
 
 

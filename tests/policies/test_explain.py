@@ -9,12 +9,12 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.explain import Blocker, Estimate, Explanation, explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 from tests.core.driver import Driver, spec
 
-FITGPP = stages("fitgpp", FitGppSettings())
-FIFO = stages("fifo", FitGppSettings())
+FITGPP = stages("fitgpp", PreemptionSettings())
+FIFO = stages("fifo", PreemptionSettings())
 
 
 def cluster(chosen: Stages = FITGPP, nodes: int = 1) -> Driver:
@@ -121,7 +121,7 @@ def test_no_open_node_at_all_and_why_that_is() -> None:
     assert found.estimate == Estimate(None, "it waits for an open node that is large enough"), (
         "what runs there is in nobody's way"
     )
-    for chosen in (FITGPP, stages("fitgpp", FitGppSettings(in_order=True))):
+    for chosen in (FITGPP, stages("fitgpp", PreemptionSettings(in_order=True))):
         d = cluster(chosen)
         running(d, 8)
         d.step(DrainRequested("n1", "", "op"))
@@ -207,7 +207,7 @@ def test_a_trial_with_nothing_to_preempt_says_so_with_what_it_lacks() -> None:
 
 def test_a_trial_that_may_not_preempt_yet_says_whom_it_would() -> None:
     """One trial in flight: the second waits for its turn, though it has a victim."""
-    one = stages("fitgpp", FitGppSettings(trials_in_flight=1))
+    one = stages("fitgpp", PreemptionSettings(trials_in_flight=1))
     d = cluster(one)
     jobs = [running(d, 4), running(d, 4)]
     first, second = d.trial(4), d.trial(4)
@@ -221,7 +221,7 @@ def test_a_trial_that_may_not_preempt_yet_says_whom_it_would() -> None:
 
 def test_best_effort_jobs_that_are_served_all_the_same_are_not_behind_the_trials_that_wait() -> None:
     """As the settings say: another trial's victims leave first, and so nobody holds up best-effort jobs."""
-    for settings in (FitGppSettings(trials_in_flight=1), FitGppSettings(in_order=True)):
+    for settings in (PreemptionSettings(trials_in_flight=1), PreemptionSettings(in_order=True)):
         one = stages("fitgpp", settings)
         d = cluster(one)
         running(d, 4), running(d, 3)

@@ -6,7 +6,7 @@ from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import Configuration, EventKind, Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.launch import why_in_this_configuration
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 
@@ -43,7 +43,7 @@ def test_a_job_for_which_others_left_was_placed_by_what_was_compared_before() ->
 
 
 def test_what_was_compared_stays_what_it_was_whatever_changes_later() -> None:
-    made = stages("allox", FitGppSettings(), own={"alpha": 1.0})
+    made = stages("allox", PreemptionSettings(), own={"alpha": 1.0})
     d, story = Driver(made.policy, order=order_of(made)), list[JobEvent]()
     d.join("gpu", Vector(1000, 100, 1))
     d.join("cpu", Vector(4000, 100, 0))
@@ -58,7 +58,7 @@ def test_what_was_compared_stays_what_it_was_whatever_changes_later() -> None:
 
 
 def test_how_long_each_configuration_would_have_waited_is_told() -> None:
-    made = stages("allox", FitGppSettings(), own={"alpha": 1.0})
+    made = stages("allox", PreemptionSettings(), own={"alpha": 1.0})
     d = Driver(made.policy, order=order_of(made))
     d.join("gpu", Vector(1000, 100, 1))
     d.join("cpu", Vector(4000, 100, 0))

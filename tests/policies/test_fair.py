@@ -12,7 +12,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.fair_share.rules import NAME, Member, member_of_subject, rules_of, spent_of
 from scheduler_service.policies.fair_share.usage import DEVICE_SECOND
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.shares import Share
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import Driver, spec
@@ -22,7 +22,7 @@ HALF_LIFE = 3600
 
 
 def fair(backfill: bool = False, **own: float) -> Stages:
-    return stages("fair", FitGppSettings(), backfill, own=named(own))
+    return stages("fair", PreemptionSettings(), backfill, own=named(own))
 
 
 def named(own: dict[str, float]) -> dict[str, float]:
@@ -333,7 +333,7 @@ def test_explain_tells_the_factor() -> None:
 )
 def test_settings_that_cannot_be(own: dict[str, float], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
-        stages("fair", FitGppSettings(), own=own)
+        stages("fair", PreemptionSettings(), own=own)
 
 
 def test_names_with_dots_and_slashes_have_usage_of_their_own() -> None:

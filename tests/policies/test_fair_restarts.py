@@ -6,7 +6,7 @@ from scheduler_service.core.model import JobState
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fair_share.rules import NAME
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, order_of, stages, stages_within
 from tests.policies.tenants import Tenants
 from tests.policies.test_fair import HALF_LIFE, Site, fair
@@ -61,7 +61,7 @@ def test_other_shares_hold_from_the_restart_on() -> None:
 def test_usage_is_forgotten_where_the_site_has_another_policy() -> None:
     s = used()
     own = dict(s.own)
-    restarted(s, stages("fifo", FitGppSettings()))
+    restarted(s, stages("fifo", PreemptionSettings()))
     assert not s.state.memos.rows
     s.step(after=60)
     restarted(s, fair(**own))

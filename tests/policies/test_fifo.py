@@ -9,7 +9,7 @@ from scheduler_service.core.model import JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver
 from tests.policies.made import fitgpp
 
@@ -50,7 +50,7 @@ def test_first_come_first_served_on_the_node_that_fits_best(jobs: list[JobSpec],
 
 @given(st.lists(JOBS, max_size=12), st.lists(CAPACITIES.filter(any), min_size=1, max_size=4))
 def test_fitgpp_serves_trials_first_where_nothing_can_be_preempted(jobs: list[JobSpec], nodes: list[Vector]) -> None:
-    d = Driver(fitgpp(FitGppSettings(cap=0)))
+    d = Driver(fitgpp(PreemptionSettings(cap=0)))
     d.step(*[Submitted("ann", "", job) for job in jobs], *[d.seen(f"n{i}", node) for i, node in enumerate(nodes)])
     order = sorted(range(len(jobs)), key=lambda i: jobs[i].job_class)
     placed = expected([jobs[i] for i in order], nodes)

@@ -7,12 +7,14 @@ from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, kinds, orders_to_stop, spec
 from tests.policies.made import fitgpp
 
+ORDINARY = PreemptionSettings()
 
-def full(best_effort: int = 4, settings: FitGppSettings = FitGppSettings(), devices: int = 2) -> tuple[Driver, list[int]]:  # noqa: B008
+
+def full(best_effort: int = 4, settings: PreemptionSettings = ORDINARY, devices: int = 2) -> tuple[Driver, list[int]]:
     """One node of 8 devices held by best-effort runs."""
     d = Driver(fitgpp(settings), cap=settings.cap)
     d.join()
@@ -73,7 +75,7 @@ def test_a_trial_behind_one_that_waits_with_an_earmark_is_served() -> None:
 
 
 def test_one_trial_in_flight() -> None:
-    d, jobs = full(settings=FitGppSettings(trials_in_flight=1))
+    d, jobs = full(settings=PreemptionSettings(trials_in_flight=1))
     first, second = d.trial(2), d.trial(2)
     assert d.states(*jobs) == [JobState.RUNNING] * 3 + [JobState.STOPPING]
     assert d.job(second).reason is Reason.NO_ROOM
@@ -84,7 +86,7 @@ def test_one_trial_in_flight() -> None:
 
 
 def test_best_effort_jobs_are_held_back_while_nothing_can_be_preempted_for_a_trial() -> None:
-    d = Driver(fitgpp(FitGppSettings(cap=0)))
+    d = Driver(fitgpp(PreemptionSettings(cap=0)))
     d.join()
     running = [d.submit(devices=4), d.submit(devices=2)]
     trial = d.trial(4)
@@ -107,7 +109,7 @@ def test_best_effort_jobs_are_served_while_trials_wait_for_their_victims() -> No
 
 
 def test_no_job_is_preempted_more_often_than_the_cap() -> None:
-    d, jobs = full(best_effort=1, devices=8, settings=FitGppSettings(cap=2))
+    d, jobs = full(best_effort=1, devices=8, settings=PreemptionSettings(cap=2))
     for count in (1, 2):
         trial = d.trial(8)
         assert d.job(jobs[0]).preempted_for_trial == count
@@ -119,7 +121,7 @@ def test_no_job_is_preempted_more_often_than_the_cap() -> None:
 
 
 def test_trials_are_never_preempted() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     d.join()
     first = d.trial(8)
     second = d.trial(8)
@@ -128,7 +130,7 @@ def test_trials_are_never_preempted() -> None:
 
 
 def test_a_trial_too_large_for_any_node_blocks_nobody() -> None:
-    d = Driver(fitgpp(FitGppSettings()))
+    d = Driver(fitgpp(PreemptionSettings()))
     large, trial, best_effort = d.trial(9), d.trial(1), d.submit()
     d.join()
     assert d.states(large, trial, best_effort) == [JobState.QUEUED, JobState.STARTING, JobState.STARTING]
@@ -149,7 +151,7 @@ def test_several_go_where_none_suffices_alone() -> None:
 @pytest.mark.parametrize("in_flight", [None, 1])
 def test_a_trial_with_an_earmark_is_not_held_up_by_one_before_it(in_flight: int | None) -> None:
     """A trial comes back to the top of the queue and waits for what is kept for a later one."""
-    d = Driver(fitgpp(FitGppSettings(trials_in_flight=in_flight)), cap=1)
+    d = Driver(fitgpp(PreemptionSettings(trials_in_flight=in_flight)), cap=1)
     d.join("n1")
     d.join("n2")
     early, best_effort = d.trial(8), d.submit(devices=8)
@@ -163,7 +165,7 @@ def test_a_trial_with_an_earmark_is_not_held_up_by_one_before_it(in_flight: int 
 
 
 def test_a_trial_that_waits_in_vain_is_told_who_is_spared_and_why() -> None:
-    d = Driver(fitgpp(FitGppSettings(cap=1)), DEFAULTS._replace(min_run_us=30 * SECOND))
+    d = Driver(fitgpp(PreemptionSettings(cap=1)), DEFAULTS._replace(min_run_us=30 * SECOND))
     d.join("n1")
     capped = d.submit(devices=8)
     d.start(capped)

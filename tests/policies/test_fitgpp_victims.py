@@ -15,10 +15,10 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims, score
 from scheduler_service.policies.fitgpp.preemption_plan import SHOWN, Scores
 from scheduler_service.policies.fitgpp.victim_search import Field, field_for
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.policies.cluster import AMOUNTS, Builder, clusters, seeded
 
-SETTINGS = st.builds(FitGppSettings, st.sampled_from((0.0, 0.5, 1.0, 4.0)), st.integers(0, 3))
+SETTINGS = st.builds(PreemptionSettings, st.sampled_from((0.0, 0.5, 1.0, 4.0)), st.integers(0, 3))
 
 # ---- the oracle ----------------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def eqn_3(state: State, s: float) -> dict[RunKey, float]:
     return {key: (sizes[key] / max_size if max_size else 0) + (s * graces[key] / max_grace if max_grace else 0) for key in j}
 
 
-def eqn_4(state: State, trial: Vector, settings: FitGppSettings) -> list[RunKey]:
+def eqn_4(state: State, trial: Vector, settings: PreemptionSettings) -> list[RunKey]:
     """The runs of least score, to within rounding, that suffice and are under the cap."""
     scores, j = eqn_3(state, settings.s), runs_in_j(state)
     allowed = [key for key, (run, job) in j.items() if eqn_2(state, trial, [run]) and job.preempted_for_trial < settings.cap]
@@ -82,13 +82,13 @@ def victim_sets(state: State, trial: Vector, cap: int) -> set[frozenset[RunKey]]
 # ---- the choice ------------------------------------------------------------------------------------------------------------
 
 
-def choice(state: State, demand: Vector, settings: FitGppSettings, seed: int = 0) -> tuple[str, tuple[RunKey, ...]]:
+def choice(state: State, demand: Vector, settings: PreemptionSettings, seed: int = 0) -> tuple[str, tuple[RunKey, ...]]:
     """("", ()) where nobody is preempted."""
     plan = fitgpp_victims(state, a_trial(demand), settings, seeded(seed))
     return _read(plan) if plan else ("", ())
 
 
-def scored(state: State, demand: Vector, settings: FitGppSettings) -> tuple[Field, Scores] | None:
+def scored(state: State, demand: Vector, settings: PreemptionSettings) -> tuple[Field, Scores] | None:
     field = field_for(state, a_trial(demand), settings.cap)
     return None if field is None else (field, score(field, settings.s))
 
@@ -108,7 +108,7 @@ def _read(plan: Plan) -> tuple[str, tuple[RunKey, ...]]:
 
 
 @given(clusters(), AMOUNTS, SETTINGS)
-def test_the_scores_are_the_paper_s(state: State, demand: Vector, settings: FitGppSettings) -> None:
+def test_the_scores_are_the_paper_s(state: State, demand: Vector, settings: PreemptionSettings) -> None:
     found, expected, j = scored(state, demand, settings), eqn_3(state, settings.s), runs_in_j(state)
     if found is None:
         assert not expected
@@ -125,7 +125,7 @@ def test_the_scores_are_the_paper_s(state: State, demand: Vector, settings: FitG
 
 
 @given(clusters(), AMOUNTS, SETTINGS)
-def test_the_victim_is_the_paper_s(state: State, demand: Vector, settings: FitGppSettings) -> None:
+def test_the_victim_is_the_paper_s(state: State, demand: Vector, settings: PreemptionSettings) -> None:
     rule, victims = choice(state, demand, settings)
     least = eqn_4(state, demand, settings)
     if not least:
@@ -141,7 +141,7 @@ def test_the_victim_is_the_paper_s(state: State, demand: Vector, settings: FitGp
 
 @given(clusters(), AMOUNTS, SETTINGS, st.integers(0, 99))
 def test_where_none_suffices_alone_random_ones_do_together(
-    state: State, demand: Vector, settings: FitGppSettings, seed: int
+    state: State, demand: Vector, settings: PreemptionSettings, seed: int
 ) -> None:
     if eqn_4(state, demand, settings):
         return
@@ -187,7 +187,7 @@ def test_the_example_by_hand() -> None:
     """
     state, keys = by_hand()
     demand = Vector(8, 64, 4)
-    scored_field = scored(state, demand, FitGppSettings(s=4.0))
+    scored_field = scored(state, demand, PreemptionSettings(s=4.0))
     assert scored_field is not None
     field, scores = scored_field
     found = dict(zip((state.candidates.keys[slot] for slot in field.slots), scores.score.tolist(), strict=True))
@@ -195,12 +195,12 @@ def test_the_example_by_hand() -> None:
     assert found[keys["b"]] == pytest.approx(2.0, abs=1e-12)
     assert found[keys["c"]] == pytest.approx(0.75 / 0.8660254037844386 + 4, abs=1e-12)
     assert found[keys["d"]] == pytest.approx(0.515388203202208 / 0.8660254037844386, abs=1e-12)
-    assert choice(state, demand, FitGppSettings(s=4.0, cap=1)) == ("fitgpp", (keys["b"],))
-    assert choice(state, demand, FitGppSettings(s=4.0, cap=2)) == ("fitgpp", (keys["d"],))
-    assert choice(state, demand, FitGppSettings(s=0.0, cap=1)) == ("fitgpp", (keys["a"],))
+    assert choice(state, demand, PreemptionSettings(s=4.0, cap=1)) == ("fitgpp", (keys["b"],))
+    assert choice(state, demand, PreemptionSettings(s=4.0, cap=2)) == ("fitgpp", (keys["d"],))
+    assert choice(state, demand, PreemptionSettings(s=0.0, cap=1)) == ("fitgpp", (keys["a"],))
     # 5 GPUs: a (2 + 2) and d (3 + 1) do not suffice; b (4 + 2) is less than c (4 + 1).
-    assert choice(state, Vector(8, 64, 5), FitGppSettings(s=4.0, cap=2)) == ("fitgpp", (keys["b"],))
-    assert choice(state, Vector(8, 64, 5), FitGppSettings(s=4.0, cap=0)) == ("", ())
+    assert choice(state, Vector(8, 64, 5), PreemptionSettings(s=4.0, cap=2)) == ("fitgpp", (keys["b"],))
+    assert choice(state, Vector(8, 64, 5), PreemptionSettings(s=4.0, cap=0)) == ("", ())
 
 
 def test_a_run_at_the_cap_counts_in_the_maxima() -> None:
@@ -216,7 +216,7 @@ def test_a_run_at_the_cap_counts_in_the_maxima() -> None:
     assert a is not None
     assert b is not None
     assert (scores[a], scores[b]) == (pytest.approx(10 / 60 + 0.04), pytest.approx(0.2))
-    assert choice(state, Vector(0, 0, 28), FitGppSettings()) == ("fitgpp", (b,))
+    assert choice(state, Vector(0, 0, 28), PreemptionSettings()) == ("fitgpp", (b,))
 
 
 def test_zero_sizes_and_graces_score_zero() -> None:
@@ -224,18 +224,18 @@ def test_zero_sizes_and_graces_score_zero() -> None:
     node = built.node(Vector(4, 4, 0))
     first, last = built.run(node, Vector(0, 0, 0)), built.run(node, Vector(0, 0, 0))
     state = built.done()
-    found = scored(state, Vector(0, 0, 0), FitGppSettings())
+    found = scored(state, Vector(0, 0, 0), PreemptionSettings())
     assert found is not None
     assert found[1].score.tolist() == [0.0, 0.0]
     assert first != last
-    assert choice(state, Vector(1, 1, 0), FitGppSettings()) == ("fitgpp", (last,))
+    assert choice(state, Vector(1, 1, 0), PreemptionSettings()) == ("fitgpp", (last,))
 
 
 def test_equal_scores_take_the_job_submitted_last() -> None:
     built = Builder()
     nodes = [built.node(Vector(4, 4, 4)) for _ in range(3)]
     keys = [built.run(node, Vector(4, 4, 4), grace=1) for node in reversed(nodes)]
-    assert choice(built.done(), Vector(1, 1, 1), FitGppSettings()) == ("fitgpp", (keys[-1],))
+    assert choice(built.done(), Vector(1, 1, 1), PreemptionSettings()) == ("fitgpp", (keys[-1],))
 
 
 # ---- the random fallback -----------------------------------------------------------------------------------------------------
@@ -257,14 +257,14 @@ def two_nodes() -> State:
 def test_every_set_that_may_be_chosen_is(devices: int) -> None:
     state, demand = two_nodes(), Vector(1, 1, devices)
     expected = victim_sets(state, demand, 1)
-    found = {frozenset(choice(state, demand, FitGppSettings(), seed)[1]) for seed in range(600)}
+    found = {frozenset(choice(state, demand, PreemptionSettings(), seed)[1]) for seed in range(600)}
     assert found == expected
     assert all(len(victims) == devices for victims in found)
 
 
 def test_nobody_goes_where_all_together_would_not_do() -> None:
-    assert choice(two_nodes(), Vector(1, 1, 6), FitGppSettings()) == ("", ())
-    assert choice(two_nodes(), Vector(1, 1, 2), FitGppSettings(cap=0)) == ("", ())
+    assert choice(two_nodes(), Vector(1, 1, 6), PreemptionSettings()) == ("", ())
+    assert choice(two_nodes(), Vector(1, 1, 2), PreemptionSettings(cap=0)) == ("", ())
 
 
 def test_the_draw_does_not_depend_on_slots() -> None:
@@ -279,8 +279,8 @@ def test_the_draw_does_not_depend_on_slots() -> None:
     assert other.candidates.keys != state.candidates.keys
     for seed in range(20):
         trial = a_trial(Vector(1, 1, 3))
-        assert fitgpp_victims(state, trial, FitGppSettings(), seeded(seed)) == fitgpp_victims(
-            other, trial, FitGppSettings(), seeded(seed)
+        assert fitgpp_victims(state, trial, PreemptionSettings(), seeded(seed)) == fitgpp_victims(
+            other, trial, PreemptionSettings(), seeded(seed)
         )
 
 
@@ -297,9 +297,9 @@ def test_the_decision_shows_the_lowest_scores_and_the_chosen(alike: bool) -> Non
     chosen = built.run(one, Vector(1, 1, 10), grace=100)
     state = built.done()
     trial = a_trial(Vector(1, 1, 100))
-    assert fitgpp_victims(state, trial, FitGppSettings(cap=0), seeded()) is None
+    assert fitgpp_victims(state, trial, PreemptionSettings(cap=0), seeded()) is None
     trial = a_trial(Vector(1, 1, 62))
-    plan = fitgpp_victims(state, trial, FitGppSettings(), seeded())
+    plan = fitgpp_victims(state, trial, PreemptionSettings(), seeded())
     assert plan is not None
     earmark = plan[-1]
     assert isinstance(earmark, AddEarmark)

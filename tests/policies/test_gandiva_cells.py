@@ -9,7 +9,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.hived.policy import cells
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
@@ -22,7 +22,7 @@ class Sites(Tenants):
     what is parked."""
 
     def __init__(self, memory_mib: int = 4 << 20) -> None:
-        Driver.__init__(self, cells(), Tenants({}).state.settings, order=order_of(stages("cells", FitGppSettings())))
+        Driver.__init__(self, cells(), Tenants({}).state.settings, order=order_of(stages("cells", PreemptionSettings())))
         for name in ("n1", "n2"):
             seen = inventory("FOUR")
             self.step(NodeSeen(name, "a", replace(seen, capacity=seen.capacity._replace(memory_mib=memory_mib))))

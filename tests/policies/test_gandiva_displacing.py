@@ -12,7 +12,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 from tests.policies.introspected import Introspected
@@ -40,7 +40,7 @@ class Sites(Tenants):
     def __init__(self, cpus: int = 16) -> None:
         """`cpus`: of each node."""
         settings = Settings(pools=(), host_percent=50)
-        Driver.__init__(self, cells(), settings, order=order_of(stages("cells", FitGppSettings())))
+        Driver.__init__(self, cells(), settings, order=order_of(stages("cells", PreemptionSettings())))
         for name in ("n1", "n2"):
             seen = inventory("FOUR")
             self.step(
@@ -264,7 +264,7 @@ def test_the_story_says_for_whom() -> None:
     low = d.begin(4)
     high = d.submit(replace(spec(4), priority=1))
     taken = parked(d, low)
-    (blocker,) = explain(d.state, d.job(low), d.now, Random(0), stages("gandiva", FitGppSettings())).blockers
+    (blocker,) = explain(d.state, d.job(low), d.now, Random(0), stages("gandiva", PreemptionSettings())).blockers
     assert blocker.detail.startswith("another job has its place; it goes on when")
     assert blocker.cause_job == high
     kinds = [line.kind for line in taken.log if line.job_id == low]

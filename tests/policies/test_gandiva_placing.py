@@ -15,7 +15,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.gandiva.slicing.rows import fair_rows, unit_of, units_of
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import spec
 from tests.policies.introspected import SERVER, Introspected
@@ -137,7 +137,7 @@ def test_jobs_take_turns_with_their_equals_alone() -> None:
 
 def why(d: Introspected, job: int) -> str:
     """What `ebb explain` says first."""
-    made = stages("gandiva", FitGppSettings(), own=d.own)
+    made = stages("gandiva", PreemptionSettings(), own=d.own)
     found = explain(d.state, d.job(job), d.now, Random(0), made)
     return found.blockers[0].detail
 

@@ -20,13 +20,13 @@ from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims, score
 from scheduler_service.policies.fitgpp.rand import rand_victims
 from scheduler_service.policies.fitgpp.victim_search import field_for
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver
 from tests.core.test_gangs import SMALL, begun, gang
 from tests.policies.cluster import AMOUNTS, Builder, seeded
 from tests.policies.made import fitgpp
 
-SETTINGS = st.builds(lambda s, cap: FitGppSettings(s, cap), st.sampled_from((0.0, 1.0, 4.0)), st.integers(0, 2))
+SETTINGS = st.builds(lambda s, cap: PreemptionSettings(s, cap), st.sampled_from((0.0, 1.0, 4.0)), st.integers(0, 2))
 NEEDS = st.lists(AMOUNTS, min_size=1, max_size=4)
 
 
@@ -103,7 +103,7 @@ def chosen(plan: Plan | None) -> list[int]:
 
 
 @given(clusters(), AMOUNTS, SETTINGS)
-def test_a_gang_is_one_candidate_with_the_size_of_the_whole(state: State, need: Vector, settings: FitGppSettings) -> None:
+def test_a_gang_is_one_candidate_with_the_size_of_the_whole(state: State, need: Vector, settings: PreemptionSettings) -> None:
     field, expected = field_for(state, a_trial(need), settings.cap), scores(state, settings.s)
     assert (field is None) == (not expected)
     if field is None:
@@ -116,7 +116,7 @@ def test_a_gang_is_one_candidate_with_the_size_of_the_whole(state: State, need: 
 
 @given(clusters(), AMOUNTS, SETTINGS)
 def test_the_victim_is_that_of_least_score_among_those_that_suffice(
-    state: State, need: Vector, settings: FitGppSettings
+    state: State, need: Vector, settings: PreemptionSettings
 ) -> None:
     j, worth = candidates(state), scores(state, settings.s)
     allowed = [
@@ -138,7 +138,7 @@ def test_the_victim_is_that_of_least_score_among_those_that_suffice(
 
 @given(clusters(), NEEDS, SETTINGS, st.integers(0, 9), st.sampled_from(("fitgpp", "lrtp", "rand")))
 def test_the_plan_makes_room_for_every_task(
-    state: State, needs: list[Vector], settings: FitGppSettings, seed: int, rule: str
+    state: State, needs: list[Vector], settings: PreemptionSettings, seed: int, rule: str
 ) -> None:
     assume(len(needs) > 1 or state.free_resources.first_fit(needs[0]) is None)  # else nobody need leave
     trial = a_trial(*needs)
@@ -184,7 +184,7 @@ def test_the_plan_does_not_depend_on_the_history_of_the_slots(
     for key in keys:
         refresh_candidate(other, key)
     for rule in (fitgpp_victims, rand_victims):
-        plans = [rule(of, a_trial(*needs), FitGppSettings(), seeded(seed)) for of in (state, other)]
+        plans = [rule(of, a_trial(*needs), PreemptionSettings(), seeded(seed)) for of in (state, other)]
         assert plans[0] == plans[1]
 
 
@@ -195,7 +195,7 @@ def test_the_plan_can_be_carried_out(state: State, needs: list[Vector], seed: in
     trial = changed(a_trial(*needs), id=cluster.next_job)
     state.put(state.cluster_table, 0, changed(cluster, next_job=trial.id + 1))
     state.put(state.jobs, trial.id, trial)
-    plan = fitgpp_victims(state, trial, FitGppSettings(cap=2), seeded(seed))
+    plan = fitgpp_victims(state, trial, PreemptionSettings(cap=2), seeded(seed))
     assume(plan is not None)
     assert plan is not None
     before = state.savepoint()
@@ -210,7 +210,7 @@ def test_the_plan_can_be_carried_out(state: State, needs: list[Vector], seed: in
 
 def test_a_gang_trial_with_room_on_one_node_and_victims_on_another() -> None:
     """What is free is kept beside what is promised, and neither lapses before all of it is there."""
-    d = Driver(fitgpp(FitGppSettings()), cap=1)
+    d = Driver(fitgpp(PreemptionSettings()), cap=1)
     for name in ("n1", "n2"):
         d.join(name, SMALL)
     one, two, three = (d.submit() for _ in range(3))
@@ -228,7 +228,7 @@ def test_a_gang_trial_with_room_on_one_node_and_victims_on_another() -> None:
 
 
 def test_nobody_is_preempted_where_a_gang_trial_would_not_fit_all_the_same() -> None:
-    d = Driver(fitgpp(FitGppSettings()), cap=1)
+    d = Driver(fitgpp(PreemptionSettings()), cap=1)
     for name in ("n1", "n2"):
         d.join(name, SMALL)
     guarded, free_to_go = d.trial(2), d.submit()
@@ -237,7 +237,7 @@ def test_nobody_is_preempted_where_a_gang_trial_would_not_fit_all_the_same() -> 
 
 
 def test_a_gang_with_a_task_on_a_silent_node_cannot_be_preempted() -> None:
-    d = Driver(fitgpp(FitGppSettings()), cap=1)
+    d = Driver(fitgpp(PreemptionSettings()), cap=1)
     for name in ("n1", "n2"):
         d.join(name, SMALL)
     job = begun(d, tasks=3)

@@ -12,7 +12,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import Driver, orders_to_stop, spec
 from tests.policies.tenants import Tenants
@@ -21,7 +21,7 @@ QUEUED, RUNNING, STARTING, STOPPING = JobState.QUEUED, JobState.RUNNING, JobStat
 
 
 def las(**own: float) -> Stages:
-    return stages("las", FitGppSettings(), own=own)
+    return stages("las", PreemptionSettings(), own=own)
 
 
 def driver(settings: Settings = DEFAULTS, **own: float) -> Driver:

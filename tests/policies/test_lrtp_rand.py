@@ -10,7 +10,7 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
 from scheduler_service.policies.fitgpp.rand import rand_victims
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
@@ -83,12 +83,12 @@ def test_those_with_most_before_them_leave_first(state: State, demand: Vector) -
                     kept = without
             expected = [run.job_id for run in kept]
             break
-    assert victims(lrtp_victims(state, a_trial(demand), FitGppSettings())) == expected
+    assert victims(lrtp_victims(state, a_trial(demand), PreemptionSettings())) == expected
 
 
 @given(timed_clusters(), NEEDS)
 def test_the_decision_says_how_long(state: State, demand: Vector) -> None:
-    plan = lrtp_victims(state, a_trial(demand), FitGppSettings())
+    plan = lrtp_victims(state, a_trial(demand), PreemptionSettings())
     for action in plan or ():
         if isinstance(action, AddEarmark):
             assert action.decision.rule == "lrtp"
@@ -125,7 +125,7 @@ def ten() -> State:
 def test_every_run_that_may_go_is_chosen_by_some_seed_and_no_other() -> None:
     state = ten()
     chosen = [
-        tuple(victims(rand_victims(state, a_trial(Vector(1, 1, 1)), FitGppSettings(), seeded(seed)))) for seed in range(300)
+        tuple(victims(rand_victims(state, a_trial(Vector(1, 1, 1)), PreemptionSettings(), seeded(seed)))) for seed in range(300)
     ]
     allowed = {(key.job_id,) for key, (_, job) in runs_in_j(state).items() if job.preempted_for_trial < 1}
     assert set(chosen) == allowed
@@ -136,7 +136,7 @@ def test_every_run_that_may_go_is_chosen_by_some_seed_and_no_other() -> None:
 def test_every_set_that_may_be_chosen_is() -> None:
     state, demand = ten(), Vector(1, 1, 3)
     found = {
-        frozenset(RunKey(job, 1) for job in victims(rand_victims(state, a_trial(demand), FitGppSettings(), seeded(seed))))
+        frozenset(RunKey(job, 1) for job in victims(rand_victims(state, a_trial(demand), PreemptionSettings(), seeded(seed))))
         for seed in range(300)
     }
     assert found == victim_sets(state, demand, 1)
@@ -147,8 +147,8 @@ def test_nobody_leaves_for_nothing(state: State, demand: Vector, seed: int) -> N
     assume(state.free_resources.first_fit(demand) is None)
     sets = victim_sets(state, demand, 1)
     for plan in (
-        rand_victims(state, a_trial(demand), FitGppSettings(), seeded(seed)),
-        lrtp_victims(state, a_trial(demand), FitGppSettings()),
+        rand_victims(state, a_trial(demand), PreemptionSettings(), seeded(seed)),
+        lrtp_victims(state, a_trial(demand), PreemptionSettings()),
     ):
         found = frozenset(RunKey(job, 1) for job in victims(plan))
         assert found in sets if found else not sets
@@ -156,7 +156,7 @@ def test_nobody_leaves_for_nothing(state: State, demand: Vector, seed: int) -> N
 
 def test_as_policies() -> None:
     for name in ("lrtp", "rand"):
-        d = Driver(stages(name, FitGppSettings()).policy, cap=1)
+        d = Driver(stages(name, PreemptionSettings()).policy, cap=1)
         d.join()
         long, short = d.submit(changed(spec(4), estimate_us=1000 * SECOND)), d.submit(changed(spec(4), estimate_us=SECOND))
         d.start(long, short)

@@ -34,7 +34,7 @@ from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import AS_PUBLISHED, FitGppSettings
+from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
 from scheduler_service.policies.queueing.spared_jobs import SHOWN
 from scheduler_service.policies.stages import Stages, order_of, stages, stages_for
 from tests.core.driver import Driver, spec
@@ -44,7 +44,7 @@ from tests.thorough import FEW
 
 NODE = Vector(16_000, 16_384, 4)
 BOUNDED = Settings(min_run_us=30 * SECOND)
-ONCE = FitGppSettings(cap=1)
+ONCE = PreemptionSettings(cap=1)
 SITES: dict[str, Stages] = {
     "fitgpp": stages("fitgpp", ONCE),
     "fitgpp, backfilled": stages("fitgpp", ONCE, True),

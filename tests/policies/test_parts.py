@@ -27,7 +27,7 @@ from scheduler_service.core.model.values import WHOLE, Vector
 from scheduler_service.core.state.open_groups import OpenGroups, OpenTo, Room
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.las import attained
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import Driver, inventory, kinds, spec
@@ -47,7 +47,7 @@ def site(*nodes: Vector, policy: str = "fifo", settings: Settings = Settings()) 
 
 
 def policy_of(name: str) -> Stages:
-    return stages(name, FitGppSettings(cap=1))
+    return stages(name, PreemptionSettings(cap=1))
 
 
 def group(driver: Driver) -> ShareGroup:
@@ -236,7 +236,7 @@ def test_a_job_does_not_join_where_it_failed_if_another_device_is_idle() -> None
 
 def test_a_part_that_joins_does_not_delay_the_head_of_a_backfilled_queue() -> None:
     """The head waits for both devices of the node. One that joins would hold a device for longer."""
-    made = stages("fifo", FitGppSettings(), True)
+    made = stages("fifo", PreemptionSettings(), True)
     d = Driver(made.policy, order=order_of(made))
     d.settles = False
     d.join("n1", TWO)

@@ -20,13 +20,13 @@ from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.policies import registry
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
 
 LARGE, SMALL, CPUS = Vector(16_000, 16_384, 4), Vector(8_000, 8_192, 2), Vector(8_000, 8_192, 0)
-SETTINGS = FitGppSettings(cap=1)
+SETTINGS = PreemptionSettings(cap=1)
 SITES: dict[str, Stages] = {
     f"{name}{'-backfilled' * filled}": stages(name, SETTINGS, filled)
     for name in registry.for_sites()

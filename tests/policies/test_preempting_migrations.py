@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.messages import MigrateRequested
 from scheduler_service.core.model import JobState, StopReason
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 
@@ -12,7 +12,7 @@ from tests.core.driver import Driver, spec
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "rand", "thrifty"])
 def test_whoever_preempts_it_starts_at_its_destination_if_there_is_room_now(policy: str, in_order: bool) -> None:
-    made = stages(policy, FitGppSettings(in_order=in_order))
+    made = stages(policy, PreemptionSettings(in_order=in_order))
     d = Driver(made.policy, order=order_of(made))
     for name in ("n1", "n2"):
         d.join(name)

@@ -13,7 +13,7 @@ import scheduler_service.sim as sim
 from scheduler_service.commands.main import main
 from scheduler_service.config import Config
 from scheduler_service.policies import registry
-from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.sim.policies.scores import CHOICES
@@ -27,12 +27,12 @@ def test_every_policy_can_be_made_and_says_what_it_is() -> None:
     assert set(sim.policies.SCORES) == set(CHOICES)  # those of the simulator are there, too
     for name, entry in POLICIES.items():
         assert entry.about
-        assert isinstance(stages(name, FitGppSettings()), Stages), name
+        assert isinstance(stages(name, PreemptionSettings()), Stages), name
 
 
 def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ValueError, match=r"there is no policy 'fifi'; there are fitgpp, .*fifo"):
-        stages("fifi", FitGppSettings())
+        stages("fifi", PreemptionSettings())
     with pytest.raises(ValidationError, match="there is no policy 'priority'"):
         SimulatedPolicy(name="priority")  # it is for virtual clusters alone
 
@@ -51,8 +51,8 @@ def test_a_registered_policy_is_made_from_the_options(monkeypatch: pytest.Monkey
         return fifo(options)
 
     monkeypatch.setitem(POLICIES, "mine", Entry("for this test", mine))
-    stages("mine", FitGppSettings(cap=7), backfilled=True)
-    assert asked == [Options(FitGppSettings(cap=7), backfill=True)]
+    stages("mine", PreemptionSettings(cap=7), backfilled=True)
+    assert asked == [Options(PreemptionSettings(cap=7), backfill=True)]
 
 
 def test_the_configuration_and_the_command_line_know_those_for_sites() -> None:

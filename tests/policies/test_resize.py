@@ -9,12 +9,12 @@ from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.policies.tenants import Tenants, request
 
-FITGPP = stages("fitgpp", FitGppSettings())
+FITGPP = stages("fitgpp", PreemptionSettings())
 
 
 def elastic(what: Any, tasks: int, most: int) -> Any:

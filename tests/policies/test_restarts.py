@@ -11,7 +11,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
@@ -20,7 +20,7 @@ from tests.policies.tenants import OPPORTUNISTIC
 FOURS = "four-2x2"
 NODE = (FOURS, "node", 1)
 PLAIN = "a100-2x4"
-FITGPP = stages("fitgpp", FitGppSettings())
+FITGPP = stages("fitgpp", PreemptionSettings())
 
 
 def teams(*, nodes: int = 1) -> Restarts:
@@ -131,7 +131,7 @@ def test_jobs_without_a_virtual_cluster_run_on_until_somebody_has_a_right_to_wha
     assert d.job(job).state is JobState.QUEUED
     d.end(mine)
     assert d.job(job).state is JobState.QUEUED, "it waits for ever"
-    [blocker] = explain(d.state, d.job(job), d.now, Random(0), stages("cells", FitGppSettings())).blockers
+    [blocker] = explain(d.state, d.job(job), d.now, Random(0), stages("cells", PreemptionSettings())).blockers
     assert blocker.reason is Reason.NEVER_IN_QUOTA
 
 
@@ -174,7 +174,7 @@ def test_work_without_devices_leaves_for_whom_there_are_devices_and_too_few_cpus
     mine = d.ask("A", 6, cpu=24_000)
     assert d.waits(mine) is Reason.WAITING_FOR_VICTIMS
     assert d.states(small, large) == [JobState.RUNNING, JobState.STOPPING]
-    told = explain(d.state, d.job(mine), d.now, Random(0), stages("cells", FitGppSettings()))
+    told = explain(d.state, d.job(mine), d.now, Random(0), stages("cells", PreemptionSettings()))
     assert [blocker.reason for blocker in told.blockers] == [Reason.WAITING_FOR_VICTIMS]
     assert "CPUs or memory that go with its devices are held by runs from before" in told.blockers[0].detail
     d.leave(large)
@@ -290,15 +290,15 @@ def test_cells_that_were_left_for_those_who_were_in_none_of_their_own_go_back_wh
 @pytest.mark.parametrize(
     ("name", "backfilled", "settings"),
     [
-        ("fifo", False, FitGppSettings()),
-        ("fifo", True, FitGppSettings()),
-        ("lrtp", False, FitGppSettings()),
-        ("fitgpp", False, FitGppSettings(in_order=True)),
+        ("fifo", False, PreemptionSettings()),
+        ("fifo", True, PreemptionSettings()),
+        ("lrtp", False, PreemptionSettings()),
+        ("fitgpp", False, PreemptionSettings(in_order=True)),
     ],
 )
 @pytest.mark.parametrize("left_before", [False, True])
 def test_a_trial_for_which_all_is_kept_starts_by_whatever_policy(
-    name: str, backfilled: bool, settings: FitGppSettings, left_before: bool
+    name: str, backfilled: bool, settings: PreemptionSettings, left_before: bool
 ) -> None:
     """Whoever stands before it waits, and could not have that room."""
     d = eight()

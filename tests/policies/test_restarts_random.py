@@ -26,7 +26,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.startup import left_over
 from tests.core.driver import spec
@@ -39,11 +39,11 @@ POOLS = {"p": NODES, "q": NODES, "r": NODES[:2], "": ()}
 """What the pool of all nodes, or of the first two, is called; the others are of one that the scheduler makes."""
 MADE = "four-2x2"
 CHOSEN = [
-    *(stages(name, FitGppSettings()) for name in ("fifo", "fitgpp", "lrtp", "rand", "thrifty")),
-    stages("fifo", FitGppSettings(), backfilled=True),
-    stages("fitgpp", FitGppSettings(in_order=True)),
+    *(stages(name, PreemptionSettings()) for name in ("fifo", "fitgpp", "lrtp", "rand", "thrifty")),
+    stages("fifo", PreemptionSettings(), backfilled=True),
+    stages("fitgpp", PreemptionSettings(in_order=True)),
 ]
-CELLS = stages("cells", FitGppSettings())
+CELLS = stages("cells", PreemptionSettings())
 
 
 class History:

@@ -14,19 +14,19 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.policies.scores import CHOICES, with_term
 from tests.policies.cluster import Builder, clusters, seeded
 from tests.policies.test_gang_victims import clusters as clusters_with_gangs
 
-SIZES = FitGppSettings(s=0.0)
+SIZES = PreemptionSettings(s=0.0)
 NEEDS = st.lists(st.builds(Vector, st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=3)
 MINUTE = 60
 
 
-def told(name: str, state: State, demand: Vector, settings: FitGppSettings = FitGppSettings()) -> list[int]:  # noqa: B008
+def told(name: str, state: State, demand: Vector, settings: PreemptionSettings = PreemptionSettings()) -> list[int]:  # noqa: B008
     plan = CHOICES[name](state, _trial(demand), settings, seeded())
     return [act.job_id for act in plan or () if isinstance(act, Preempt)]
 
@@ -56,7 +56,7 @@ def test_every_plan_can_be_carried_out(name: str, state: State, needs: list[Vect
     trial = _trial(*needs)
     state.put(state.jobs, trial.id, trial)
     assume(place(state, trial) is None)
-    settings = FitGppSettings(cap=cap)
+    settings = PreemptionSettings(cap=cap)
     plan = CHOICES[name](state, trial, settings, seeded())
     usual = fitgpp_victims(state, trial, settings, seeded())
     event(f"plan: {plan is not None}")
@@ -79,7 +79,7 @@ def test_nothing_depends_on_the_order_of_rows(name: str, state: State, needs: li
         other.candidates.drop(run.key)
     for run in reversed(other.runs.rows.values()):
         refresh_candidate(other, run.key)
-    plans = [CHOICES[name](one, _trial(*needs), FitGppSettings(), seeded()) for one in (state, other)]
+    plans = [CHOICES[name](one, _trial(*needs), PreemptionSettings(), seeded()) for one in (state, other)]
     assert plans[0] == plans[1]
 
 
@@ -87,12 +87,12 @@ def test_nothing_depends_on_the_order_of_rows(name: str, state: State, needs: li
 def test_a_term_that_says_nothing_changes_nothing(state: State, needs: list[Vector]) -> None:
     silent = with_term("fitgpp", lambda field: np.zeros(len(field.job)))
     trial = _trial(*needs)
-    assert silent(state, trial, FitGppSettings(), seeded()) == fitgpp_victims(state, trial, FitGppSettings(), seeded())
+    assert silent(state, trial, PreemptionSettings(), seeded()) == fitgpp_victims(state, trial, PreemptionSettings(), seeded())
 
 
 def test_policies_have_their_names() -> None:
     for name, choice in CHOICES.items():
-        assert stages(name, FitGppSettings()).victims is not None, choice
+        assert stages(name, PreemptionSettings()).victims is not None, choice
 
 
 # ---- what each prefers -----------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_waste_is_size_times_grace() -> None:
     built = Builder()
     node = built.node(Vector(0, 0, 12))
     large, small = built.run(node, Vector(0, 0, 8), grace=1), built.run(node, Vector(0, 0, 1), grace=2)
-    state, settings = built.done(), FitGppSettings(s=1.8)
+    state, settings = built.done(), PreemptionSettings(s=1.8)
     assert large is not None
     assert small is not None
     plan = fitgpp_victims(state, _trial(Vector(0, 0, 4)), settings, seeded())

@@ -29,13 +29,13 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.thrifty import thrifty_victims
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, orders_to_stop, spec
 from tests.policies.cluster import Builder, seeded
 
-SETTINGS = FitGppSettings()
+SETTINGS = PreemptionSettings()
 SMALL = st.builds(Vector, st.integers(1, 4), st.integers(1, 4), st.integers(0, 3))
 
 
@@ -237,7 +237,7 @@ def soonest(state: State, need: Vector) -> int | None:
 
 @given(states(), SMALL, st.sampled_from((0, 1, 1, 1)))
 def test_it_is_fitgpp_s_plan_unless_there_is_room_as_soon(state: State, demand: Vector, cap: int) -> None:
-    settings = FitGppSettings(cap=cap)
+    settings = PreemptionSettings(cap=cap)
     trial = Job(10_000, JobSpec(("true",), demand, JobClass.TRIAL), "ann", "", 0)
     state.put(state.jobs, trial.id, trial)
     assume(place(state, trial) is None)

@@ -16,7 +16,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies import registry
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import POLICIES, Entry
 from scheduler_service.policies.stages import order_of, stages, stages_within
 from scheduler_service.sim.cases import Case, Nodes, Policy, simulate
@@ -50,7 +50,7 @@ def test_the_page_has_every_step_and_no_other_code() -> None:
 def test_the_shortest_job_is_next(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registered(step, tmp_path, monkeypatch)
     assert "sjf" in registry.for_sites()
-    made = stages("sjf", FitGppSettings())
+    made = stages("sjf", PreemptionSettings())
     d = Driver(made.policy, order=order_of(made))
     d.join()
     first = d.submit(changed(spec(8), estimate_us=60 * SECOND))

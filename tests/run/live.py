@@ -26,7 +26,7 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
-from scheduler_service.run.engine_thread import NotLeading, Service
+from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.recording.record import Recorder
 from tests.core.driver import EPOCH, inventory
@@ -102,7 +102,10 @@ class Site:
         return self.time
 
     async def lead(
-        self, recorder_of: Callable[[State, int], Recorder], rounds: int, end: Callable[[Service], None] = Service.stop
+        self,
+        recorder_of: Callable[[State, int], Recorder],
+        rounds: int,
+        end: Callable[[EngineThread], None] = EngineThread.stop,
     ) -> Exception | None:
         """One leadership of so many rounds of load; why it ended."""
         epoch = memory.take(self.store, "site", 60)
@@ -111,7 +114,7 @@ class Site:
         writer = self.writer(epoch, view.commit_no)
         orders: list[Order] = []
         recorder = recorder_of(state, view.commit_no)
-        service = Service(state, view, stages_of(self.config).policy, writer, orders.extend, self.now, recorder)
+        service = EngineThread(state, view, stages_of(self.config).policy, writer, orders.extend, self.now, recorder)
         service.start()
         try:
             for agent in self.agents:
@@ -128,7 +131,7 @@ class Site:
     def writer(self, epoch: int, commit_no: int) -> TwinWriter:
         return Flaky(self.store, epoch, commit_no, self.random, self.often)
 
-    async def _round(self, service: Service, orders: list[Order]) -> None:
+    async def _round(self, service: EngineThread, orders: list[Order]) -> None:
         asked = [self._submit() for _ in range(self.random.randrange(4))]
         if self.random.random() < 0.2:
             asked.append(CancelRequested(self.random.randint(1, self.submitted + 2)))
@@ -165,7 +168,7 @@ class Site:
         )
         return Submitted("ada", f"request {number}", spec)
 
-    async def _ask(self, service: Service, events: Iterable[Event]) -> list[Reply | BaseException]:
+    async def _ask(self, service: EngineThread, events: Iterable[Event]) -> list[Reply | BaseException]:
         """All at once; what cannot be done now is not done."""
         asked = list(events)
         try:
@@ -178,7 +181,7 @@ class Site:
                 self.accepted.add(event.request_id)
         return replies
 
-    async def _insist(self, service: Service, event: Event) -> None:
+    async def _insist(self, service: EngineThread, event: Event) -> None:
         """Until it is in the state, or nobody leads; a node that is not known by now has its reports refused."""
         while True:
             reply = (await self._ask(service, [event]) or [NotLeading()])[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin, stages_from
-from scheduler_service.run.engine_thread import Service
+from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.recording.replay import Summary, replay
 from tests.run.live import CONFIG, Site
@@ -24,7 +24,9 @@ def recorder(path: Path) -> Callable[[State, int], Recording]:
     return of
 
 
-async def lead(site: Site, path: Path, rounds: int, end: Callable[[Service], None] = Service.stop) -> Exception | None:
+async def lead(
+    site: Site, path: Path, rounds: int, end: Callable[[EngineThread], None] = EngineThread.stop
+) -> Exception | None:
     """A leadership that is recorded and closed, as `leading` does it."""
     made: list[Recording] = []
 

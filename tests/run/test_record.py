@@ -19,7 +19,7 @@ from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobS
 from scheduler_service.core.model.values import ZERO
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Stages
-from scheduler_service.run.engine_thread import Service
+from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.ports import LeadershipLost
 from scheduler_service.run.recording.codec import canonical
 from scheduler_service.run.recording.record import digest
@@ -58,7 +58,7 @@ def change_lines(path: Path, change: Callable[[list[Any]], None]) -> None:
 async def test_a_recording_of_random_load_over_two_leaderships_comes_out_the_same(tmp_path: Path, seed: int, name: str) -> None:
     site, path = Site(seed), tmp_path / name
 
-    def take_over(_service: Service) -> None:
+    def take_over(_service: EngineThread) -> None:
         assert memory.take(site.store, "other", 60, force=True)
         site.often = 0.0  # so that it is the commit that is fenced
         memory.release(site.store, site.store.epoch)

@@ -28,7 +28,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin
-from scheduler_service.run.engine_thread import Service
+from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
 from tests.core.driver import EPOCH, inventory
@@ -80,7 +80,7 @@ class Market:
         recorder = begin(self.config, stages_of, state, view.commit_no)
         assert isinstance(recorder, Recording)
         writer = Unsteady(self.store, epoch, view.commit_no, self.random, often)
-        service = Service(state, view, stages_of(self.config).policy, writer, lambda _: None, self.now, recorder)
+        service = EngineThread(state, view, stages_of(self.config).policy, writer, lambda _: None, self.now, recorder)
         service.start()
         try:
             for event in [*(agent.seen_with(8) for agent in map(Eight, self.agents)), *self.created()]:
@@ -107,7 +107,7 @@ class Market:
             VcRequested(name, True, (Quota(POOL, "node", 1),), policy=proxy if name == "C" else VcPolicy()) for name in NAMES
         ]
 
-    async def insist(self, service: Service, event: Event) -> None:
+    async def insist(self, service: EngineThread, event: Event) -> None:
         while True:
             try:
                 await asyncio.wait_for(service.handle(event), LIMIT)
@@ -179,7 +179,7 @@ async def test_what_is_sent_again_is_answered_as_the_first_time_also_after_its_e
     epoch = memory.take(market.store, "site", 60)
     assert epoch is not None
     state, view, writer = load_state(market.store, epoch, market.config)
-    service = Service(state, view, stages_of(market.config).policy, writer, lambda _: None, market.now)
+    service = EngineThread(state, view, stages_of(market.config).policy, writer, lambda _: None, market.now)
     service.start()
     end = market.time + 10**9
     offer = PostRequested("A", "x", PostingKind.OFFER, Cells(POOL, "node", 1, 0, end))

@@ -25,7 +25,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import live_rows
 from scheduler_service.engine_settings import stages_of
-from scheduler_service.run.engine_thread import Service
+from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.ports import CommitRefused
 from scheduler_service.run.recording.record import Recorder
 from tests.core.driver import EPOCH
@@ -80,7 +80,7 @@ class Cluster:
         self.state, self.view, _ = load_state(self.store, epoch, CONFIG)
         self.writer = Refusing(self.store, epoch, self.view.commit_no)
         self.agent, self.orders, self.now = Agent("n1"), list[Order](), EPOCH
-        self.service = Service(
+        self.service = EngineThread(
             self.state, self.view, stages_of(CONFIG).policy, self.writer, self.orders.extend, lambda: self.now, Recorder()
         )
 

@@ -18,7 +18,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.run.engine_queue import JOINING
-from scheduler_service.run.engine_thread import NotLeading, Service
+from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
 from tests.run.live import CONFIG, Agent
 from tests.twin import memory
@@ -66,8 +66,8 @@ class FailingWriter(TwinWriter):
 @asynccontextmanager
 async def serving(
     writer: FailingWriter, policy: Policy = fifo, dispatch: Callable[[Sequence[Order]], None] = lambda _orders: None
-) -> AsyncIterator[Service]:
-    service = Service(writer.state, writer.view, policy, writer, dispatch, lambda: 1)
+) -> AsyncIterator[EngineThread]:
+    service = EngineThread(writer.state, writer.view, policy, writer, dispatch, lambda: 1)
     service.start()
     try:
         yield service
@@ -80,7 +80,7 @@ def ended_job(number: int, request_id: str, spec: JobSpec = SPEC) -> Job:
     return Job(number, spec, "u", request_id, 0, JobState.SUCCEEDED, ended_us=1)
 
 
-async def submit(service: Service, *names: str, spec: JobSpec = SPEC) -> list[object]:
+async def submit(service: EngineThread, *names: str, spec: JobSpec = SPEC) -> list[object]:
     """Submits all at once, before the engine can have taken the first; the replies, exceptions among them."""
     asked = [service.handle(Submitted("u", name, spec)) for name in names]
     return list(await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), LIMIT))

@@ -14,7 +14,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.queueing.backfill import backfill
 from scheduler_service.run.queue_heads import heads_of
 from scheduler_service.run.read_model import View
@@ -26,7 +26,7 @@ LARGE = Vector(32_000, 65_536, 16)
 
 
 def cluster(policy: Policy | None = None) -> Driver:
-    d = Driver(policy or fitgpp(FitGppSettings()))
+    d = Driver(policy or fitgpp(PreemptionSettings()))
     d.join()
     return d
 
@@ -92,7 +92,7 @@ def test_in_a_virtual_cluster_who_is_before_is_said_and_not_what_was_wrong_befor
 
 def test_jobs_that_no_node_can_take_are_not_looked_at_again() -> None:
     """They stand in no queue: each step would cost as much as there are of them."""
-    for policy in (fifo, backfill, fitgpp(FitGppSettings()), fitgpp(FitGppSettings(in_order=True))):
+    for policy in (fifo, backfill, fitgpp(PreemptionSettings()), fitgpp(PreemptionSettings(in_order=True))):
         d = Driver(policy)
         jobs = [d.submit(devices=9), d.submit(devices=9, trial=True)]
         d.join()

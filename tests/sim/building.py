@@ -6,7 +6,7 @@ from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import Load, SimJob
@@ -27,7 +27,7 @@ def papers_nodes(count: int) -> tuple[Inventory, ...]:
 
 
 def site(policy: str, *nodes: Inventory, **facts: object) -> Site:
-    return Site(nodes, stages(policy, FitGppSettings()).policy, **facts)  # type: ignore[arg-type]
+    return Site(nodes, stages(policy, PreemptionSettings()).policy, **facts)  # type: ignore[arg-type]
 
 
 def job(

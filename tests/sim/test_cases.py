@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
@@ -72,7 +72,7 @@ def test_the_digest_tells_apart_what_gives_other_results(tmp_path: Path) -> None
 def test_what_comes_is_what_the_world_gives() -> None:
     """Nothing lies between a case and the World but columns."""
     made = case(workload={"kind": "fitgpp", "jobs": 300, "times_from": None}, seed=3)
-    policy = stages("fitgpp", FitGppSettings()).policy
+    policy = stages("fitgpp", PreemptionSettings()).policy
     site = Site(made.inventories(), policy, made.policy.engine_settings(), decide_every_us=60 * SECOND, seed=3)
     world = World(site, arrivals_of(made.workload, 3, Path()))
     world.run()
@@ -465,7 +465,9 @@ def test_lives_are_not_kept() -> None:
     seen: list[Life] = []
     made = case("fifo")
     world = World(
-        Site(made.inventories(), stages("fifo", FitGppSettings()).policy), arrivals_of(made.workload, 1, Path()), seen.append
+        Site(made.inventories(), stages("fifo", PreemptionSettings()).policy),
+        arrivals_of(made.workload, 1, Path()),
+        seen.append,
     )
     world.run()
     assert len(seen) == 200

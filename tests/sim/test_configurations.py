@@ -11,7 +11,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.history import History
@@ -33,7 +33,7 @@ def either(on_gpu: int, on_cpu: int, at: int = 0, user: str = "user") -> SimJob:
 
 
 def world(jobs: list[SimJob], *nodes: Inventory, **facts: object) -> World:
-    made = stages("allox", FitGppSettings(), own={"alpha": 1})
+    made = stages("allox", PreemptionSettings(), own={"alpha": 1})
     simulated = World(Site(nodes, made.policy, order=order_of(made), **facts), Listed(jobs))  # type: ignore[arg-type]
     simulated.run()
     return simulated
@@ -74,7 +74,7 @@ def test_work_that_was_lost_with_a_node_is_done_again_in_another_configuration()
 def test_what_is_asked_for_follows_the_configuration() -> None:
     """While one job runs on the CPU, the load counts its CPUs and not a GPU."""
     simulated = World(
-        Site((GPU, CPU), (made := stages("allox", FitGppSettings(), own={"alpha": 1})).policy, order=order_of(made)),
+        Site((GPU, CPU), (made := stages("allox", PreemptionSettings(), own={"alpha": 1})).policy, order=order_of(made)),
         Listed([either(10 * SECOND, 15 * SECOND)] * 2),
     )
     simulated.advance(0)
@@ -109,9 +109,9 @@ def test_a_virtual_cluster_goes_by_allox(own: dict[str, float]) -> None:
     simulated = World(
         Site(
             (GPU, GPU, CPU, CPU),
-            stages("cells", FitGppSettings()).policy,
+            stages("cells", PreemptionSettings()).policy,
             Settings(pools=()),
-            order_of(stages("cells", FitGppSettings())),
+            order_of(stages("cells", PreemptionSettings())),
             vcs=tuple(VcRequested(vc, True, quotas, policy=policy) for vc, policy in policies.items()),
             plan_delay_us=SECOND // 2,
         ),

@@ -9,7 +9,7 @@ import pytest
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.cases import Outcome, simulate
 from scheduler_service.sim.config import Config
@@ -31,7 +31,7 @@ def backlog(user: str, seed: int, at: int = 0, project: str = "", jobs: int = 13
 
 
 def simulated(jobs: Iterable[SimJob], until: int, **own: float) -> list[Life]:
-    made = stages("fair", FitGppSettings(), own={"half_life": HALF_LIFE, "period": 60, **own})
+    made = stages("fair", PreemptionSettings(), own={"half_life": HALF_LIFE, "period": 60, **own})
     world = World(Site((node(DEVICES),), made.policy, order=order_of(made)), Listed(jobs))
     while (at := world.next_us()) is not None and at <= until * SECOND:
         world.advance(at)

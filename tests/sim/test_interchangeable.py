@@ -11,7 +11,7 @@ from scheduler_service.core.model import Configuration, JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_simulations
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.job_outcomes import Life
@@ -47,7 +47,7 @@ def on_gpu(minutes: float, at: float = 0, user: str = "ann", **more: object) -> 
 
 
 def play(policy: str, gpus: int, cpus: int, jobs: Sequence[SimJob], **own: float) -> list[Life]:
-    made = stages(policy, FitGppSettings(), own=own)
+    made = stages(policy, PreemptionSettings(), own=own)
     return lived(Site((*[GPU] * gpus, *[CPU] * cpus), made.policy, order=order_of(made)), jobs)
 
 
@@ -167,7 +167,7 @@ def test_nobody_is_preempted_and_all_is_done(policy: str) -> None:
 @pytest.mark.parametrize(("name", "value"), [("timeout", -1), ("reserved_cpus", -1), ("unknown", 0), ("alpha", 1)])
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
-        stages("allox-plus", FitGppSettings(), own={name: value})
+        stages("allox-plus", PreemptionSettings(), own={name: value})
 
 
 # ---- the paper's lemmas --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from benchmarks.measured_delays import times
 from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
@@ -39,7 +39,7 @@ def lives(delays: Delays) -> list[Life]:
         at += rng.randrange(SECOND)
         trial = rng.random() < 0.3
         jobs.append(job(rng.randint(1, 4), rng.randrange(1, 3 if trial else 9) * SECOND, at, trial))
-    world = World(Site((node(), node()), stages("fitgpp", FitGppSettings()).policy, delays=delays), Listed(jobs))
+    world = World(Site((node(), node()), stages("fitgpp", PreemptionSettings()).policy, delays=delays), Listed(jobs))
     world.run()
     assert sum(len(life.launches) > 1 for life in world.lives.values()) > 50
     return list(world.lives.values())

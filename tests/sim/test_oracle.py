@@ -15,7 +15,7 @@ from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
@@ -79,7 +79,7 @@ class Recorded(NamedTuple):
 def recorded(small: Small) -> Recorded:
     """What the engine does with it."""
     rules = small.rules
-    parameters = FitGppSettings(rules.s, rules.cap, rules.in_flight)
+    parameters = PreemptionSettings(rules.s, rules.cap, rules.in_flight)
     told: list[tuple[int, int, int]] = []
     policy = listening(stages("fitgpp" if rules.trials else "fifo", parameters).policy, told)
     nodes = tuple(Inventory(Vector(*n), (), tuple(Device(i, f"{i}", "", 0) for i in range(n[2]))) for n in small.nodes)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from scheduler_service.core.model import JobClass, TaskGroup
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.jobs import ClosedLoop, Load, SimJob
@@ -384,7 +384,7 @@ def test_jobs_in_time_come_as_listed_ones() -> None:
     jobs = list(jobs_of(workload(MIXED, jobs=200, arrivals={"kind": "poisson", "load": 1.5}), 1, HERE, NODES))
 
     def history(arrivals: Listed | Timed) -> list[object]:
-        world = World(Site(NODES, stages("fifo", FitGppSettings()).policy), arrivals)
+        world = World(Site(NODES, stages("fifo", PreemptionSettings()).policy), arrivals)
         world.run()
         return [(life.submit_us, life.start_us(), life.end_us) for life in world.lives.values()]
 

@@ -16,7 +16,7 @@ from scheduler_service.core.model import ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.failures import Exponential, Outages
@@ -75,7 +75,7 @@ def test_a_run_that_is_placed_and_told_to_leave_in_one_step_is_gone_at_once(task
 
     def backwards(state: State, rng: Rng) -> Proposals:
         for name in ("fifo", "fitgpp"):
-            yield from stages(name, FitGppSettings()).policy(state, rng)
+            yield from stages(name, PreemptionSettings()).policy(state, rng)
 
     jobs = [job(1, minutes=10, tasks=tasks), job(2, minutes=2, trial=True)]
     long, trial = finished(World(Site((node(2),), backwards), Listed(jobs))).lives.values()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ebb_inject.ebb_hook import control
-from node_agent.processes.run_cgroups import Holding
+from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.processes.step_files import read_record
 from node_agent.run_state.events import Phases
@@ -75,7 +75,14 @@ class Parking:
     """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
 
     def __init__(
-        self, spool: Spool, holding: Holding, paths: Paths, ladder: Ladder, node: Node, told: Told, guarded: Callable[..., None]
+        self,
+        spool: Spool,
+        holding: RunCgroups,
+        paths: Paths,
+        ladder: Ladder,
+        node: Node,
+        told: Told,
+        guarded: Callable[..., None],
     ) -> None:
         self._spool = spool
         self._holding = holding

@@ -38,7 +38,7 @@ from scheduler_service.policies.fair_share.rules import (
 )
 from scheduler_service.policies.fair_share.usage import DEVICE_SECOND, NOTHING, Level, level, time_until
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.memo_updates import Notes, noting
+from scheduler_service.policies.memo_updates import Notes, memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.queueing.backfill import backfill
 from scheduler_service.policies.stages import Stages
@@ -166,7 +166,7 @@ def stages(options: Options) -> Stages:
     )
 
     return Stages(
-        noting(backfill if options.backfill else fifo, notes),
+        memo_updates(backfill if options.backfill else fifo, notes),
         QueueOrder(
             key,
             policy=NAME,

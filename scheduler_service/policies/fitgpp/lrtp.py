@@ -15,12 +15,12 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import preempting
 from scheduler_service.policies.fitgpp.victim_search import Field, draw, field_for, pool_for
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.stages import Ranked
 
 
-def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | None:
+def lrtp_victims(state: State, trial: Job, settings: PreemptionSettings) -> Plan | None:
     """Among equals, the job that was submitted last. A candidate's score is its remaining time in seconds, negative, as the
     lowest goes first; 0 where it is unknown."""
     field = field_for(state, trial, settings.cap)
@@ -40,7 +40,7 @@ def _scores(state: State, field: Field) -> NDArray[np.float64]:
     return np.array([-(remaining(state, state.jobs.rows[job], now) or 0) / 1e6 for job in field.job.tolist()])
 
 
-def longest_first(state: State, _trial: Job, able: Sequence[Job], _settings: FitGppSettings, _rng: Rng) -> Ranked:
+def longest_first(state: State, _trial: Job, able: Sequence[Job], _settings: PreemptionSettings, _rng: Rng) -> Ranked:
     now = state.cluster.clock_us
     longest = {job.id: remaining(state, job, now) for job in able}
     return Ranked(sorted(able, key=lambda job: (-(longest[job.id] or 0), -job.id)))

@@ -17,17 +17,17 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import preempting
 from scheduler_service.policies.fitgpp.victim_search import Field, draw, field_for, random_order
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Ranked
 
 
-def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+def fitgpp_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
     """Eqn 4 with the score of Eqn 3."""
     field = field_for(state, trial, settings.cap)
     return None if field is None else least_score(field, score(field, settings.s), settings, rng, "fitgpp")
 
 
-def least_score(field: Field, scores: Scores, settings: FitGppSettings, rng: Rng, rule: str) -> Plan | None:
+def least_score(field: Field, scores: Scores, settings: PreemptionSettings, rng: Rng, rule: str) -> Plan | None:
     """The run of least score among those that suffice alone; else random runs until they suffice; None if none do.
 
     One pass over the running best-effort jobs for each task of the trial, in C.
@@ -61,7 +61,7 @@ def score(field: Field, s: float) -> Scores:
     return Scores(total, max_size, max_grace)
 
 
-def by_score(state: State, trial: Job, able: Sequence[Job], settings: FitGppSettings, _rng: Rng) -> Ranked:
+def by_score(state: State, trial: Job, able: Sequence[Job], settings: PreemptionSettings, _rng: Rng) -> Ranked:
     """By the score of Eqn 3, the least first; of equals, the job that was submitted last."""
     slots = state.candidates.slots_of([run.key for job in able for run in runs_together(state, job.id)])
     if not len(slots):

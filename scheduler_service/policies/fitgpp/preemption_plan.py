@@ -10,7 +10,7 @@ from scheduler_service.core.model import CandidateScore, Decision
 from scheduler_service.core.model.values import ZERO, Vector, add
 from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.policies.fitgpp.victim_search import Field, Mask
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 
 SHOWN = 16
 """How many candidates a decision keeps for the story."""
@@ -24,7 +24,7 @@ class Scores(NamedTuple):
     max_grace_us: int
 
 
-def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
+def plan_for(field: Field, scores: Scores, settings: PreemptionSettings, rule: str) -> Plan:
     """The victims are told to leave, and what each node of the trial needs is kept for it there."""
     trial, state = field.trial, field.state
     nodes = sorted(set(field.task_nodes.values()))

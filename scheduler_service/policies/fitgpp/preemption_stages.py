@@ -6,18 +6,18 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.strict_trials import passed_by, serve_trials
-from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.queueing import backfill, in_order
 from scheduler_service.policies.registry import Factory
 from scheduler_service.policies.stages import Ranked, Stages, Victims, in_any_configuration
 
-Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]
+Choice = Callable[[State, Job, PreemptionSettings, Rng], Plan | None]
 """Which runs leave for a trial; None: nothing that may be preempted would make room."""
-Ranking = Callable[[State, Job, Sequence[Job], FitGppSettings, Rng], Ranked]
+Ranking = Callable[[State, Job, Sequence[Job], PreemptionSettings, Rng], Ranked]
 """See `stages.Rank`."""
 
 
-def at_random(_state: State, _trial: Job, able: Sequence[Job], _settings: FitGppSettings, rng: Rng) -> Ranked:
+def at_random(_state: State, _trial: Job, able: Sequence[Job], _settings: PreemptionSettings, rng: Rng) -> Ranked:
     """In an order that is left to chance."""
     left = list(able)
     return Ranked([left.pop(rng.randrange(len(left))) for _ in range(len(left))])

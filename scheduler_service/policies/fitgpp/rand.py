@@ -8,10 +8,10 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import preempting
 from scheduler_service.policies.fitgpp.victim_search import draw, field_for, random_order
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 
 
-def rand_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+def rand_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
     """Every run that may go is as likely as any other. All scores are 0."""
     field = field_for(state, trial, settings.cap)
     if field is None:

@@ -11,7 +11,7 @@ from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.model import Reason
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import (
     leaves_queue,
     no_room,
@@ -25,14 +25,14 @@ from scheduler_service.policies.queueing.trials_first import Serve, in_vain, tri
 from scheduler_service.policies.stages import Choose
 
 
-def serve_trials(victims: Choose, serve: Serve, settings: FitGppSettings) -> Policy:
+def serve_trials(victims: Choose, serve: Serve, settings: PreemptionSettings) -> Policy:
     """Trials are served first, in the order that the settings name; best-effort jobs follow."""
     if settings.in_order:
         return trials_in_order(victims, serve, settings.cap)
     return trials_first(victims, serve, settings.trials_in_flight, settings.cap)
 
 
-def passed_by(state: State, settings: FitGppSettings) -> bool:
+def passed_by(state: State, settings: PreemptionSettings) -> bool:
     """Whether best-effort jobs are served though trials wait that no room is kept for yet: others have victims leave first."""
     if settings.in_order:
         first = state.site_queues[Lane.TRIAL].first

@@ -14,13 +14,13 @@ from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.preemption_stages import preempting
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 
 TOO_LATE = 60 * SECOND
 """After its grace period a run is killed, and gone within a moment. One that is still there then is stuck."""
 
 
-def thrifty_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+def thrifty_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
     """FitGpp's plan, or one that preempts nobody and makes the trial wait no longer."""
     plan = fitgpp_victims(state, trial, settings, rng)
     by = None if plan is None else state.cluster.clock_us + _takes(state, plan)
@@ -32,7 +32,7 @@ def _takes(state: State, plan: Plan) -> Micros:
     return max((state.jobs.rows[act.job_id].spec.grace_us for act in plan if isinstance(act, Preempt)), default=0)
 
 
-def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None) -> Plan | None:
+def _share(state: State, trial: Job, settings: PreemptionSettings, by: Micros | None) -> Plan | None:
     """A plan with runs that leave for nobody and are gone by then (None: whenever), if they make room."""
     if by is not None and _longest_wait(state) > by:
         return None  # another trial waits for longer: what becomes free before is its, and this one would come too late

@@ -22,7 +22,7 @@ from scheduler_service.policies.stages import Ranked, Victims, in_any_configurat
 NO_CAP = 2**31 - 1
 
 
-def from_behind(rule: str, spares: Callable[[State, Job], bool] = lambda _state, _job: False) -> Victims:
+def victims_by_queue_order(rule: str, spares: Callable[[State, Job], bool] = lambda _state, _job: False) -> Victims:
     """For an order whose claim is `Claim.REORDER`. `rule` is what the story calls the choice; `spares` says whom the policy's
     own budget spares."""
 

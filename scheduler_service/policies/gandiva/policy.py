@@ -24,7 +24,7 @@ from scheduler_service.policies.gandiva.slicing.mates import Mates, outranked_sl
 from scheduler_service.policies.gandiva.slicing.probes import NAME
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.take_turns import take_turns, why_no_turn
-from scheduler_service.policies.memo_updates import Notes, noting
+from scheduler_service.policies.memo_updates import Notes, memo_updates
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.placing.by_affinity import place_by_affinity
 from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place_on_earmarks, start_on_earmarks
@@ -195,7 +195,7 @@ def stages(options: Options) -> Stages:
             yield from rearrange(state, "")
 
     return Stages(
-        noting(policy, Notes(remember=leave_alone, account=account)),
+        memo_updates(policy, Notes(remember=leave_alone, account=account)),
         ORDER._replace(measured_us=min(settings.period_us, ORDER.measured_us)),
         victims=victims,
         trials_first=True,

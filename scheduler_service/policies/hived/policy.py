@@ -24,7 +24,7 @@ from scheduler_service.policies.hived.preemption_in_vc import make_room
 from scheduler_service.policies.hived.queue_membership import held_up, standing, ways, ways_in
 from scheduler_service.policies.hived.slicing_in_cells import in_turns, introspect
 from scheduler_service.policies.hived.vc_scope import VcScope, why_waits
-from scheduler_service.policies.memo_updates import Notes, noting
+from scheduler_service.policies.memo_updates import Notes, memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
 from scheduler_service.policies.stages import Stages, name_within, stages_within
@@ -71,7 +71,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
                 return
             vc_ids = _with_work(state)
 
-    return noting(policy, NOTES)
+    return memo_updates(policy, NOTES)
 
 
 def _remember(state: State, job: Job) -> Iterable[Remember]:

@@ -13,7 +13,7 @@ from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.memo_updates import Notes, Remembers, noting
+from scheduler_service.policies.memo_updates import Notes, Remembers, memo_updates
 from scheduler_service.policies.placing.first_fit import leaves_queue, no_room, place, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.stages import Choose
 
@@ -30,7 +30,7 @@ def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Remem
         yield from start_on_earmarks(state, place_on_earmarks)
         yield from _serve(state, choose, rng)
 
-    return noting(serve, Notes(remember))
+    return memo_updates(serve, Notes(remember))
 
 
 def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:

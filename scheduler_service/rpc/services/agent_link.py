@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     def __init__(self, backend: Backend, transfers: Transfers) -> None:
-        self._front = backend
+        self._backend = backend
         self._transfers = transfers
         self._turn = asyncio.Lock()
         """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,
@@ -52,7 +52,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         try:
             async with self._turn:
                 # Not before it has spoken, as with what `access` refuses.
-                leading = self._front.leading
+                leading = self._backend.leading
                 peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
                 hello = hello_of(first, leading, peer)
                 self._refuse_twin(leading, hello)
@@ -75,14 +75,14 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         return pb.SendLogResponse()
 
     async def GetSnapshot(self, request: pb.GetSnapshotRequest, _context: Context) -> pb.GetSnapshotResponse:
-        return await for_agent(self._front, request)
+        return await for_agent(self._backend, request)
 
     async def PutResult(self, request: pb.PutResultRequest, _context: Context) -> pb.PutResultResponse:
-        return await from_agent(self._front, request)
+        return await from_agent(self._backend, request)
 
     async def FindEnded(self, request: pb.FindEndedRequest, _context: Context) -> pb.FindEndedResponse:
         before = wall_clock() - duration_in(request.after)
-        found = await self._front.read(self._front.reader.find_ended_before, request.job_ids, before)
+        found = await self._backend.read(self._backend.reader.find_ended_before, request.job_ids, before)
         return pb.FindEndedResponse(job_ids=found)
 
     async def _serve(
@@ -93,7 +93,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         joined: Joined,
         requests: AsyncIterator[pb.ConnectRequest],
     ) -> AsyncIterator[pb.ConnectResponse]:
-        leading.dispatch.configure(configuration(self._front, leading))
+        leading.dispatch.configure(configuration(self._backend, leading))
         yield self._welcome(leading, joined)
         if joined.orders:
             for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
@@ -138,7 +138,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         apart: that of a machine that was started anew is not waited for.
         """
         present = leading.dispatch.connected(hello.node)
-        recent = time.monotonic() - self._front.silent_after_seconds
+        recent = time.monotonic() - self._backend.silent_after_seconds
         if present is not None and present.boot_id == hello.boot_id:
             if present.instance != hello.instance and present.heard > recent and not present.ended:
                 node = leading.view.named(hello.node)
@@ -147,7 +147,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                     f"another agent of node {hello.node} with a copy of the same state directory is connected"
                     f"{f' from {node.address}' if node is not None else ''}: stop one of the two, and give it another --node "
                     "and an empty --state. If that agent is gone, this one is accepted once nothing was heard of it for "
-                    f"{self._front.silent_after_seconds:g} s",
+                    f"{self._backend.silent_after_seconds:g} s",
                 )
             return
         if present is not None and present.heard > recent:
@@ -164,7 +164,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 "NODE_CONNECTED",
                 f"node {hello.node} was up a moment ago with another state directory of the same machine, whose runs would be "
                 "lost: start the agent on that one, or give this one another --node; where that one is gone, this one is "
-                f"accepted once nothing was heard of it for {self._front.silent_after_seconds:g} s",
+                f"accepted once nothing was heard of it for {self._backend.silent_after_seconds:g} s",
             )
 
     def _welcome(self, leading: Leading, joined: Joined) -> pb.ConnectResponse:
@@ -175,7 +175,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 acknowledged=joined.acknowledged,
                 seal=leading.seals.of(leading.epoch),
                 transfer_key=leading.seals.transfer_key,
-                configuration=configuration_out(configuration(self._front, leading)),
+                configuration=configuration_out(configuration(self._backend, leading)),
             )
         )
 

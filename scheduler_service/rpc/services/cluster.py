@@ -41,10 +41,10 @@ _DONE: dict[type[NodeRequest], str] = {
 
 class Cluster(cluster_pb2_grpc.ClusterServicer):
     def __init__(self, backend: Backend) -> None:
-        self._front = backend
+        self._backend = backend
 
     async def ListNodes(self, request: pb.ListNodesRequest, _context: Context) -> pb.ListNodesResponse:
-        view = await self._front.view_of_nodes()
+        view = await self._backend.view_of_nodes()
         size = request.page_size or DEFAULT_PAGE
         page: list[pb.Node] = []
         last, room, more = 0, LARGEST_BYTES, False
@@ -61,31 +61,31 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         return pb.ListNodesResponse(nodes=page, next_page_token=str(last) if more else "")
 
     async def GetNode(self, request: pb.GetNodeRequest, _context: Context) -> pb.GetNodeResponse:
-        view = await self._front.view_of_nodes()
+        view = await self._backend.view_of_nodes()
         node = present(view.named(request.node))
         if node is None:
             known = "`ebb node list` shows those there are"
             raise NotFound("NO_SUCH_NODE", f"there is no node {request.node}; {known}", node=request.node)
-        leading = self._front.leads
+        leading = self._backend.leads
         seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
         return pb.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
 
     async def Drain(self, request: pb.DrainRequest, _context: Context) -> pb.DrainResponse:
         event = DrainRequested(request.node, request.reason, user(), request.evict)
         if request.validate_only:
-            await try_out(self._front, event)
-            found = self._front.leading.view.named(request.node)
+            await try_out(self._backend, event)
+            found = self._backend.leading.view.named(request.node)
             assert found is not None, "the drain of no node is refused"
-            node = node_out(self._front.leading.view.node(found.id))
+            node = node_out(self._backend.leading.view.node(found.id))
             return pb.DrainResponse(node=node, jobs_at_risk=await self._at_risk(request, wait=True))
         lost = await self._at_risk(request, wait=False)
         return pb.DrainResponse(node=await self._ask(event), jobs_at_risk=lost)
 
     async def _at_risk(self, request: pb.DrainRequest, wait: bool) -> list[job_pb2.JobAtRisk]:
-        view = self._front.leading.view
+        view = self._backend.leading.view
         if not request.evict or (node := view.named(request.node)) is None:
             return []
-        return await jobs_at_risk(self._front, sorted({key.job_id for key in view.runs_on.get(node.id, ())}), wait)
+        return await jobs_at_risk(self._backend, sorted({key.job_id for key in view.runs_on.get(node.id, ())}), wait)
 
     async def Undrain(self, request: pb.UndrainRequest, _context: Context) -> pb.UndrainResponse:
         return pb.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))
@@ -99,14 +99,14 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def _ask(self, event: NodeRequest) -> pb.Node:
         """Has the engine take the event, and returns the node as it then stands."""
-        leading = self._front.leading
+        leading = self._backend.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, NodeChanged)
         log.info("node %s is %s by %s", event.node, _DONE[type(event)], user())
         return node_out(leading.view.node(reply.node))
 
     async def Watch(self, _request: pb.ClusterWatchRequest, _context: Context) -> AsyncIterator[pb.ClusterWatchResponse]:
-        async for update in self._front.leading.view.watch_nodes():
+        async for update in self._backend.leading.view.watch_nodes():
             async for piece, first, last in in_turns(update.nodes, node_out):
                 snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
                 yield pb.ClusterWatchResponse(snapshot=snapshot, nodes=piece, commit_no=commit_no)

@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 class Exchange(exchange_pb2_grpc.ExchangeServicer):
     def __init__(self, backend: Backend) -> None:
-        self._front = backend
+        self._backend = backend
         self._market = backend.reader.market
 
     # ---- changes -------------------------------------------------------------------------------------------------------
 
     async def Post(self, request: pb.PostRequest, _context: Context) -> pb.PostResponse:
-        event, service = posted_in(request), self._front.leading.service
+        event, service = posted_in(request), self._backend.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
-        known = await self._front.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
+        known = await self._backend.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
         if known is not None:
             check_same_post(known, event)
             return pb.PostResponse(posting=await self._posting(known.id))
@@ -57,10 +57,10 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def Withdraw(self, request: pb.WithdrawRequest, _context: Context) -> pb.WithdrawResponse:
         _require_side(request.virtual_cluster, "Withdraw")
         try:
-            await self._front.leading.service.handle(WithdrawRequested(request.posting_id, request.virtual_cluster))
+            await self._backend.leading.service.handle(WithdrawRequested(request.posting_id, request.virtual_cluster))
             _note(f"withdrew posting {request.posting_id}", request.virtual_cluster)
         except NotFound:
-            known = await self._front.read(self._market.posting, request.posting_id)
+            known = await self._backend.read(self._market.posting, request.posting_id)
             if known is None or known.state is not PostingState.WITHDRAWN:
                 raise
             if request.virtual_cluster and _id_of(request.virtual_cluster, await self._names()) != known.vc:
@@ -68,9 +68,9 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         return pb.WithdrawResponse(posting=await self._posting(request.posting_id))
 
     async def Accept(self, request: pb.AcceptRequest, _context: Context) -> pb.AcceptResponse:
-        event, service = accepted_in(request), self._front.leading.service
+        event, service = accepted_in(request), self._backend.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
-        known = await self._front.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
+        known = await self._backend.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
         if known is not None:
             check_same_deal(known, event)
             return pb.AcceptResponse(exchanges=await self._exchanges((known.id,)))
@@ -83,10 +83,10 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:
         _require_side(request.virtual_cluster, "ReturnCells")
         try:
-            await self._front.leading.service.handle(ReturnRequested(request.exchange_id, request.virtual_cluster))
+            await self._backend.leading.service.handle(ReturnRequested(request.exchange_id, request.virtual_cluster))
             _note(f"asked for the return of exchange {request.exchange_id}", request.virtual_cluster)
         except NotFound:  # it may be over, which is what was wanted
-            known = {x.id: x for x in await self._front.read(self._market.exchanges, [request.exchange_id])}
+            known = {x.id: x for x in await self._backend.read(self._market.exchanges, [request.exchange_id])}
             over = known.get(request.exchange_id)
             side = _id_of(request.virtual_cluster, await self._names()) if request.virtual_cluster else 0
             if over is None or side not in (0, over.giver, over.taker) or (request.virtual_cluster and not side):
@@ -100,7 +100,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [PostingState(state) for state in request.states if state] or [PostingState.OPEN]
         asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
-        found = await self._front.read(self._market.list_postings, *asked)
+        found = await self._backend.read(self._market.list_postings, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListPostingsResponse(postings=await self._shown(found[:size], names), next_page_token=token)
 
@@ -108,15 +108,15 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
         asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
-        found = await self._front.read(self._market.list_exchanges, *asked)
+        found = await self._backend.read(self._market.list_exchanges, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
 
     async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         vc = _asked(request.virtual_cluster, names)
-        found = await self._front.read(self._market.ledger, vc, last_id(request.page_token), size + 1)
-        surpluses = await self._front.read(self._market.surpluses)
+        found = await self._backend.read(self._market.ledger, vc, last_id(request.page_token), size + 1)
+        surpluses = await self._backend.read(self._market.surpluses)
         shown = list(dict.fromkeys(entry.exchange for entry in found))
         on_page = set(shown[:size])
         return pb.GetLedgerResponse(
@@ -126,23 +126,23 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         )
 
     async def _posting(self, posting_id: int) -> pb.Posting:
-        found = await self._front.read(self._market.posting, posting_id)
+        found = await self._backend.read(self._market.posting, posting_id)
         assert found is not None
         return (await self._shown([found], await self._names()))[0]
 
     async def _shown(self, postings: Sequence[Posting], names: Names) -> list[pb.Posting]:
-        exchanges = await self._front.read(self._market.live_of_offers, [posting.id for posting in postings])
+        exchanges = await self._backend.read(self._market.live_of_offers, [posting.id for posting in postings])
         return postings_out(postings, exchanges, names, wall_clock())
 
     async def _exchanges(self, exchange_ids: Sequence[int]) -> list[pb.CellExchange]:
-        found, names = await self._front.read(self._market.exchanges, exchange_ids), await self._names()
+        found, names = await self._backend.read(self._market.exchanges, exchange_ids), await self._names()
         return [exchange_out(exchange, names) for exchange in found]
 
     async def _names(self) -> Names:
         """Of the virtual clusters. Raises FailedPrecondition where the site has none."""
-        if not self._front.virtual_clusters:
+        if not self._backend.virtual_clusters:
             raise no_virtual_clusters()
-        return await self._front.read(self._market.virtual_clusters)
+        return await self._backend.read(self._market.virtual_clusters)
 
 
 def _note(what: str, vc: str) -> None:

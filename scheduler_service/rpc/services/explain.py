@@ -46,11 +46,11 @@ class Previewed(NamedTuple):
 
 class Answers:
     def __init__(self, backend: Backend) -> None:
-        self._front = backend
+        self._backend = backend
 
     async def explain(self, job: Job) -> pb.Explanation:
         """Of a job that has ended there is nothing to explain."""
-        leading = self._front.leading
+        leading = self._backend.leading
         job_id, stages = job.id, leading.stages
 
         def question(state: State, now: Micros, rng: Rng, _policy: Policy) -> Explained:
@@ -61,13 +61,13 @@ class Answers:
 
     async def preview(self, event: Submitted) -> pb.SubmitResponse:
         """Takes the submit as the next step would, and undoes it. Raises Refused as Submit does."""
-        leading = self._front.leading
+        leading = self._backend.leading
         stages = leading.stages
 
         def question(state: State, now: Micros, rng: Rng, policy: Policy) -> Previewed:
             return _previewed(state, event, now, rng, policy, stages)
 
-        return _preview_out(await leading.service.ask(question), leading, sight(self._front.secrets))
+        return _preview_out(await leading.service.ask(question), leading, sight(self._backend.secrets))
 
 
 # ---- in the engine's thread --------------------------------------------------------------------------------------------

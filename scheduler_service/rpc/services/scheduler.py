@@ -58,19 +58,19 @@ Ends = tuple[tuple[int, JobState], ...]
 
 class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     def __init__(self, backend: Backend, transfers: logs.Transfers) -> None:
-        self._front = backend
+        self._backend = backend
         self._transfers = transfers
         self._answers = Answers(backend)
 
     async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
         check_spec(request.spec)
-        spec = spec_in(request.spec, self._front.default_grace_us)
+        spec = spec_in(request.spec, self._backend.default_grace_us)
         check_configurations(spec)
         check_checkpoint(spec)
         given = request.spec.HasField("grace_period")
         who = user()
         if spec.snapshots and not request.validate_only:
-            await check_stored(self._front, who, spec.snapshots)
+            await check_stored(self._backend, who, spec.snapshots)
 
         async def submit(ends: Ends) -> pb.SubmitResponse:
             if request.validate_only:
@@ -80,11 +80,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return await self._with_ends(submit)
 
     async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
-        found = await self._front.find(request.job_id)
+        found = await self._backend.find(request.job_id)
         job = await self._shown(found)
         if found.runs:
-            job.began_from, job.checkpoint = checkpoints_of(self._front.leads, found.runs[0])
-        if (leading := self._front.leads) is not None:
+            job.began_from, job.checkpoint = checkpoints_of(self._backend.leads, found.runs[0])
+        if (leading := self._backend.leads) is not None:
             job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
             job.mini_batches.extend(each for run in found.runs if (each := mini_batch_of(leading, run)) is not None)
             add_closeness(job, found, leading.view)
@@ -92,7 +92,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return pb.GetResponse(job=job)
 
     async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
-        backend = self._front
+        backend = self._backend
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
         begins = last_id(request.page_token)
@@ -129,10 +129,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return answer
 
     async def Watch(self, request: pb.SchedulerWatchRequest, _context: Context) -> AsyncIterator[pb.SchedulerWatchResponse]:
-        leading = self._front.leading
+        leading = self._backend.leading
         nodes = leading.view.nodes
-        seen = sight(self._front.secrets)
-        if request.job_id and (found := await self._front.find(request.job_id)).job.ended_us is not None:
+        seen = sight(self._backend.secrets)
+        if request.job_id and (found := await self._backend.find(request.job_id)).job.ended_us is not None:
             yield pb.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
                 jobs=[job_out(found, nodes, seen)],
@@ -142,7 +142,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         async for update in leading.view.watch_jobs(request.after_commit, request.job_id):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
-                jobs = (await self._front.find(request.job_id),)
+                jobs = (await self._backend.find(request.job_id),)
             async for piece, first, last in in_turns(jobs, lambda view: job_out(view, nodes, seen)):
                 snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
                 yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=piece, commit_no=commit_no)
@@ -154,7 +154,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            job = await self._shown(await self._front.find(request.job_id))
+            job = await self._shown(await self._backend.find(request.job_id))
         return pb.CancelResponse(job=job)
 
     async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
@@ -200,26 +200,26 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return await self._with_ends(update)
 
     async def Explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainResponse:
-        found = await self._front.find(request.job_id)
+        found = await self._backend.find(request.job_id)
         explanation = await self._answers.explain(found.job)
-        story = [event for event, _ in await self._front.read(self._front.reader.story, request.job_id)]
+        story = [event for event, _ in await self._backend.read(self._backend.reader.story, request.job_id)]
         explanation.configuration_reason = why_in_this_configuration(found.job, story)
         # Of those who came later, only the share group tells.
         explanation.sharing_reason = why_it_holds_devices_so(found.job, story) or explanation.sharing_reason
         if (cost := preempted_out(story, found)) is not None:
-            by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
+            by = await self._backend.read(self._backend.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
         job = await self._shown(found)
-        if (leading := self._front.leads) is not None:
+        if (leading := self._backend.leads) is not None:
             add_closeness(job, found, leading.view)
         return pb.ExplainResponse(job=job, explanation=explanation)
 
     async def Shares(self, request: pb.SharesRequest, _context: Context) -> pb.SharesResponse:
-        return await shares(self._front.leading, request.virtual_cluster)
+        return await shares(self._backend.leading, request.virtual_cluster)
 
     async def Story(self, request: pb.StoryRequest, _context: Context) -> pb.StoryResponse:
-        backend = self._front
+        backend = self._backend
         events = await backend.read(backend.reader.story, request.job_id)
         if not events:
             await backend.find(request.job_id)
@@ -227,33 +227,33 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return pb.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
 
     async def ListRuns(self, request: pb.ListRunsRequest, _context: Context) -> pb.ListRunsResponse:
-        return await list_runs(self._front, request)
+        return await list_runs(self._backend, request)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
-        async for response in logs.read(self._front, self._transfers, request, context):
+        async for response in logs.read(self._backend, self._transfers, request, context):
             yield response
 
     async def _stop(self, event: JobRequest, only_validate: bool, stops: bool = True) -> dict[str, Any]:
         """What a user asks of a job that may stop its run: the fields of the answer. `stops`: what it loses is to be said."""
-        lost = [] if only_validate or not stops else await jobs_at_risk(self._front, (event.job_id,))
+        lost = [] if only_validate or not stops else await jobs_at_risk(self._backend, (event.job_id,))
         job = await self._request(event, only_validate)
         if only_validate and stops:
-            lost = await jobs_at_risk(self._front, (event.job_id,), wait=True)
+            lost = await jobs_at_risk(self._backend, (event.job_id,), wait=True)
         return {"job": job, "jobs_at_risk": lost}
 
     async def _request(self, event: JobRequest, only_validate: bool = False) -> job_pb2.Job:
         """What a user asks of a job, which may have ended."""
         try:
             if only_validate:
-                await try_out(self._front, event)
-                return await self._shown(await self._front.find(event.job_id))
+                await try_out(self._backend, event)
+                return await self._shown(await self._backend.find(event.job_id))
             return await self._ask(event)
         except LookupNeeded:
             raise
         except NotFound as missing:
             if missing.reason != "NO_LIVE_JOB":
                 raise
-            found = await self._front.find(event.job_id)  # has it ended?
+            found = await self._backend.find(event.job_id)  # has it ended?
             ended = found.job.state.name
             text = f"job {event.job_id} has ended as {ended}, which nothing changes; submit it again for another try"
             raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None
@@ -266,7 +266,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             try:
                 return await attempt(tuple(sorted(ends.items())))
             except LookupNeeded as needed:
-                found = await self._front.read(self._front.reader.find_ends, needed.jobs)
+                found = await self._backend.read(self._backend.reader.find_ends, needed.jobs)
                 if len(found) < len(needed.jobs):
                     missing = next(job_id for job_id in needed.jobs if job_id not in found)
                     raise LookupNeeded((missing,)) from None  # which says that there is none
@@ -274,15 +274,15 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
     async def _ask(self, event: Event) -> job_pb2.Job:
         """Has the engine take the event, and returns the job as it then stands."""
-        leading = self._front.leading
+        leading = self._backend.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
-        found = leading.view.job(reply.job_id) or await self._front.find(reply.job_id)
-        return job_out(found, leading.view.nodes, sight(self._front.secrets))
+        found = leading.view.job(reply.job_id) or await self._backend.find(reply.job_id)
+        return job_out(found, leading.view.nodes, sight(self._backend.secrets))
 
     async def _shown(self, found: JobView) -> job_pb2.Job:
         """As the caller may see it."""
-        return job_out(found, await self._front.names(), sight(self._front.secrets))
+        return job_out(found, await self._backend.names(), sight(self._backend.secrets))
 
 
 async def _check_vc(backend: Backend, name: str) -> None:

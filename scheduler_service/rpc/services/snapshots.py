@@ -21,10 +21,10 @@ from scheduler_service.store import DamagedFile, TooMuchStored, UserFile
 
 class Snapshots(snapshots_pb2_grpc.SnapshotsServicer):
     def __init__(self, backend: Backend) -> None:
-        self._front = backend
+        self._backend = backend
 
     async def FindSnapshot(self, request: pb.FindSnapshotRequest, _context: Context) -> pb.FindSnapshotResponse:
-        found = await self._front.in_files(files_of(self._front).use, user(), request.digest, wall_clock())
+        found = await self._backend.in_files(files_of(self._backend).use, user(), request.digest, wall_clock())
         return (
             pb.FindSnapshotResponse()
             if found is None
@@ -32,14 +32,14 @@ class Snapshots(snapshots_pb2_grpc.SnapshotsServicer):
         )
 
     async def PutSnapshot(self, request: pb.PutSnapshotRequest, _context: Context) -> pb.PutSnapshotResponse:
-        most = files_of(self._front).limits.snapshot
-        found = await put(self._front, user(), request.digest, request, most, "a snapshot", request.digest)
+        most = files_of(self._backend).limits.snapshot
+        found = await put(self._backend, user(), request.digest, request, most, "a snapshot", request.digest)
         return pb.PutSnapshotResponse(stored=found.stored, complete=found.complete)
 
     async def GetResult(self, request: pb.GetResultRequest, _context: Context) -> pb.GetResultResponse:
-        job = (await self._front.find(request.job_id)).job
-        piece = files_of(self._front).piece
-        found = await self._front.in_files(piece, job.user, result_name(job.id, job.run), request.offset)
+        job = (await self._backend.find(request.job_id)).job
+        piece = files_of(self._backend).piece
+        found = await self._backend.in_files(piece, job.user, result_name(job.id, job.run), request.offset)
         if found is None:
             why = f"job {job.id} (run {job.run}) has left no result, or the result has not arrived from its node yet"
             raise NotFound("NO_RESULT", why, job_id=str(job.id), run=str(job.run))

@@ -24,7 +24,7 @@ from scheduler_service.rpc.convert.cells import demoted_out, nodes_out, pins_in,
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.run.engine_thread import Service
+from scheduler_service.run.engine_thread import EngineThread
 
 T = TypeVar("T")
 
@@ -34,12 +34,12 @@ _NODES_AT_ONCE = 256
 
 class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     def __init__(self, backend: Backend) -> None:
-        self._front = backend
+        self._backend = backend
 
     async def CreateVirtualCluster(
         self, request: pb.CreateVirtualClusterRequest, _context: Context
     ) -> pb.CreateVirtualClusterResponse:
-        policy = policy_in(request.policy, self._front.vc_policy)
+        policy = policy_in(request.policy, self._backend.vc_policy)
         quotas, pins, weight = quotas_in(request.quotas), pins_in(request.pins), request.weight or 1
         asked = VcRequested(request.name, create=True, quotas=quotas, pins=pins, weight=weight, policy=policy)
         try:
@@ -66,7 +66,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     async def DeleteVirtualCluster(
         self, request: pb.DeleteVirtualClusterRequest, _context: Context
     ) -> pb.DeleteVirtualClusterResponse:
-        await self._front.leading.service.handle(VcDeleteRequested(request.name))
+        await self._backend.leading.service.handle(VcDeleteRequested(request.name))
         return pb.DeleteVirtualClusterResponse()
 
     async def GetVirtualCluster(self, request: pb.GetVirtualClusterRequest, _context: Context) -> pb.GetVirtualClusterResponse:
@@ -79,7 +79,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return pb.ListVirtualClustersResponse(virtual_clusters=every)
 
     async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:
-        service = self._front.leading.service
+        service = self._backend.leading.service
         names = await service.ask(lambda state, *_: pools_asked(state, request.pool, request.virtual_cluster))
         pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
         return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
@@ -96,8 +96,8 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
             return shown(state, vc_requested(state, event, now).demoted)
 
         if validate_only:
-            return await self._front.leading.service.ask(would_be)
-        reply = await self._front.leading.service.handle(event)
+            return await self._backend.leading.service.ask(would_be)
+        reply = await self._backend.leading.service.handle(event)
         assert isinstance(reply, VcChanged)
         return await self._of_state(lambda state: shown(state, reply.demoted))
 
@@ -114,10 +114,10 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
             pools_of(state)
             return question(state)
 
-        return await self._front.leading.service.ask(asked)
+        return await self._backend.leading.service.ask(asked)
 
 
-async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
+async def _with_nodes(service: EngineThread, pool: str, vc: str) -> pb.Pool | None:
     """The pool with its nodes; None: it is gone by now."""
     found = await service.ask(lambda state, *_: pool_out(state, pool))
     if found is None:

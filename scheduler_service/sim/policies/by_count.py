@@ -26,7 +26,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
 from scheduler_service.policies.hived.opportunistic import place_opportunistic
 from scheduler_service.policies.hived.policy import NOTES
-from scheduler_service.policies.memo_updates import noting
+from scheduler_service.policies.memo_updates import memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
 from scheduler_service.policies.stages import Overload, Stages, Where, stages_within
@@ -69,7 +69,7 @@ def by_count(overflows: bool = True) -> Policy:
         for name in turns({name: used for name, (used, _) in use.items()}, {name: quota for name, (_, quota) in use.items()}):
             yield from _serve(state, pools, state.vcs.rows[state.vc_ids[name]], overflows)
 
-    return noting(policy, NOTES)
+    return memo_updates(policy, NOTES)
 
 
 def stages(_options: Options) -> Stages:

@@ -17,7 +17,7 @@ from scheduler_service.policies.fitgpp.policy import fitgpp_victims, least_score
 from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import Choice
 from scheduler_service.policies.fitgpp.victim_search import Field, field_for
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 
 Term = Callable[[Field], NDArray[np.float64]]
 """For each place of a field something between 0, for whom it were best to preempt, and 1: as much as all of the size."""
@@ -29,7 +29,7 @@ SOON = 3
 def with_term(name: str, term: Term) -> Choice:
     """FitGpp with a term more in its score."""
 
-    def choice(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+    def choice(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
         field = field_for(state, trial, settings.cap)
         if field is None:
             return None
@@ -95,7 +95,7 @@ def _shares(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
 # ---- rules -------------------------------------------------------------------------------------------------------------
 
 
-def pair_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+def pair_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
     """Two runs of one node, where both their sizes and the longer of their grace periods score less than the best single
     run. Gangs, as trials and as victims, are left to FitGpp."""
     single = fitgpp_victims(state, trial, settings, rng)
@@ -137,7 +137,7 @@ def _score_of(plan: Plan) -> float:
     return min(chosen.values()) if len(chosen) == 1 else float("inf")
 
 
-def patient_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+def patient_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
     """Nobody, where enough is expected to end by itself before FitGpp's victims have left.
 
     The expected time that runs still hold their nodes is not known, but in a steady state as many will end within the next

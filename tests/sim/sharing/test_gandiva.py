@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.world import Site, World
@@ -16,7 +16,7 @@ from tests.sim.sharing.building import PAPER, ends, job, node, slow, world
 
 def introspected(kind: str, jobs: int = 3, minutes: float = 60) -> World:
     """So many jobs of a kind on one device, after an hour."""
-    made = stages("gandiva", FitGppSettings())
+    made = stages("gandiva", PreemptionSettings())
     site = Site((node(),), made.policy, order=order_of(made), sharing=slow(0.05, exact=True, every=60, noise=0.02))
     world = World(site, Listed([job(600, kind=kind) for _ in range(jobs)]))
     while (at := world.next_us()) is not None and at <= minutes * MINUTE:
@@ -52,7 +52,7 @@ def test_packing_that_makes_jobs_slower_is_undone() -> None:
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_trial_has_the_turns_of_jobs_that_it_outranks_and_these_have_them_again_when_it_ends(exact: bool) -> None:
-    made = stages("gandiva", FitGppSettings(), own={"packing": 0, "migration": 0})
+    made = stages("gandiva", PreemptionSettings(), own={"packing": 0, "migration": 0})
     trial = job(4, at=6)
     trial = trial._replace(spec=replace(trial.spec, job_class=JobClass.TRIAL))
     setup = replace(PAPER, exact=exact)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobState
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
@@ -15,7 +15,7 @@ from tests.sim.sharing.building import PAPER, ends, job, node
 
 
 def round_robin(jobs: list[SimJob], *nodes: object, setup: object = PAPER, **own: float) -> World:
-    made = stages("round-robin", FitGppSettings(), own=own)
+    made = stages("round-robin", PreemptionSettings(), own=own)
     return World(Site(nodes, made.policy, order=order_of(made), sharing=setup), Listed(jobs))  # type: ignore[arg-type]
 
 
@@ -65,7 +65,7 @@ def test_a_node_without_memory_for_what_is_parked_takes_no_more_jobs() -> None:
 @pytest.mark.parametrize("own", [{"period": 0}, {"rows": 0}, {"packing": 1}])
 def test_settings_that_cannot_be_are_refused(own: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(own))):
-        stages("round-robin", FitGppSettings(), own=own)
+        stages("round-robin", PreemptionSettings(), own=own)
 
 
 JOBS = st.lists(

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
@@ -17,7 +17,7 @@ TURNS = {"packing": 0.0, "migration": 0.0, "growth": 0.0}
 
 def taking_turns(seconds: float, jobs: list[SimJob], *nodes: object, exact: bool = True, **own: float) -> World:
     """Parks take so many seconds, and resumes as many."""
-    made = stages("gandiva", FitGppSettings(), own={**TURNS, **own})
+    made = stages("gandiva", PreemptionSettings(), own={**TURNS, **own})
     setup = slow(seconds, exact, every=60)
     return World(Site(nodes or (node(),), made.policy, order=order_of(made), sharing=setup), Listed(jobs))  # type: ignore[arg-type]
 
@@ -99,7 +99,7 @@ def test_a_gang_on_two_nodes_has_one_period_with_its_neighbours() -> None:
 
 def test_nothing_is_told_of_switches_that_take_no_time_or_where_nodes_do_not_measure() -> None:
     for setup in (slow(0, every=60), slow(5)):
-        made = stages("gandiva", FitGppSettings(), own=TURNS)
+        made = stages("gandiva", PreemptionSettings(), own=TURNS)
         world = World(Site((node(),), made.policy, order=order_of(made), sharing=setup), Listed([job(60), job(60)]))
         until(world, HOUR)
         assert not world.state.switching.rows
