@@ -113,8 +113,6 @@ class Driver:
         self.settles = True
         """Whether the policy is one that has nothing to add to what it just did."""
         self.taken = 0
-        self._left: dict[str, object] | None = None
-        """The state's snapshot after the last step."""
         self.ended: dict[int, Job] = {}
         self.runs: dict[RunKey, Run] = {}
         """Every run there ever was, as it was last."""
@@ -145,8 +143,7 @@ class Driver:
         self.taken += 1
         self.state.unsettled |= self.sharing > 0
         clock = self.state.cluster.clock_us
-        before, unsettled = self._left or self.state.snapshot(), self.state.unsettled
-        self._left = None
+        before, unsettled = self.state.snapshot(), self.state.unsettled
         tried = self._take(events)
         self.state.undo()
         self.state.unsettled = unsettled
@@ -156,8 +153,8 @@ class Driver:
         assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
         check(self.state)
         sample(self.state, Random(self.taken))
-        rebuilt, self._left = self.state.rebuilt(), self.state.snapshot()
-        wrong = _differ(self._left, rebuilt.snapshot())
+        rebuilt = self.state.rebuilt()
+        wrong = _differ(self.state.snapshot(), rebuilt.snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
         if self.state.pools is None and (first := head_of(self.state, dict.fromkeys(OWN_LANES, 0))) is not None:
             kept, found = (state.idle_beside.any(first.spec) for state in (self.state, rebuilt))

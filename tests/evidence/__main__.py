@@ -1,9 +1,9 @@
-"""`python -m tests.evidence [NAME ...]`: takes the evidence of all scenarios, or of those named, and writes digests.json."""
+"""`python -m tests.evidence [NAME ...]`: takes the evidence of all scenarios, or of those named, and writes digests.json and texts."""
 
 import json
 import sys
 
-from tests.evidence.digests import Evidence
+from tests.evidence.digests import Evidence, keep
 from tests.evidence.scenarios import SCENARIOS
 from tests.evidence.test_digests import KEPT
 
@@ -17,6 +17,7 @@ def main(names: list[str]) -> None:
         result = evidence.result()
         sys.stdout.write(f"{name}: {'as before' if kept.get(name) == result else 'CHANGED'} ({result['steps']} steps)\n")
         results[name] = result
+        keep(name, evidence.lines)
     KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
