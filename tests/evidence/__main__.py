@@ -1,4 +1,4 @@
-"""`python -m tests.evidence [NAME ...]`: takes the evidence of all scenarios, or of those named, and writes digests.json and texts."""
+"""`python -m tests.evidence [NAME ...]`: takes the evidence of all scenarios, or of those named, and keeps it."""
 
 import json
 import sys

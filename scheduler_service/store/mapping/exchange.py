@@ -18,7 +18,8 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.state.exchange_index import accepted_by
-from scheduler_service.store.mapping.records import Source
+from scheduler_service.store.mapping.records import Source, reader
+from scheduler_service.store.schema import tables
 
 _LOT = {name: f"lot.{name}" for name in ("pool", "level", "begin_us", "end_us", "devices")} | {"cells": "lot.count"}
 POSTING: dict[str, Source] = _LOT | {"swap": lambda posting: None if posting.swap is None else astuple(posting.swap)}
@@ -37,25 +38,63 @@ def _whole(amount: Decimal | int | None) -> int | None:
     return None if amount is None else int(amount)
 
 
-def to_posting(v: Sequence[Any]) -> Posting:
-    swap = None if v[12] is None else Lot(*v[12])
-    times, after = (v[9], v[10]), (PostingState(v[13]), *v[14:17])
-    return Posting(v[0], PostingKind(v[1]), v[2], Lot(*v[3:9]), *times, _whole(v[11]), swap, *after)
+_posting, _exchange, _entry, _surplus, _idle = map(
+    reader, (tables.exchange_posting, tables.exchange, tables.exchange_ledger, tables.exchange_surplus, tables.idle_cells)
+)
 
 
-def to_exchange(v: Sequence[Any]) -> Exchange:
-    sides, lot = (v[1] or 0, v[2] or 0, v[3], v[4]), Lot(*v[5:11])
-    return Exchange(v[0], *sides, lot, int(v[11]), v[12], v[13] or 0, ExchangeState(v[14]), *v[15:19])
+def to_posting(values: Sequence[Any]) -> Posting:
+    p = _posting(values)
+    return Posting(
+        p.id,
+        PostingKind(p.kind),
+        p.vc,
+        _to_lot(p),
+        p.posted_us,
+        p.expires_us,
+        _whole(p.bid),
+        None if p.swap is None else Lot(*p.swap),
+        PostingState(p.state),
+        p.by_proxy,
+        p.begins_us,
+        p.request_id,
+    )
 
 
-def to_entry(v: Sequence[Any]) -> LedgerEntry:
-    return LedgerEntry(v[0], v[1], Booking(v[2]), int(v[3]), v[4])
+def _to_lot(row: Any) -> Lot:
+    return Lot(row.pool, row.level, row.cells, row.begin_us, row.end_us, row.devices)
 
 
-def to_surplus(v: Sequence[Any]) -> Surplus:
-    return Surplus(v[0], int(v[1]))
+def to_exchange(values: Sequence[Any]) -> Exchange:
+    e = _exchange(values)
+    return Exchange(
+        e.id,
+        e.offer or 0,
+        e.request or 0,
+        e.giver,
+        e.taker,
+        _to_lot(e),
+        int(e.price),
+        e.agreed_us,
+        e.in_return_for or 0,
+        ExchangeState(e.state),
+        e.return_asked_by,
+        e.opened_us,
+        e.returned_us,
+        e.request_id,
+    )
 
 
-def to_idle(v: Sequence[Any]) -> IdleCells:
-    history = tuple((since, count) for since, count in v[3])
-    return IdleCells(v[0], v[1], v[2], history, v[4])
+def to_entry(values: Sequence[Any]) -> LedgerEntry:
+    entry = _entry(values)
+    return LedgerEntry(entry.vc, entry.exchange, Booking(entry.what), int(entry.device_us), entry.at_us)
+
+
+def to_surplus(values: Sequence[Any]) -> Surplus:
+    s = _surplus(values)
+    return Surplus(s.vc, int(s.device_us))
+
+
+def to_idle(values: Sequence[Any]) -> IdleCells:
+    i = _idle(values)
+    return IdleCells(i.vc, i.pool, i.level, tuple((since, count) for since, count in i.history), i.due_us)

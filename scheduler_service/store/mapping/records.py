@@ -1,8 +1,11 @@
 """Records: a row as its table has it, made from the names of the columns."""
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
+
+from sqlalchemy import Table
 
 Record = dict[str, Any]
 """Plain JSON by the names of columns: numbers, strings, lists and None."""
@@ -38,3 +41,16 @@ def _values_of(paths: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 def vector(column: str, path: str) -> dict[str, Source]:
     """The sources of the three columns of a Vector."""
     return {f"{column}_{part}": f"{path}.{part}" for part in ("cpu_milli", "memory_mib", "devices")}
+
+
+def reader(table: Table, *more: str) -> Callable[[Sequence[Any]], Any]:
+    """Gives the values of a row by the names of their columns: all those of the table in its order, and `more` that a query has
+    behind them. What comes after these is left out."""
+    names = (*table.columns.keys(), *more)
+    make, count = namedtuple(table.name, names)._make, len(names)  # type: ignore[attr-defined]  # mypy knows the names of literals alone
+    return lambda values: make(values[:count])
+
+
+def vector_of(row: Any, column: str) -> tuple[int, int, int]:
+    """The values of the three columns of a Vector."""
+    return getattr(row, f"{column}_cpu_milli"), getattr(row, f"{column}_memory_mib"), getattr(row, f"{column}_devices")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +35,8 @@ from scheduler_service.core.model.turns import Turns
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
-from scheduler_service.store.mapping.records import Source, vector
+from scheduler_service.store.mapping.records import Source, reader, vector, vector_of
+from scheduler_service.store.schema import tables
 
 # -- rows to records: what is not in a column as the field of the same name --------------------------------------------------
 
@@ -90,26 +90,45 @@ def number(x: float) -> float | str:
 
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------
 
+_cluster, _job, _node, _device, _earmark = map(reader, (tables.cluster, tables.job, tables.node, tables.device, tables.earmark))
+_share_group, _operation, _memo, _history = map(reader, (tables.share_group, tables.operation, tables.memo, tables.history))
+_vc, _binding = map(reader, (tables.virtual_cluster, tables.cell_binding))
+_run = reader(tables.run, "vc")
 
-def to_cluster(v: Sequence[Any]) -> Cluster:
-    return Cluster(*(*v[:9], v[9] or 1, v[10] or 1))
+
+def to_cluster(values: Sequence[Any]) -> Cluster:
+    c = _cluster(values)
+    return Cluster(
+        c.id,
+        c.seed,
+        c.next_job,
+        c.next_node,
+        c.next_earmark,
+        c.next_vc,
+        c.clock_us,
+        c.next_posting,
+        c.next_exchange,
+        c.next_share_group or 1,
+        c.next_operation or 1,
+    )
 
 
-def to_job(v: Sequence[Any]) -> Job:
+def to_job(values: Sequence[Any]) -> Job:
     """A leader that begins makes all live jobs in this way, of which there may be 100,000."""
+    j = _job(values)
     spec = made(
         JobSpec,
-        command=tuple(v[9]),
-        demand=_vector(v[5], v[6], v[7]),
-        job_class=_JOB_CLASSES[v[4]],
-        grace_us=v[8],
-        name=v[1],
-        environment=sparse_fields.shared_pairs(v[10]),
-        working_directory=v[11],
-        vc=v[29],
-        **sparse_fields.to_spec(v[25]),
+        command=tuple(j.command),
+        demand=_vector(j.demand_cpu_milli, j.demand_memory_mib, j.demand_devices),
+        job_class=_JOB_CLASSES[j.job_class],
+        grace_us=j.grace_us,
+        name=j.name,
+        environment=sparse_fields.shared_pairs(j.environment),
+        working_directory=j.working_directory,
+        vc=j.vc,
+        **sparse_fields.to_spec(j.spec_more),
     )
-    state = sparse_fields.to_job(v[26])
+    state = sparse_fields.to_job(j.more)
     if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
         spec = spec.resized(tasks)
     if (grace_us := state.get("grace_now_us")) is not None:
@@ -120,16 +139,25 @@ def to_job(v: Sequence[Any]) -> Job:
         spec = spec.with_memory(configuration, memory_mib)
     return made(
         Job,
-        id=v[0],
+        id=j.id,
         spec=spec,
-        user=v[2],
-        request_id=v[3],
-        submitted_us=v[12],
-        state=_JOB_STATES[v[13]],
-        reason=_REASONS[v[14]],
-        **dict(zip(_JOB_COLUMNS, v[15:25], strict=True)),
-        array_job=v[27],
-        array_index=v[28],
+        user=j.user_name,
+        request_id=j.request_id,
+        submitted_us=j.submitted_us,
+        state=_JOB_STATES[j.state],
+        reason=_REASONS[j.reason],
+        detail=j.detail,
+        cause_job=j.cause_job,
+        run=j.run,
+        requeued=j.requeued,
+        preempted_for_trial=j.preempted_for_trial,
+        cancel_requested=j.cancel_requested,
+        started_us=j.started_us,
+        ended_us=j.ended_us,
+        exit_code=j.exit_code,
+        exit_signal=j.exit_signal,
+        array_job=j.array_job,
+        array_index=j.array_index,
         **state,
     )
 
@@ -137,26 +165,57 @@ def to_job(v: Sequence[Any]) -> Job:
 _JOB_CLASSES = {int(each): each for each in JobClass}
 _JOB_STATES = {int(each): each for each in JobState}
 _REASONS = {int(each): each for each in Reason}
-_JOB_COLUMNS = tuple(field.name for field in fields(Job))[7:17]
-"""Fields in the order of their columns."""
 _vector = lru_cache(4096)(Vector)
 """One object for all jobs that ask for the same, which are many."""
 
 
-def to_run(v: Sequence[Any]) -> Run:
+def to_run(values: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, generation, group, memory, parked, parking, phases, part, awaits, *rest = v[23:40]
-    began_from, checkpoint, save, turns, overdue, vc = rest
-    stop_reason = None if v[12] is None else StopReason(v[12])
-    later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
-    parks = _to_parking(parking) if parking is not None else None
-    times = tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in phases or ())
-    later = (*later, group or 0, memory or 0, parked or 0, group is not None, parks, times, part or 0, awaits is not None)
-    later = (*later, began_from or "", checkpoint or "", None if save is None else to_save(save))
-    later = (*later, None if turns is None else Turns(*turns), overdue)
-    away = parks is not None and bool(parks.devices)  # the columns say where it was placed
-    devices, demand = (() if away else tuple(v[3])), Vector(v[4], v[5], 0 if away else v[6])
-    return Run(v[0], v[1], v[2], devices, demand, RunPhase(v[7]), *later)
+    r = _run(values)
+    parking = _to_parking(r.parking) if r.parking is not None else None
+    away = parking is not None and bool(parking.devices)  # the columns say where it was placed
+    return made(
+        Run,
+        job_id=r.job_id,
+        run=r.run,
+        node=r.node,
+        devices=() if away else tuple(r.devices),
+        demand=Vector(r.demand_cpu_milli, r.demand_memory_mib, 0 if away else r.demand_devices),
+        phase=RunPhase(r.phase),
+        placed_us=r.placed_us,
+        started_us=r.started_us,
+        ended_us=r.ended_us,
+        log_path=r.log_path,
+        stop_reason=None if r.stop_reason is None else StopReason(r.stop_reason),
+        stop_grace_us=r.stop_grace_us,
+        stop_us=r.stop_us,
+        stop_for=r.stop_for,
+        exit_code=r.exit_code,
+        exit_signal=r.exit_signal,
+        yielded=r.yielded,
+        lost=r.lost,
+        task=r.task,
+        ready_at=r.ready_at,
+        guarded_us=r.guarded_us,
+        vc=r.vc,
+        guaranteed=r.guaranteed,
+        done=r.done,
+        program=r.program or "",
+        generation=r.generation or 1,
+        group=r.share_group or 0,
+        device_memory_mib=r.device_memory_mib or 0,
+        parked_mib=r.parked_mib or 0,
+        shared=r.share_group is not None,
+        parking=parking,
+        phases=tuple(PhaseTime(OperationKind(kind), OperationPhase(phase), *rest) for kind, phase, *rest in r.phases or ()),
+        part_ppm=r.part_ppm or 0,
+        awaits=r.awaits is not None,
+        began_from=r.began_from or "",
+        checkpoint=r.checkpoint or "",
+        save=None if r.save is None else to_save(r.save),
+        turns=None if r.turns is None else Turns(*r.turns),
+        overdue_us=r.overdue_us,
+    )
 
 
 def to_save(found: Sequence[Any]) -> SaveResult:
@@ -169,37 +228,79 @@ def _to_parking(found: Sequence[Any]) -> Parking:
     return Parking(times, underway, tuple(devices), *rest)
 
 
-def to_share_group(v: Sequence[Any]) -> ShareGroup:
-    devices = tuple((node, tuple(indices)) for node, indices in v[1])
-    members = tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in v[2])
-    return ShareGroup(v[0], devices, members, *v[3:8])
+def to_share_group(values: Sequence[Any]) -> ShareGroup:
+    g = _share_group(values)
+    devices = tuple((node, tuple(indices)) for node, indices in g.devices)
+    members = tuple(Row(tuple(RunKey(*key) for key in keys), weight) for keys, weight in g.plan)
+    return ShareGroup(g.id, devices, members, g.period_us, g.vc, g.guaranteed, g.generation, g.open)
 
 
-def to_operation(v: Sequence[Any]) -> Operation:
-    target = None if v[7] is None else RunKey(*v[7])
-    later = target, v[8], tuple(v[9]), tuple(sorted(v[10].items()))
-    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], RunKey(*v[4]), v[5], v[6], *later)
+def to_operation(values: Sequence[Any]) -> Operation:
+    o = _operation(values)
+    return Operation(
+        o.id,
+        OperationKind(o.kind),
+        OperationPhase(o.phase),
+        o.job_id,
+        RunKey(*o.source),
+        o.begun_us,
+        o.phase_us,
+        None if o.target is None else RunKey(*o.target),
+        o.deadline_us,
+        tuple(o.undo),
+        tuple(sorted(o.more.items())),
+    )
 
 
-def to_node(v: Sequence[Any]) -> Node:
-    later = (*v[8:16], tuple(sorted((v[16] or {}).items())), v[17] or "")
-    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *later)
+def to_node(values: Sequence[Any]) -> Node:
+    n = _node(values)
+    return Node(
+        n.id,
+        n.name,
+        n.boot_id,
+        NodeState(n.state),
+        Vector(*vector_of(n, "capacity")),
+        tuple(n.levels),
+        n.since_us,
+        n.sequence,
+        n.address,
+        n.agent_version,
+        n.drained_us,
+        n.drain_reason,
+        n.drain_user,
+        n.strikes,
+        tuple(sorted((n.labels or {}).items())),
+        n.checkpoints_at or "",
+    )
 
 
-def to_device(v: Sequence[Any]) -> NodeDevice:
-    return NodeDevice(v[0], v[1], v[2], v[3], v[4], tuple(v[5]), v[6], v[7], v[8])
+def to_device(values: Sequence[Any]) -> NodeDevice:
+    d = _device(values)
+    return NodeDevice(d.node, d.index, d.uuid, d.model, d.memory_mib, tuple(d.path), d.numa_node, d.link_domain, d.fault)
 
 
-def to_earmark(v: Sequence[Any]) -> Earmark:
-    want, kept = Vector(v[4], v[5], v[6]), Vector(v[7], v[8], v[9])
-    victims, tasks, devices = tuple(RunKey(*key) for key in v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
-    row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices, v[15] or 0
-    return Earmark(v[0], *row)
+def to_earmark(values: Sequence[Any]) -> Earmark:
+    e = _earmark(values)
+    return Earmark(
+        e.id,
+        EarmarkPhase(e.phase),
+        e.job_id,
+        e.node,
+        Vector(*vector_of(e, "want")),
+        Vector(*vector_of(e, "kept")),
+        tuple(RunKey(*key) for key in e.victims),
+        e.created_us,
+        e.deadline_us,
+        tuple(e.tasks),
+        tuple(map(tuple, e.devices)),
+        e.configuration or 0,
+    )
 
 
-def to_vc(v: Sequence[Any]) -> VirtualCluster:
-    quotas, pins = tuple(Quota(*quota) for quota in v[2]), tuple(Pin(*pin) for pin in v[3])
-    return VirtualCluster(v[0], v[1], quotas, pins, v[4], _to_vc_policy(v[5]))
+def to_vc(values: Sequence[Any]) -> VirtualCluster:
+    vc = _vc(values)
+    quotas, pins = tuple(Quota(*quota) for quota in vc.quotas), tuple(Pin(*pin) for pin in vc.pins)
+    return VirtualCluster(vc.id, vc.name, quotas, pins, vc.weight, _to_vc_policy(vc.policy))
 
 
 def _to_vc_policy(given: Mapping[str, Any]) -> VcPolicy:
@@ -207,14 +308,17 @@ def _to_vc_policy(given: Mapping[str, Any]) -> VcPolicy:
     return VcPolicy(**{**given, "s": float(given["s"]), "settings": settings})
 
 
-def to_binding(v: Sequence[Any]) -> Binding:
-    return Binding(*v[:5])
+def to_binding(values: Sequence[Any]) -> Binding:
+    b = _binding(values)
+    return Binding(b.pool, b.level, b.index, b.vc, b.pin)
 
 
-def to_history(v: Sequence[Any]) -> History:
-    runs = (PastRun(*run)._replace(sizes=tuple(map(float, run[4]))) for run in v[2])
-    return History(v[0], v[1], tuple(runs), v[3])
+def to_history(values: Sequence[Any]) -> History:
+    h = _history(values)
+    runs = (PastRun(*run)._replace(sizes=tuple(map(float, run[4]))) for run in h.runs)
+    return History(h.user_name, h.script, tuple(runs), h.used_us)
 
 
-def to_memo(v: Sequence[Any]) -> Memo:
-    return Memo(v[0], v[1], tuple(v[2]), v[3] or 0, v[4], v[5])
+def to_memo(values: Sequence[Any]) -> Memo:
+    m = _memo(values)
+    return Memo(m.policy, m.subject, tuple(m.value), m.job_id or 0, m.due_us, m.due)
