@@ -39,10 +39,10 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Owner, Quota
 from scheduler_service.core.model.values import SECOND, Vector, times
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Quota
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.policy import cells
 

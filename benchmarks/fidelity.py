@@ -16,7 +16,7 @@ from benchmarks.measured_delays import times
 from benchmarks.scratch import scratch
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.stages import stages
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.world import Site, World

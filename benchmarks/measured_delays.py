@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.workloads.distributions import Empirical
 

@@ -7,7 +7,7 @@ As the paper has it: decisions once a minute, one trial at a time waits for its 
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from benchmarks.simulations import Took, apart
-from scheduler_service.sim.cases import Case, Nodes, Policy
+from scheduler_service.sim.experiments.cases import Case, Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp
 
 BENCH = "sim_fitgpp"

@@ -17,7 +17,7 @@ from benchmarks import tiresias
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from benchmarks.simulations import Took, apart
-from scheduler_service.sim.cases import Case, Nodes, Policy
+from scheduler_service.sim.experiments.cases import Case, Nodes, Policy
 from scheduler_service.sim.workloads import Philly
 from scheduler_service.sim.workloads.assuming import Trials
 

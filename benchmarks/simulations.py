@@ -14,7 +14,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.experiments.cases import Case, simulate
 
 
 class Took(NamedTuple):

@@ -14,8 +14,8 @@ from scheduler_service.core.messages import Accepted, Event, NodeSeen, Running, 
 from scheduler_service.core.model import Cluster, JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector, times
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Quota, VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.policy import cells
 

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from reproduction.four_papers_plan import NODES, Traces, Way, cases, own_policies
 from reproduction.studies import Table, as_markdown, fill_in, number, show, simulated
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.figures import COLOURS, save, sheet
-from scheduler_service.sim.history import Floats
-from scheduler_service.sim.kept_results import Summary
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.figures import COLOURS, save, sheet
+from scheduler_service.sim.experiments.history import Floats
+from scheduler_service.sim.experiments.kept_results import Summary
 from scheduler_service.sim.workloads import BadTrace
 from scheduler_service.sim.workloads.gavel_choices import Tenant
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scheduler_service.presets import SIMULATED
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.tenants import VirtualCluster

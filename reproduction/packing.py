@@ -11,9 +11,9 @@ from rich.console import Console
 
 from reproduction.packing_mixes import Best, Mix, Pairs, Rule, Seen, best, mixes, pairs_of, play
 from reproduction.studies import Table, as_markdown, estimated, fill_in, show
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.estimates import estimate
-from scheduler_service.sim.figures import lines, save, sheet
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.estimates import estimate
+from scheduler_service.sim.experiments.figures import lines, save, sheet
 from scheduler_service.sim.sharing.measured import tables
 from scheduler_service.sim.workloads import BadTrace
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from reproduction.fitgpp.plan import MINUTE, OPENB_CLUSTER, PAPERS_CLUSTER, PHILLY_CLUSTER, Traces, openb, philly
 from reproduction.studies import Simulated, Table, as_markdown, fill_in, number, show, simulated
 from scheduler_service.policies.options import AS_PUBLISHED
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.estimates import Estimate, estimate
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.estimates import Estimate, estimate
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp, Generated, Workload
 from scheduler_service.sim.workloads.arriving import Closed

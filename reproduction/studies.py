@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import say, warnings
-from scheduler_service.sim.estimates import Estimate, Group, grouped
-from scheduler_service.sim.kept_results import Keep, Summary
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.commands import say, warnings
+from scheduler_service.sim.experiments.estimates import Estimate, Group, grouped
+from scheduler_service.sim.experiments.kept_results import Keep, Summary
+from scheduler_service.sim.experiments.runner_port import BadAddress
+from scheduler_service.sim.experiments.sweep import Stopped, SweepFailed, sweep
+from scheduler_service.sim.experiments.tables import lay_out
 from scheduler_service.sim.progress import Screen, length
-from scheduler_service.sim.runner_port import BadAddress
-from scheduler_service.sim.sweep import Stopped, SweepFailed, sweep
-from scheduler_service.sim.tables import lay_out
 
 Simulated = Mapping[Case, Summary]
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
 from scheduler_service.core.model import Job, JobEvent, Node
-from scheduler_service.core.model.exchange import Exchange, Posting
+from scheduler_service.core.model.tenants.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.read_model import View

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from scheduler_service.config import Config, TimeLimited
 from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages

@@ -6,7 +6,7 @@ import node_agent.commands.main
 import scheduler_service.app
 import scheduler_service.commands.main
 import scheduler_service.sim.cli
-import scheduler_service.sim.config
+import scheduler_service.sim.experiments.config
 
 __all__ = ["node_agent", "scheduler_service"]
 

@@ -16,7 +16,6 @@ from client_sdk.cli import (
     listing,
     logs_and_wait,
     nodes,
-    output,
     runs,
     share,
     show,
@@ -25,6 +24,7 @@ from client_sdk.cli import (
     top,
     virtual_clusters,
 )
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Number, Session
 from client_sdk.errors import EbbError
 

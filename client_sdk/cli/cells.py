@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, output_option
 from client_sdk.models import BoundCell, DeviceCell, DeviceUse, NodeCells, Pool
 

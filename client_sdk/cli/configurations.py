@@ -1,6 +1,6 @@
 """How the configurations of a job are shown."""
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.models import Configuration, Job
 from client_sdk.units import format_memory
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 
 force_option = click.option("--force", is_flag=True, help="Do not ask before something is lost.")
 

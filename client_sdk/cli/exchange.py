@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from client_sdk.cli import output
-from client_sdk.cli.exchange_board import COMMANDS, cells_words, hours, times
 from client_sdk.cli.many_ids import ask_each
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output.exchange_board import COMMANDS, cells_words, hours, times
 from client_sdk.cli.session import Session, an_id, no_header_option, output_option, quiet_option
 from client_sdk.models import CellExchange, ExchangeState, LedgerEntry, Surplus
 

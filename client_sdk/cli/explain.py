@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output, profiles
+from client_sdk.cli import configurations, profiles
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import (
     Blocker,

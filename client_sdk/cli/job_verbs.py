@@ -5,10 +5,10 @@ from typing import Any, Literal
 import click
 
 from client_sdk._values.options import dependencies
-from client_sdk.cli import output
 from client_sdk.cli.confirmation import force_option
 from client_sdk.cli.many_ids import ask_each, confirm_losses, job_verb, with_losses
 from client_sdk.cli.option_values import ids
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.client import Client
 from client_sdk.errors import InvalidArgument

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import configurations, output
+from client_sdk.cli import configurations
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import SHORT, Session, States, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.client import Client
 from client_sdk.models import LIVE, Job, JobState, SaveOutcome, ShareMode

@@ -6,8 +6,8 @@ from time import monotonic
 
 import click
 
-from client_sdk.cli import output
 from client_sdk.cli.many_ids import tell_error
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.errors import DeadlineExceeded, EbbError
 from client_sdk.models import Job, JobReason, JobState

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import click
 
-from client_sdk.cli import output
 from client_sdk.cli.confirmation import confirm, force_option
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.client import Client
 from client_sdk.errors import EbbError

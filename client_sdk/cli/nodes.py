@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import click
 
-from client_sdk.cli import output
 from client_sdk.cli.confirmation import force_option
 from client_sdk.cli.many_ids import ask_each, confirm_losses
-from client_sdk.cli.node_output import COLUMNS, WIDE_COLUMNS, drained, row, show_node, state
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output.nodes import COLUMNS, WIDE_COLUMNS, drained, row, show_node, state
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.models import Node
 

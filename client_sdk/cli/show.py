@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output, profiles, steps_output
+from client_sdk.cli import configurations, profiles
 from client_sdk.cli.listing import array, has_place, holds, nodes
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output import steps as steps_output
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
 from client_sdk.units import format_memory

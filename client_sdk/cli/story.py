@@ -2,7 +2,7 @@
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Decision, JobEvent, JobEventKind, JobReason
 

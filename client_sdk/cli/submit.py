@@ -8,9 +8,10 @@ from typing import IO, Any
 import click
 
 from client_sdk._values.job_options import JobOptions
-from client_sdk.cli import job_file, job_options, option_values, output
+from client_sdk.cli import job_file, job_options, option_values
 from client_sdk.cli.explain import say_preview
 from client_sdk.cli.logs_and_wait import ended, exit_status
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Number, Session, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import JobState

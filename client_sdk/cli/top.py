@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import click
 
-from client_sdk.cli import node_output, output
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output import nodes as node_output
 from client_sdk.cli.session import Number, Session
 from client_sdk.client import Client
 from client_sdk.models import LIVE, Job, JobState

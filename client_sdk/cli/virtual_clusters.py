@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import output
 from client_sdk.cli.confirmation import confirm, force_option
 from client_sdk.cli.many_ids import ask_each
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output.virtual_clusters import COLUMNS, WIDE_COLUMNS, row, show_virtual_cluster
 from client_sdk.cli.session import Number, Session, no_header_option, output_option
-from client_sdk.cli.virtual_cluster_output import COLUMNS, WIDE_COLUMNS, row, show_virtual_cluster
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellQuota, PinnedCell, VirtualCluster, VirtualClusterPolicy
 from client_sdk.units import parse_duration

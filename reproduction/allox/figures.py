@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from reproduction.allox.plan import ALPHAS, ERRORS, OVERHEADS, SRPT, TITLES, Part, Point
 from reproduction.allox.published import PRINTED
 from reproduction.allox.tables import ALLOX, Measured, mean, varying
-from scheduler_service.sim.figures import COLOURS, lines, log_scale, sheet
+from scheduler_service.sim.experiments.figures import COLOURS, lines, log_scale, sheet
 
 Curves = Mapping[Point, Mapping[str, Sequence[float]]]
 SMOOTH = 5

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from reproduction.allox.srpt import Slots, srpt
 from scheduler_service.core.model import JobSpec
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.history import Floats, Ints
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.history import Floats, Ints
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import jobs_of
 

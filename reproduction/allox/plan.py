@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple, get_args
 
 from reproduction.allox.devices import CLUSTERS, TENANTS, weights, workload
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJobs
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS

@@ -9,8 +9,8 @@ from reproduction.allox.measures import Measures
 from reproduction.allox.plan import Point, Study, title
 from reproduction.allox.tables import Measured, mean, said
 from reproduction.studies import Table
-from scheduler_service.sim.estimates import estimate
-from scheduler_service.sim.figures import COLOURS, sheet
+from scheduler_service.sim.experiments.estimates import estimate
+from scheduler_service.sim.experiments.figures import COLOURS, sheet
 
 COLUMNS = (
     *("mean completion, s", "against AlloX", "against SJF+"),

@@ -15,9 +15,9 @@ from reproduction.allox.measures import curves, job_list, measures, seen
 from reproduction.allox.plan import ON_DEVICES, PARTS, QUICK, SRPT, Part, Point, Study, Traces, cases, points
 from reproduction.allox.tables import Measured
 from reproduction.studies import Simulated, Table, as_markdown, fill_in, show, simulated
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.figures import save
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.figures import save
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CURVES: tuple[Part, ...] = ("simulation", "starvation")

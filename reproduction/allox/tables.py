@@ -19,7 +19,7 @@ from reproduction.allox.plan import (
 )
 from reproduction.allox.published import ALLOX_WHOLE_S, IF_ALL_USERS, PRINTED, Printed
 from reproduction.studies import Table, number
-from scheduler_service.sim.estimates import Estimate, estimate
+from scheduler_service.sim.experiments.estimates import Estimate, estimate
 from scheduler_service.sim.workloads.gavel import DEVICES
 
 Measured = Mapping[Point, Sequence[Measures]]

@@ -17,8 +17,8 @@ from reproduction.fitgpp.plan import (
 )
 from reproduction.fitgpp.published import SLOWDOWNS
 from reproduction.fitgpp.tables import Groups
-from scheduler_service.sim.figures import COLOURS, lines, log_scale, sheet
-from scheduler_service.sim.tables import CLASS_NAMES
+from scheduler_service.sim.experiments.figures import COLOURS, lines, log_scale, sheet
+from scheduler_service.sim.experiments.tables import CLASS_NAMES
 
 QUANTILES = (50, 95, 99)
 APART = 10.0

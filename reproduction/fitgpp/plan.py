@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scheduler_service.policies.options import AS_PUBLISHED
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp, Openb, Philly, Workload
 from scheduler_service.sim.workloads.arriving import Poisson

@@ -11,9 +11,9 @@ from reproduction.fitgpp.plan import PARTS, QUICK, Point, Study, Traces, cases, 
 from reproduction.fitgpp.published import FITTED
 from reproduction.fitgpp.tables import tables, trace_tables
 from reproduction.studies import Table, as_markdown, fill_in, group, show, simulated
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.estimates import Group
-from scheduler_service.sim.figures import save, slowdown
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.estimates import Group
+from scheduler_service.sim.experiments.figures import save, slowdown
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

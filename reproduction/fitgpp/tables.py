@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from reproduction.fitgpp.plan import FIFO, FITGPP, POLICIES, SERVED, TRACES, Point, unbounded
 from reproduction.fitgpp.published import HEADLINES, INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS, Printed, Row
 from reproduction.studies import Table, estimated, number
-from scheduler_service.sim.estimates import Group
+from scheduler_service.sim.experiments.estimates import Group
 
 Groups = Mapping[Point, Group]
 """What was simulated of each point."""

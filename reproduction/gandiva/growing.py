@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from reproduction.gandiva import published
 from reproduction.gandiva.plan import BASELINE, GANDIVA, TITLES
 from reproduction.studies import Simulated, Table, number
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.figures import lines, sheet
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.figures import lines, sheet
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
 LATE_MIN = 15

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from scheduler_service.policies import registry
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Gandiva, GandivaGrowing, GandivaSlicing, GandivaTrace, GavelKinds

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from reproduction.gandiva.plan import BASELINE, GANDIVA, TITLES, servers
 from reproduction.gandiva.published import ACCURACIES, SEARCHES, Found
 from reproduction.studies import Simulated, Table, estimated, group, number
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.estimates import Group
-from scheduler_service.sim.figures import lines, sheet
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.estimates import Group
+from scheduler_service.sim.experiments.figures import lines, sheet
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy
 from scheduler_service.sim.workloads import GandivaSearch

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from reproduction.gandiva.plan import BASELINE, GANDIVA, TITLES, TRACE
 from reproduction.gandiva.published import SHARED, SLICING_ALONE
 from reproduction.studies import Table, estimated, number
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.estimates import Group
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.estimates import Group
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy
 from scheduler_service.sim.tenants import VirtualCluster

@@ -21,8 +21,8 @@ from reproduction.gandiva.plan import (
     policies,
 )
 from reproduction.studies import Table, as_markdown, fill_in, group, show, simulated
-from scheduler_service.sim.commands import say
-from scheduler_service.sim.figures import save
+from scheduler_service.sim.experiments.commands import say
+from scheduler_service.sim.experiments.figures import save
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

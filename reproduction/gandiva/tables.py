@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from reproduction.gandiva import published
 from reproduction.gandiva.plan import BASELINE, GANDIVA, SIX, TITLES
 from reproduction.studies import Table, estimated, number
-from scheduler_service.sim.estimates import Estimate, Group
+from scheduler_service.sim.experiments.estimates import Estimate, Group
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
 Groups = Mapping[str, Group]

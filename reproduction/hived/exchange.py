@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from reproduction.hived.measures import NODE_GPUS, Uses, busy, effective, fluctuation, gain, used
 from scheduler_service.core.model.values import Micros
-from scheduler_service.sim.history import Floats, Ints, Steps
-from scheduler_service.sim.metrics import HOUR_US
+from scheduler_service.sim.experiments.history import Floats, Ints, Steps
+from scheduler_service.sim.experiments.metrics import HOUR_US
 
 
 class Windows(NamedTuple):

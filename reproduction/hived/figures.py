@@ -6,7 +6,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scheduler_service.sim.figures import lines, sheet
+from scheduler_service.sim.experiments.figures import lines, sheet
 
 Curve = Sequence[float]
 Curves = Mapping[str, Curve]

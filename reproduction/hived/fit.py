@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reproduction.hived.published import BALANCED, DEFAULT, UTILISATION
-from scheduler_service.sim.history import Floats, Steps
+from scheduler_service.sim.experiments.history import Floats, Steps
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import hived
 from scheduler_service.sim.workloads.hived import DAY_S, NODE_GPUS, NODES, SPARE, TENANTS, Hived, Tenant

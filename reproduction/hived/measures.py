@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.sim.history import Floats, History, Ints, Mask, Steps
+from scheduler_service.sim.experiments.history import Floats, History, Ints, Mask, Steps
 
 NODE_GPUS = 8
 WINDOW_US: Micros = 12 * 3_600_000_000

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from reproduction.hived.fit import scale_for
 from reproduction.hived.published import LOADED_NODES, UTILISATION
-from scheduler_service.sim.cases import Case
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload, hived

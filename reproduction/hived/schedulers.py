@@ -18,9 +18,9 @@ from reproduction.hived.published import CLAIMS
 from reproduction.hived.schedulers_plan import NODES, SCHEDULERS, WAYS, Way, cases, workload
 from reproduction.hived.simulated import DAY_US, POINTS, see
 from reproduction.studies import Simulated, Table, number
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.figures import save
-from scheduler_service.sim.history import Floats, Ints
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.figures import save
+from scheduler_service.sim.experiments.history import Floats, Ints
 from scheduler_service.sim.workloads.hived import sampled_quotas
 
 FIGURE_6 = "figure-6"

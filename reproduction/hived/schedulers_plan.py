@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 from reproduction.hived.plan import POOL, Setting, Study
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.tenants import VirtualCluster

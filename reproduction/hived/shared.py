@@ -13,8 +13,8 @@ from reproduction.hived.plan import FIGURES, SHOWN, Setting, Study
 from reproduction.hived.published import CLAIMS, LOADED_NODES
 from reproduction.hived.simulated import POINTS, Seen, days
 from reproduction.studies import Table, number
-from scheduler_service.sim.figures import save
-from scheduler_service.sim.history import Floats
+from scheduler_service.sim.experiments.figures import save
+from scheduler_service.sim.experiments.history import Floats
 from scheduler_service.sim.workloads import hived
 
 SHARING = ("figure-7a", "figure-7b", "figure-8", "figure-9", "figure-10")

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from reproduction.hived import exchange as hived_exchange
 from reproduction.hived import measures as hived_measures
 from reproduction.studies import Simulated
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.history import Floats, History
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.history import Floats, History
 
 DAY_US = 86_400_000_000
 POINTS = 240

@@ -14,7 +14,7 @@ from reproduction.hived.simulated import see
 from reproduction.hived.trace import cut, trace_cases, trace_table
 from reproduction.hived.traded import EXCHANGE, exchange_figures, exchange_tables
 from reproduction.studies import as_markdown, fill_in, show, simulated
-from scheduler_service.sim.commands import say
+from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

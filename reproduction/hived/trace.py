@@ -18,8 +18,8 @@ from reproduction.hived.shared import COLUMNS, LATE, TITLES, late, told
 from reproduction.hived.simulated import see
 from reproduction.studies import Simulated, Table
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case
 from scheduler_service.sim.csv_rows import BadTrace, rows
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.workloads import Philly
 from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.workloads.distributions import Constant

@@ -10,7 +10,7 @@ from reproduction.hived.plan import BALANCES, ENDS, FIGURES, Setting, Study
 from reproduction.hived.published import BALANCED, DEFAULT, Balanced, Default
 from reproduction.hived.simulated import Seen, days
 from reproduction.studies import Table, number
-from scheduler_service.sim.figures import save
+from scheduler_service.sim.experiments.figures import save
 
 EXCHANGE = ("table-4", "table-5", "figure-11", "figure-12")
 """The parts that are of exchange."""

@@ -58,8 +58,8 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.operations.migrating import give_way, migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples

@@ -11,9 +11,9 @@ from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim
 from scheduler_service.core.exchange.windows import granted, in_force, moments
 from scheduler_service.core.model import Job, Run
-from scheduler_service.core.model.exchange import exchange_due
+from scheduler_service.core.model.tenants.exchange import exchange_due
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Owner, quota_of
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, quota_of
 from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 

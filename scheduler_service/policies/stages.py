@@ -7,8 +7,8 @@ from typing import NamedTuple
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Bind, Plan, Remember, Rng, Spot
 from scheduler_service.core.model import Decision, Job
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Mask, Micros
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry

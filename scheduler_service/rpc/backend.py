@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model import Node
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.database import FILE_CALLS, Reader, UserFiles
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.epoch_seals import Seals

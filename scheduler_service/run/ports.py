@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from scheduler_service.core.model import Job, JobEvent
-from scheduler_service.core.model.exchange import Exchange, Posting
+from scheduler_service.core.model.tenants.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 
 

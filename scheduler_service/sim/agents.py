@@ -24,8 +24,8 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim import migrations, parks
 from scheduler_service.sim.event_queue import Agenda
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
-from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.nodes import (
     BEGUN,

@@ -11,8 +11,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler_service.sim.config import Config
-    from scheduler_service.sim.estimates import Group
+    from scheduler_service.sim.experiments.config import Config
+    from scheduler_service.sim.experiments.estimates import Group
 
 METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs", "sharing")
 
@@ -80,7 +80,7 @@ def run(config: Path, output: Path | None, check: bool, on: str, jobs: int | Non
     if check:
         click.echo(plan)
         return
-    from scheduler_service.sim.commands import compute
+    from scheduler_service.sim.experiments.commands import compute
 
     where = on if jobs is None else f"local[{jobs}]"
     sys.exit(compute(settings.cases(config.parent), folder, where, settings.metrics, **how))
@@ -108,7 +108,7 @@ def compare(results: tuple[Path, ...], against: str | None, metrics: str | None,
     for name in chosen:
         if name not in METRICS:
             raise click.BadParameter(f"there is no {name!r}; there are {', '.join(METRICS)}", param_hint="--metrics")
-    from scheduler_service.sim.commands import Unusable, groups_in, present
+    from scheduler_service.sim.experiments.commands import Unusable, groups_in, present
 
     try:
         groups = groups_in(results)
@@ -116,7 +116,7 @@ def compare(results: tuple[Path, ...], against: str | None, metrics: str | None,
     except Unusable as error:
         _end(str(error), 2)
     if figures is not None:  # before anything is shown, as after `run`
-        from scheduler_service.sim.figures import draw
+        from scheduler_service.sim.experiments.figures import draw
 
         click.echo(f"{len(draw(groups, figures))} files in {figures}", err=True)
     present(groups, chosen, base, as_json)
@@ -134,7 +134,7 @@ def init() -> None:
 
 
 def _load(file: Path) -> "Config":
-    from scheduler_service.sim.config import ConfigError, load
+    from scheduler_service.sim.experiments.config import ConfigError, load
 
     try:
         return load(file)
@@ -145,7 +145,7 @@ def _load(file: Path) -> "Config":
 def _plan(settings: "Config", file: Path) -> str:
     """Also reads the files that the configuration names, and looks at all jobs of the first seed. Leaves where it finds
     something wrong: better once, and at once, than in each simulation."""
-    from scheduler_service.sim.cases import preview
+    from scheduler_service.sim.experiments.cases import preview
     from scheduler_service.sim.failures import BadSchedule
     from scheduler_service.sim.workloads import BadTrace
 

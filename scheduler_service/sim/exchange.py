@@ -15,9 +15,9 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.exchange.ownership import least_owned
 from scheduler_service.core.messages import Cells, PostRequested
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.exchange import PostingKind
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.virtual_clusters import Owner, VcPolicy, VirtualCluster
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.model.virtual_clusters import Owner, VcPolicy, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import choices

@@ -1,7 +1,7 @@
 """Migrations on simulated nodes: what is made ready for a job that still works elsewhere."""
 
 from scheduler_service.core.model import RunKey
-from scheduler_service.sim.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.nodes import Node, Party, Task
 
 

@@ -20,7 +20,7 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Micros
-from scheduler_service.sim.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.samples import measurement
 from scheduler_service.sim.sharing.kinds import Kind
 from scheduler_service.sim.sharing.model import Site

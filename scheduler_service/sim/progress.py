@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from scheduler_service.sim.sweep import Watch
+from scheduler_service.sim.experiments.sweep import Watch
 
 
 class Remaining(ProgressColumn):

@@ -5,7 +5,7 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.samples import is_enough
-from scheduler_service.sim.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 
 STEPS = 1000
 """Of each job that counts its steps."""

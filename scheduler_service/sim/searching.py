@@ -16,7 +16,7 @@ from scheduler_service.core.messages import CancelRequested, Event, ResumeReques
 from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.workloads import gandiva_shared
 from scheduler_service.sim.workloads.arriving import Timed

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.messages import VcRequested
-from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.policies.stages import stages

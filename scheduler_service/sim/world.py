@@ -13,17 +13,17 @@ from typing import Protocol
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Accepted, Event, Order, PlanReady, Reply, Step, Stopped, Submitted, VcRequested
 from scheduler_service.core.model import Cluster, EventKind
-from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.tenants.exchange import Exchange
 from scheduler_service.core.model.values import ZERO, Micros, add, sub
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
 from scheduler_service.sim.agents import Agents
 from scheduler_service.sim.exchange import Tenants
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.failures import NO_OUTAGES, Outages
-from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.node_delays import AT_ONCE, Delays
 from scheduler_service.sim.nodes import node_name

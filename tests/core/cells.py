@@ -8,7 +8,7 @@ from scheduler_service.core.cells.free_lists import Free, used_and_index
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, leaves
 from scheduler_service.core.cells.slots import Facts, Slot
-from scheduler_service.core.model.virtual_clusters import Owner
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 
 NAMES = ("device", "switch", "socket", "node", "rack", "pod")
 

@@ -13,7 +13,7 @@ from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, S
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPhase
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.state.packing import pack
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.policies.stages import Stages, order_of
 from tests.core.acting import MOVES, Acting
 from tests.core.asking import Asking

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler_service.core.exchange.book import Board, accept, agreed
 from scheduler_service.core.exchange.transitions import Booked, expired, posted, return_asked, turned, withdrawn
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Deal,
     Exchange,

@@ -10,8 +10,8 @@ from scheduler_service.core.lifecycle.desired import share_plan
 from scheduler_service.core.messages import Action, Launch, Migrate, Order, Place, Plan, Retime, Share, SharePlan, Spot, Unshare
 from scheduler_service.core.model import Job, JobState, Run, RunKey, ShareMode
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.changes import packed, sliced, weighted
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands

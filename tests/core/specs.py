@@ -19,8 +19,8 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages, stages
 

@@ -9,7 +9,7 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, RunStarted, Submitted
 from scheduler_service.core.model import Cluster, Job, JobSpec, JobState, Run, RunKey, RunPhase
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
-from scheduler_service.core.state.candidates import Candidates, size_of
+from scheduler_service.core.state.resources.candidates import Candidates, size_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
 from tests.core.driver import NODE, Driver, inventory

@@ -8,8 +8,8 @@ import pytest
 from scheduler_service.core.cells.available_units import AvailableUnits
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 from tests.core.cells import P100, to_bind
 
 ME, OTHER = Owner(1), Owner(2)

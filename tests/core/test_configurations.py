@@ -21,8 +21,8 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from tests.core.configured import LARGE, SMALL, either, on_cpus, site
 from tests.core.driver import spec
 from tests.core.test_enact import DECISION, Desk

@@ -22,8 +22,8 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining, work_left

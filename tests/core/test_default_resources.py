@@ -9,8 +9,8 @@ from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Configuration, JobSpec, JobState, NodeSelector, ShareMode, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import UNSET, Vector, add
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, spec
 from tests.core.parts import ask

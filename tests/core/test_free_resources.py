@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import ZERO, Vector, fits, sub
-from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.resources.free_resources import FreeResources
 
 SMALL = st.builds(Vector, st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
 LARGE = st.sampled_from([0, 1, 4093, 4094, 4095, 4096, (1 << 24) - 2, (1 << 24) - 1, 1 << 24, 1 << 40])

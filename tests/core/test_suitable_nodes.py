@@ -22,9 +22,9 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobSpec, JobState, NodeDevice, NodeSelector, Reason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
-from scheduler_service.core.state.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
+from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages

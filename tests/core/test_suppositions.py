@@ -12,7 +12,7 @@ from scheduler_service.core.allocation.guarantee import demote
 from scheduler_service.core.engine import step
 from scheduler_service.core.messages import CancelRequested, Submitted
 from scheduler_service.core.model import EventKind
-from scheduler_service.core.model.virtual_clusters import Binding, VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 from tests.core.driver import unsaved

@@ -11,7 +11,7 @@ from scheduler_service.core import model as core
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.sim.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
 from tests.harness import WHOLE_NODE, Database, Site
 

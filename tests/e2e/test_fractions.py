@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from client_sdk import JobReason, JobState, ShareMode
 from client_sdk.cli import ebb as main
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from tests.harness import LIMIT, Site
 from tests.store.waiting import wait_for
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from scheduler_service.core.messages import Step
 from scheduler_service.run.recording.replay import Summary, taken_again
-from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.experiments.cases import Case, simulate
 from tests.core import driver
 from tests.evidence.digests import Evidence
 from tests.policies.test_restarts_random import History

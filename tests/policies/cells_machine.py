@@ -39,8 +39,8 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.hived.opportunistic import place_opportunistic
 from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
 from tests.core.driver import unsaved

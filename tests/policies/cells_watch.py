@@ -14,7 +14,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import AddEarmark, Delegate, Event, PlanReady, Rng, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import CancelRequested, Cells, FaultsSeen, PostingChanged, VcRequested
 from scheduler_service.core.model import RunPhase
-from scheduler_service.core.model.exchange import PostingKind
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.hived.exchange.stage import MATCHES
 from tests.policies.tenants import OVERFLOW
 from tests.policies.trading import FOURS, HOUR, Traders, at

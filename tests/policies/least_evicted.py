@@ -12,8 +12,8 @@ from scheduler_service.core.cells.pool_queries import is_unbound
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.shape import height_of, leaves
 from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Owner
 from scheduler_service.core.state.state import State
 
 Cell = tuple[int, int]

@@ -12,8 +12,8 @@ from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import offered_to

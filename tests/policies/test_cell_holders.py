@@ -6,8 +6,8 @@ from typing import Any
 from scheduler_service.core.messages import Accepted, CancelRequested, Submitted
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import Blocker, explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages

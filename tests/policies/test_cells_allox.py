@@ -10,9 +10,9 @@ import pytest
 from scheduler_service.core.messages import HoldRequested, PlanReady, Step, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, Job, JobState, Reason
 from scheduler_service.core.model.jobs import Array
-from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.virtual_clusters import VcPolicy, Within
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler_service.core.messages import Accepted, CancelRequested, HoldRequested, ReleaseRequested, Submitted, VcRequested
 from scheduler_service.core.model import JobState, RunPhase
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from tests.policies.cells_watch import Watched
 from tests.policies.plain_cells import Plain
 from tests.policies.tenants import other, request

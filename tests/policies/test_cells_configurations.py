@@ -7,8 +7,8 @@ import pytest
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import JobState, NodeSelector, Reason
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages_within

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from tests.policies.tenants import OVERFLOW, Tenants
 
 LAS = VcPolicy("las", settings=(("threshold", 60.0),))

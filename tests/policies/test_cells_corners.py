@@ -14,8 +14,8 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Pin, VcPolicy
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Pin, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
 
 # ---- what is faulty ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from tests.policies.tenants import OVERFLOW, Tenants
 from tests.policies.trading import Traders
 

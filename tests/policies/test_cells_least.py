@@ -24,10 +24,10 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import Cluster, Earmark, Run, RunPhase
-from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, Quota
 from scheduler_service.core.model.values import SECOND, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, Quota
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.policy import cells
 from tests.policies.least_evicted import least_as_good, least_evicted, opportunistic_jobs_of

@@ -19,7 +19,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.sharing import Row
-from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.operations.migrating import migration_of
 from scheduler_service.core.state.state import State
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request

@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import CancelRequested, FaultsSeen, Preempt, Reclaim
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.journal import Journal
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived import opportunistic, opportunistic_victims, victims_in_vc

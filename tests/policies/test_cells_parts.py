@@ -3,8 +3,8 @@
 import pytest
 
 from scheduler_service.core.model import JobState, Reason, ShareMode
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import WHOLE
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 POOL = "four-2x2"

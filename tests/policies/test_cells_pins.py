@@ -8,8 +8,8 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import DrainRequested, FaultsSeen, UndrainRequested, VcChanged, VcRequested
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Pin
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Pin
 from tests.policies.tenants import Tenants
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 PRIORITY = VcPolicy("priority")

@@ -7,8 +7,8 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
 from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.model import JobState, Reason, RunPhase
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy, Within
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings

@@ -8,8 +8,8 @@ from scheduler_service.core.messages import Accepted, CancelRequested, Place, Rn
 from scheduler_service.core.model import JobState, Reason, RunKey, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request

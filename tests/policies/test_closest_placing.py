@@ -17,7 +17,7 @@ from scheduler_service.core.model.values import fits
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
-from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.experiments.cases import Case, simulate
 from tests.core.test_closeness import DGX, Machine, Set, key
 from tests.thorough import examples
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.model.exchange import Deal, Lot, PostingState
+from scheduler_service.core.model.tenants.exchange import Deal, Lot, PostingState
 from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced, settle
 from scheduler_service.policies.hived.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 from tests.core.market import HOUR, Market, always, lot

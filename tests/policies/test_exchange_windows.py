@@ -6,9 +6,9 @@ from scheduler_service.core.messages import (
     Cells,
 )
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.exchange import ExchangeState, PostingState
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.virtual_clusters import Quota
+from scheduler_service.core.model.tenants.exchange import ExchangeState, PostingState
+from scheduler_service.core.model.tenants.virtual_clusters import Quota
 from scheduler_service.policies.hived.exchange.arbiter import auction
 from tests.policies.tenants import OVERFLOW
 from tests.policies.trading import FOURS, NODE, Traders, at, many, reason, two

@@ -5,8 +5,8 @@ from dataclasses import replace
 from scheduler_service.core.messages import MiniBatchMeasured, NodeSeen, Step, Submitted, SwitchingMeasured, VcRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.profiles import Switching
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings

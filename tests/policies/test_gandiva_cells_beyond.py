@@ -15,8 +15,8 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import EventKind, JobState, Reason, StopReason
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, request
 from tests.policies.test_gandiva_cells_growing import ACTIONS, POOL, RUN, Elastic, try_history
 from tests.thorough import LONG, examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import NodeSeen, RunReady, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, elastic, inventory
 from tests.policies.test_gandiva_displacing import Sites
 from tests.thorough import LONG, examples

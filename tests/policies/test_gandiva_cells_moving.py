@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import MiniBatchMeasured, Step, VcRequested
 from scheduler_service.core.model import EventKind, Reason
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from tests.core.test_migrate import target, warm
 from tests.policies.tenants import OPPORTUNISTIC
 from tests.policies.test_gandiva_cells_growing import POOL, RUN, Elastic

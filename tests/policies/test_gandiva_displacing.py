@@ -9,7 +9,7 @@ import pytest
 from scheduler_service.core.messages import NodeSeen, RunParked, RunParkRefused, RunReady, RunResumed, Step, VcRequested
 from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
 from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings

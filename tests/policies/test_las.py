@@ -8,8 +8,8 @@ from scheduler_service.core.messages import ResumeRequested, SuspendRequested, V
 from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings

@@ -30,8 +30,8 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.configurations import ANY_NODE, NodeSelector
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
-from scheduler_service.core.model.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings

@@ -13,9 +13,9 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.state.free_resources import FreeResources
-from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.journal import Journal
+from scheduler_service.core.state.resources.free_resources import FreeResources
+from scheduler_service.core.state.resources.idle_groups import IdleGroups
 from scheduler_service.core.state.state import State
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import Accepted, DrainRequested, Event, HoldRequested, Submitted
 from scheduler_service.core.model import JobSpec, JobState
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, VcPolicy
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, VcPolicy
 from scheduler_service.policies import registry
 from tests.core.driver import Driver
 from tests.policies.tenants import Tenants, request

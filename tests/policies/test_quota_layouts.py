@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.messages import Accepted, VcChanged, VcRequested
+from scheduler_service.core.model.tenants.virtual_clusters import Owner, Quota
 from scheduler_service.core.model.values import mask_of
-from scheduler_service.core.model.virtual_clusters import Owner, Quota
 from tests.policies.tenants import Tenants
 from tests.thorough import examples
 

@@ -6,10 +6,10 @@ import pytest
 
 from scheduler_service.core.messages import AcceptRequested, Cells, PostingChanged, PostRequested, RequeueRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
-from scheduler_service.core.model.exchange import PostingKind
-from scheduler_service.core.model.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages

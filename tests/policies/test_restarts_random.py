@@ -22,9 +22,9 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, RunPhase
-from scheduler_service.core.model.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.core.model.values import mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages

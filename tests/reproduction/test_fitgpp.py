@@ -16,9 +16,9 @@ from reproduction.fitgpp.published import INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS
 from reproduction.studies import BadDocument, Table, as_markdown, estimated, filled_in, number
 from scheduler_service.core.model import JobClass
 from scheduler_service.policies.options import AS_PUBLISHED
-from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.estimates import Estimate
-from scheduler_service.sim.kept_results import load
+from scheduler_service.sim.experiments.cases import Case, simulate
+from scheduler_service.sim.experiments.estimates import Estimate
+from scheduler_service.sim.experiments.kept_results import load
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp
 from scheduler_service.sim.workloads.fitgpp import jobs

@@ -11,7 +11,7 @@ from reproduction.__main__ import main
 from reproduction.four_papers import Seen, by_class, by_tenant, drawn, ranged
 from reproduction.four_papers_plan import ALONE, INSIDE, MIXED, NODES, Traces, Way, cases, own_policies
 from scheduler_service.core.model import JobClass
-from scheduler_service.sim.cases import Case, preview
+from scheduler_service.sim.experiments.cases import Case, preview
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.kinds import UNKNOWN
 from scheduler_service.sim.workloads import GavelChoices, jobs_of

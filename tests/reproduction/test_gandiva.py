@@ -23,7 +23,7 @@ from reproduction.gandiva.plan import (
     policies,
 )
 from reproduction.gandiva.tables import shares
-from scheduler_service.sim.cases import Case
+from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.workloads import GandivaShared
 
 DATA = Path(__file__).parents[1] / "sim" / "data"

@@ -14,11 +14,11 @@ from reproduction.hived.shared import SHARING
 from reproduction.hived.simulated import see
 from reproduction.hived.trace import FROM_DAY, NODES, TO_DAY, cut, left_out, trace_cases
 from reproduction.hived.traded import EXCHANGE, gains
-from scheduler_service.sim.cases import Case
 from scheduler_service.sim.exchange import Exchange
-from scheduler_service.sim.kept_results import Summary
-from scheduler_service.sim.metrics import HOUR_US
-from scheduler_service.sim.sweep import sweep
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.kept_results import Summary
+from scheduler_service.sim.experiments.metrics import HOUR_US
+from scheduler_service.sim.experiments.sweep import sweep
 from scheduler_service.sim.workloads import Hived, hived
 
 DOCUMENT = """# Sharing

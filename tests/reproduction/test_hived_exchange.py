@@ -10,7 +10,7 @@ import pytest
 from reproduction.hived import exchange as e
 from reproduction.hived import measures as m
 from scheduler_service.core.model.values import Micros
-from scheduler_service.sim.metrics import HOUR_US
+from scheduler_service.sim.experiments.metrics import HOUR_US
 from tests.reproduction.test_hived_measures import END, NODES, Job, Run, drawn, history, tasks_at
 
 OWN = {"a": 24, "b": 8}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from reproduction.hived import measures as m
-from scheduler_service.sim.history import Floats, History, Steps
+from scheduler_service.sim.experiments.history import Floats, History, Steps
 
 END = 60
 """All times are before it."""

@@ -12,10 +12,10 @@ from reproduction.hived import measures as hived_measures
 from reproduction.hived.plan import FIGURES, Setting
 from reproduction.hived.published import BALANCED, CLAIMS, DEFAULT
 from reproduction.hived.simulated import joined, kept
-from scheduler_service.sim.cases import Case, Nodes, Outcome, Policy, simulate
-from scheduler_service.sim.figures import save
-from scheduler_service.sim.history import History
-from scheduler_service.sim.sweep import sweep
+from scheduler_service.sim.experiments.cases import Case, Nodes, Outcome, Policy, simulate
+from scheduler_service.sim.experiments.figures import save
+from scheduler_service.sim.experiments.history import History
+from scheduler_service.sim.experiments.sweep import sweep
 from scheduler_service.sim.workloads import Hived
 from scheduler_service.sim.workloads.hived import TENANTS, quotas
 

@@ -11,7 +11,7 @@ from reproduction.__main__ import main
 from reproduction.hived import schedulers as h
 from reproduction.hived.plan import Study
 from reproduction.hived.schedulers_plan import NODES, SCHEDULERS, WAYS, cases, workload
-from scheduler_service.sim.cases import simulate
+from scheduler_service.sim.experiments.cases import simulate
 from scheduler_service.sim.workloads import hived
 from scheduler_service.sim.workloads.hived import sampled_quotas
 

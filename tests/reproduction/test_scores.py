@@ -10,8 +10,8 @@ from reproduction.__main__ import main
 from reproduction.fitgpp.plan import Traces
 from reproduction.scores import FITGPP, IN_PART, PARTS, Study, case, change, told_change
 from scheduler_service.policies.options import AS_PUBLISHED
-from scheduler_service.sim.cases import simulate
-from scheduler_service.sim.estimates import Estimate
+from scheduler_service.sim.experiments.cases import simulate
+from scheduler_service.sim.experiments.estimates import Estimate
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scores.md"
 TINY = Study(jobs=240, development=(101, 102), held_out=(201, 202))

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from scheduler_service.core.handlers.exchange import MOST_POSTINGS
 from scheduler_service.core.model.access import Role
-from scheduler_service.core.model.exchange import Exchange, Lot, Posting, PostingKind, Surplus
+from scheduler_service.core.model.tenants.exchange import Exchange, Lot, Posting, PostingKind, Surplus
 from scheduler_service.rpc.convert.exchange import exchange_out, postings_out, surplus_out
 from scheduler_service.run.token_cache import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure

@@ -2,8 +2,8 @@
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 
-from scheduler_service.core.model.pool_plan import PoolPlan
-from scheduler_service.core.model.virtual_clusters import Pin
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.virtual_clusters import Pin
 from scheduler_service.core.state.state import State
 from scheduler_service.rpc.convert.pins import pin_out
 from tests.policies.tenants import Tenants

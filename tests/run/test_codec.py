@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scheduler_service.core import model as rows
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, Submitted
 from scheduler_service.core.model import Job, JobSpec, RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.run.recording.codec import CodecError, canonical, decode, encoder
 from tests.store import make
 

@@ -21,9 +21,9 @@ from scheduler_service.core.messages import (
     WithdrawRequested,
 )
 from scheduler_service.core.model import JobEvent
-from scheduler_service.core.model.exchange import PostingKind
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of

@@ -8,8 +8,8 @@ from typing import NoReturn
 import pytest
 
 from scheduler_service.core.model import Job, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.queue_keys import ANY, Lane, Named
 from scheduler_service.run import read_model as view_module

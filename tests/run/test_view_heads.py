@@ -11,8 +11,8 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.queueing.backfill import backfill

@@ -22,7 +22,8 @@ from google.protobuf import json_format
 from client_sdk import Client
 from client_sdk._protobuf import convert
 from client_sdk._transport import wire
-from client_sdk.cli import ebb, nodes, output
+from client_sdk.cli import ebb, nodes
+from client_sdk.cli.output import common as output
 from client_sdk.models import Explanation
 from tests.sdk.fake import Fake, until
 

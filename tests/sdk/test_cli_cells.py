@@ -12,7 +12,7 @@ from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
 from client_sdk._values.options import job_spec
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
-from client_sdk.cli.virtual_cluster_output import _more, show_virtual_cluster
+from client_sdk.cli.output.virtual_clusters import _more, show_virtual_cluster
 from client_sdk.models import (
     BoundCell,
     CellLevel,

@@ -14,7 +14,7 @@ from client_sdk import AsyncClient, CellLot, Client, ExchangeState, PostingKind,
 from client_sdk._exchange import AsyncExchange, Exchange
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
-from client_sdk.cli.exchange_board import times
+from client_sdk.cli.output.exchange_board import times
 from client_sdk.units import parse_time
 from tests.rpc.server import Server
 from tests.rpc.test_virtual_clusters import POOL, node

@@ -17,7 +17,7 @@ def environment() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Dask cluster of worker processes on this machine."""
-    from scheduler_service.sim import dask_runner  # it keeps the logs of what follows quiet
+    from scheduler_service.sim.experiments import dask_runner
 
     assert dask_runner.CONNECT_LIMIT
     import dask

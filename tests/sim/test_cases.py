@@ -12,12 +12,12 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.sim import config
-from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
-from scheduler_service.sim.config import ConfigError
+from scheduler_service.sim.experiments import config
+from scheduler_service.sim.experiments.cases import Case, Failures, Policy, preview, simulate
+from scheduler_service.sim.experiments.config import ConfigError
+from scheduler_service.sim.experiments.job_outcomes import Life
+from scheduler_service.sim.experiments.results import OutOfTime
 from scheduler_service.sim.failures import BadSchedule
-from scheduler_service.sim.job_outcomes import Life
-from scheduler_service.sim.results import OutOfTime
 from scheduler_service.sim.workloads import arrivals_of
 from scheduler_service.sim.workloads.arriving import NEVER_CAME
 from scheduler_service.sim.world import Site, World

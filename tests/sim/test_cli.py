@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler_service.sim.cli import METRICS, main
-from scheduler_service.sim.config import Metrics, load
-from scheduler_service.sim.kept_results import load as load_results
-from scheduler_service.sim.tables import SHAPES
+from scheduler_service.sim.experiments.config import Metrics, load
+from scheduler_service.sim.experiments.kept_results import load as load_results
+from scheduler_service.sim.experiments.tables import SHAPES
 from tests import preloaded
 from tests.sim.conftest import environment
 

@@ -9,15 +9,15 @@ from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
+from scheduler_service.sim.experiments.history import History
+from scheduler_service.sim.experiments.metrics import numbers
+from scheduler_service.sim.experiments.results import Lives
 from scheduler_service.sim.failures import Failure, Outages
-from scheduler_service.sim.history import History
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.metrics import numbers
-from scheduler_service.sim.results import Lives
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import Listed, node
 

@@ -12,17 +12,17 @@ import pytest
 from pydantic import ValidationError
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.model.exchange import Exchange as Row
-from scheduler_service.core.model.exchange import PostingKind
-from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.sim import config
-from scheduler_service.sim.cases import Case, simulate, site_of
-from scheduler_service.sim.config import ConfigError
+from scheduler_service.core.model.tenants.exchange import Exchange as Row
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.sim.exchange import lacking, lots
+from scheduler_service.sim.experiments import config
+from scheduler_service.sim.experiments.cases import Case, simulate, site_of
+from scheduler_service.sim.experiments.config import ConfigError
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.sweep import sweep
 from scheduler_service.sim.failures import Failure, Outages
-from scheduler_service.sim.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.sweep import sweep
 from scheduler_service.sim.tenants import at_submit
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, job, right

@@ -11,9 +11,9 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import order_of, stages
-from scheduler_service.sim.cases import Outcome, simulate
-from scheduler_service.sim.config import Config
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.cases import Outcome, simulate
+from scheduler_service.sim.experiments.config import Config
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import Listed, node

@@ -12,12 +12,12 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from scheduler_service.sim import figures, tables
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import as_data, present
-from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
-from scheduler_service.sim.kept_results import Summary
-from scheduler_service.sim.metrics import POINTS, QUANTILES
+from scheduler_service.sim.experiments import figures, tables
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.commands import as_data, present
+from scheduler_service.sim.experiments.estimates import Estimate, Group, estimate, grouped, student
+from scheduler_service.sim.experiments.kept_results import Summary
+from scheduler_service.sim.experiments.metrics import POINTS, QUANTILES
 
 METRICS = tuple(tables.SHAPES)
 

@@ -13,7 +13,7 @@ import pytest
 from reproduction.hived import fit as hived_fit
 from reproduction.hived.plan import levels
 from reproduction.hived.published import BALANCED, DEFAULT, UTILISATION
-from scheduler_service.sim.cases import Case, Nodes, Policy, jobs_in, preview, simulate
+from scheduler_service.sim.experiments.cases import Case, Nodes, Policy, jobs_in, preview, simulate
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.tenants import VirtualCluster

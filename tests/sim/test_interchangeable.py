@@ -14,7 +14,7 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_simulations
 from scheduler_service.policies.stages import order_of, stages
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.policies import ALLOX
 from scheduler_service.sim.policies.interchangeable import RULES

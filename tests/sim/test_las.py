@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sim_philly import counting_gpus
-from scheduler_service.sim.cases import Case, Nodes, Outcome, Policy, simulate
+from scheduler_service.sim.experiments.cases import Case, Nodes, Outcome, Policy, simulate
 
 SLICE = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
 TIRESIAS = {"completion": 5628.3, "wait": 2464.9, "makespan": 181240}

@@ -6,10 +6,10 @@ import pytest
 
 from scheduler_service.config import Config
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import MOST_LOST, warnings
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.commands import MOST_LOST, warnings
+from scheduler_service.sim.experiments.sweep import sweep
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.sweep import sweep
 from scheduler_service.sim.workloads import Csv, Generated, jobs_of
 from scheduler_service.sim.workloads.assuming import SITE_GRACE_S
 

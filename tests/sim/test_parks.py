@@ -11,11 +11,11 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
-from scheduler_service.sim.history import History, Phase
-from scheduler_service.sim.job_outcomes import Launch
-from scheduler_service.sim.metrics import HOUR_US, numbers
+from scheduler_service.sim.experiments.history import History, Phase
+from scheduler_service.sim.experiments.job_outcomes import Launch
+from scheduler_service.sim.experiments.metrics import HOUR_US, numbers
+from scheduler_service.sim.experiments.results import Lives
 from scheduler_service.sim.node_delays import Delays
-from scheduler_service.sim.results import Lives
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.world import Site
 from tests.e2e.paced import note_parks

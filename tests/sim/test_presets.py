@@ -9,8 +9,8 @@ from reproduction.fitgpp import plan
 from scheduler_service import presets
 from scheduler_service.config import Config as Service
 from scheduler_service.engine_settings import settings_of
-from scheduler_service.sim.cases import Policy
-from scheduler_service.sim.config import Config, ConfigError, parse
+from scheduler_service.sim.experiments.cases import Policy
+from scheduler_service.sim.experiments.config import Config, ConfigError, parse
 
 SITE = {"cluster": {"nodes": 1, "gpus": 8}, "workload": {"kind": "fitgpp", "jobs": 10}}
 

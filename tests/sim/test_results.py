@@ -15,13 +15,13 @@ import pytest
 
 from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.sim import results
-from scheduler_service.sim.figures import COSTS
-from scheduler_service.sim.history import History, Steps
-from scheduler_service.sim.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments import results
+from scheduler_service.sim.experiments.figures import COSTS
+from scheduler_service.sim.experiments.history import History, Steps
+from scheduler_service.sim.experiments.job_outcomes import Launch, Life
+from scheduler_service.sim.experiments.metrics import POINTS, QUANTILES, curves, jain, numbers
+from scheduler_service.sim.experiments.results import Lives
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.metrics import POINTS, QUANTILES, curves, jain, numbers
-from scheduler_service.sim.results import Lives
 from tests.sim.building import intervals_us
 
 CAPACITY = Vector(64_000, 256 << 10, 16)

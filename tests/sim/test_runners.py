@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.sim.runner_port import BadAddress, Done, Failed, Report, Runner, Tell, Told
-from scheduler_service.sim.runners import runner
+from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Report, Runner, Tell, Told
+from scheduler_service.sim.experiments.runners import runner
 from tests.sim.conftest import WORKERS
 
 LIMIT = 60
@@ -122,7 +122,7 @@ def test_leaving_stops_what_is_under_way(on: str, tmp_path: Path) -> None:
 
 def test_a_cluster_may_get_its_workers_later_and_may_go_away(tmp_path: Path) -> None:
     """Nobody waits for ever: what can be done is done once somebody comes, and what can not is told."""
-    from scheduler_service.sim import dask_runner
+    from scheduler_service.sim.experiments import dask_runner
 
     assert dask_runner.LOOK_EVERY
     import dask
@@ -185,7 +185,7 @@ def test_what_is_no_place_is_refused(on: str) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scheduler_service.sim import dask_runner
+    from scheduler_service.sim.experiments import dask_runner
 
     monkeypatch.setattr(dask_runner, "CONNECT_LIMIT", 0.5)
     with pytest.raises(BadAddress, match="no Dask scheduler answers at tcp"):

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from scheduler_service.core.model import Configuration, JobSpec, StopReason
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.cases import Case, simulate
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads.allox import Allox

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from scheduler_service.sim import sweep as sweeping
-from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.kept_results import load
-from scheduler_service.sim.sweep import Stopped, SweepFailed, Watch, sweep
+from scheduler_service.sim.experiments import sweep as sweeping
+from scheduler_service.sim.experiments.cases import Case, simulate
+from scheduler_service.sim.experiments.kept_results import load
+from scheduler_service.sim.experiments.sweep import Stopped, SweepFailed, Watch, sweep
 from tests.sim.conftest import WORKERS, environment
 
 HERE = "local[1]"

@@ -19,8 +19,8 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.failures import Exponential, Outages
-from scheduler_service.sim.job_outcomes import Life
 from scheduler_service.sim.jobs import ClosedLoop, SimJob
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.workloads import fitgpp

@@ -41,7 +41,12 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Estimate, History, PastRun, Reading, Sampling, Source
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.parking import Parking, PhaseTime
+from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
+from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Exchange,
     ExchangeState,
@@ -52,14 +57,8 @@ from scheduler_service.core.model.exchange import (
     PostingState,
     Surplus,
 )
-from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.model.memo import Memo
-from scheduler_service.core.model.operations import Operation
-from scheduler_service.core.model.parking import Parking, PhaseTime
-from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
-from scheduler_service.core.model.sharing import Row, ShareGroup
-from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import (
+from scheduler_service.core.model.tenants.idle_history import IdleCells
+from scheduler_service.core.model.tenants.virtual_clusters import (
     Binding,
     CellRequest,
     Guarantee,
@@ -69,6 +68,7 @@ from scheduler_service.core.model.virtual_clusters import (
     VirtualCluster,
     Within,
 )
+from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.store import Loaded, Market
 

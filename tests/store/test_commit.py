@@ -8,8 +8,8 @@ import pytest
 
 from scheduler_service import store
 from scheduler_service.core.model import EarmarkPhase, JobState, RunKey, RunPhase
+from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import Pin, Quota
 from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.contract import Db

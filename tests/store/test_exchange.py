@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from scheduler_service import store
-from scheduler_service.core.model.exchange import Booking, ExchangeState, LedgerEntry, Lot, PostingState, Surplus
-from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.tenants.exchange import Booking, ExchangeState, LedgerEntry, Lot, PostingState, Surplus
+from scheduler_service.core.model.tenants.idle_history import IdleCells
 from tests.store import make
 from tests.store.contract import Db
 from tests.store.make import EXCHANGE, LOT, OFFER, REQUEST, T

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, event, text
 
 from scheduler_service import store
 from scheduler_service.core.model import JobState
-from scheduler_service.core.model.exchange import ExchangeState
+from scheduler_service.core.model.tenants.exchange import ExchangeState
 from scheduler_service.store.reading.exchange import list_exchanges
 from scheduler_service.store.reading.load import list_jobs
 from tests.store import make

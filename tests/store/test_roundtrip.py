@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState, Reason, Run, RunKey, RunPhase, TaskGroup
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
-from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.parking import Parking
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model.tenants.idle_history import IdleCells
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from tests.store import make

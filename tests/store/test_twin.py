@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, Column, Integer, MetaData, Table, text
 
 from scheduler_service import store
 from scheduler_service.core.state.journal import Change
-from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.experiments.cases import Case, simulate
 from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.schema import tables
 from tests.store import make

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.records import Record

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from scheduler_service import startup
 from scheduler_service.config import Config
 from scheduler_service.core.model import Job, JobEvent
-from scheduler_service.core.model.exchange import Exchange, Posting
+from scheduler_service.core.model.tenants.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer

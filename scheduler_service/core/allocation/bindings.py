@@ -13,8 +13,8 @@ from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Bind
 from scheduler_service.core.model import Earmark, Job, Run
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner
 from scheduler_service.core.model.values import Mask, Vector, fits, mask_of, times
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.tables import CellKey
 

@@ -10,8 +10,8 @@ from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.model import EventKind, Job, Reason, Run, StopReason
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import why_not
 from scheduler_service.core.state.holdings import group_of, made_ready, runs_together, together
 from scheduler_service.core.state.state import State

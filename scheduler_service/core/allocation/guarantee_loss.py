@@ -21,8 +21,8 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Micros, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.holdings import first_of_each, together
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State

@@ -16,9 +16,9 @@ from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mas
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.sharing.parts import first_row, memory_of, part_of
 from scheduler_service.core.state.queue_keys import stands, startable
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
-from scheduler_service.core.state.suitable_nodes import Suitable
 
 _STARTING, _STARTS = JobState.STARTING, RunPhase.STARTING
 _NONE, _PLACED = Reason.NONE, EventKind.PLACED

@@ -13,8 +13,8 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.shape import leaves, level_of
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Binding, Owner
 from scheduler_service.core.state.state import State
 
 Excess = tuple[int, ...]

@@ -7,8 +7,8 @@ from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Share
 from scheduler_service.core.model import Run, RunKey, ShareMode
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import WHOLE, ZERO, Vector, add, fits, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.equations import Device, excess, is_exclusive, users_of
 from scheduler_service.core.state.state import State
 

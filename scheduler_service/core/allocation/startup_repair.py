@@ -7,8 +7,8 @@ from scheduler_service.core.allocation.share_groups import count_turns
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.model import Earmark, EventKind, Reason, Run, StopReason
 from scheduler_service.core.model.memo import vc_of
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 

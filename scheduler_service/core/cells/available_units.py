@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from scheduler_service.core.cells.placed_tasks import Tasks
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 
 class Domain(NamedTuple):

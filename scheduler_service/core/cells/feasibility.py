@@ -6,7 +6,7 @@ from scheduler_service.core.cells.guaranteed_search import never
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import RequestedCells
 from scheduler_service.core.cells.shape import Shape
-from scheduler_service.core.model.virtual_clusters import Owner
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 
 _ME = Owner(1)
 

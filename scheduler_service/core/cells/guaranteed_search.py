@@ -16,8 +16,8 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, enough, groups_of, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 GIVEN_UP = 2000
 """Places that a search takes back before the job is taken to fit nowhere."""

@@ -3,7 +3,7 @@
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.cells.shape import leaves, level_of
-from scheduler_service.core.model.virtual_clusters import Binding
+from scheduler_service.core.model.tenants.virtual_clusters import Binding
 
 
 def left_out_of(pools: Pools, binding: Binding) -> list[int]:

@@ -11,8 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 _new = tuple.__new__
 

@@ -15,8 +15,8 @@ from scheduler_service.core.cells.owned_parts import OwnedParts
 from scheduler_service.core.cells.promises import Balance, Promises, balance, holds
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 
 class Pool:

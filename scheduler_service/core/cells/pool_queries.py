@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 
 def unbound(pool: Pool, owner: Owner, level: int) -> int:

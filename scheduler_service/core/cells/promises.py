@@ -7,7 +7,7 @@ level are taken off r_k, from the top down, so that what is below is not counted
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler_service.core.model.virtual_clusters import Owner
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 
 
 class Balance(NamedTuple):

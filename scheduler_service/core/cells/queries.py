@@ -4,9 +4,9 @@ from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import indices
 from scheduler_service.core.cells.shape import leaves, level_of
-from scheduler_service.core.model.exchange import Kind
+from scheduler_service.core.model.tenants.exchange import Kind
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, Owner, VirtualCluster
 
 
 def has_level(pools: Pools, pool: str, level: str) -> bool:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.model import JobSpec, TaskGroup
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector, fits, times
-from scheduler_service.core.model.virtual_clusters import CellRequest
 
 
 class Need(NamedTuple):

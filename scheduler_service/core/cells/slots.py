@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import NamedTuple
 
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 
 
 class Unit(NamedTuple):

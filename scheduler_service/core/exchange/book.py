@@ -10,7 +10,8 @@ from typing import NamedTuple
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
 from scheduler_service.core.exchange.transitions import Booked, booked
 from scheduler_service.core.exchange.windows import covers, from_now, is_empty, used
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Deal,
     Exchange,
@@ -20,7 +21,6 @@ from scheduler_service.core.model.exchange import (
     PostingKind,
     PostingState,
 )
-from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 
 

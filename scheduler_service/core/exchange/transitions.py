@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.exchange.windows import is_empty
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Exchange,
     ExchangeState,
@@ -13,7 +14,6 @@ from scheduler_service.core.model.exchange import (
     PostingState,
     exchange_due,
 )
-from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 
 LATE_US: Micros = 60_000_000

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import accumulate
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Lot
 from scheduler_service.core.model.values import Micros
 
 

@@ -7,8 +7,8 @@ from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused,
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.configurations import ANY_NODE
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
-from scheduler_service.core.state.cpu_only_jobs import asks_no_cell, could_ever
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.state.resources.cpu_only_jobs import asks_no_cell, could_ever
 from scheduler_service.core.state.state import State
 
 

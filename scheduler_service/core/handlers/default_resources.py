@@ -15,8 +15,8 @@ from scheduler_service.core.model import JobSpec, ShareMode
 from scheduler_service.core.model.configurations import Configuration
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import UNSET, WHOLE, Vector, add, fits, times
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.sharing.parts import memory_of, part_of
 from scheduler_service.core.state.state import State

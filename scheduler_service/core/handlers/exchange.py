@@ -24,11 +24,11 @@ from scheduler_service.core.messages import (
     Withdraw,
     WithdrawRequested,
 )
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot, Posting, PostingKind
-from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Lot, Posting, PostingKind
+from scheduler_service.core.model.tenants.idle_history import IdleCells, noted
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Deadline, ExchangeDeadline
 from scheduler_service.core.state.state import State
 

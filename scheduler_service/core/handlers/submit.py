@@ -13,7 +13,7 @@ from scheduler_service.core.model import Dependency, Elements, EventKind, Job, J
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.operations.history import known_from_history
-from scheduler_service.core.state import suitable_nodes
+from scheduler_service.core.state.resources import suitable_nodes
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 

@@ -17,8 +17,8 @@ from scheduler_service.core.exchange.ownership import call_off_excess, leave_mar
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, Quota, VirtualCluster
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Binding, Owner, Quota, VirtualCluster
 from scheduler_service.core.state.state import State
 
 

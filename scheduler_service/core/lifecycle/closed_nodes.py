@@ -3,7 +3,7 @@
 from scheduler_service.core.model import Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.state.closed_nodes import why_closed
+from scheduler_service.core.state.resources.closed_nodes import why_closed
 from scheduler_service.core.state.state import State
 
 

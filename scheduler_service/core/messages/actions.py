@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from scheduler_service.core.model import Decision, Reason, RunKey
 from scheduler_service.core.model.estimates import Sampling
-from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.sharing import PERIOD_US, Row
+from scheduler_service.core.model.tenants.exchange import Deal, Lot
 from scheduler_service.core.model.values import Micros, Vector
 
 

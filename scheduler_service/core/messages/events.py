@@ -10,12 +10,12 @@ from scheduler_service.core.messages.measurements import (
 )
 from scheduler_service.core.messages.refused_commits import SetAside
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase, ShareMode
-from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.saves import SaveResult
+from scheduler_service.core.model.tenants.exchange import PostingKind
+from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota, VcPolicy
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy
 
 
 @dataclass(frozen=True, slots=True)

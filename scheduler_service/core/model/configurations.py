@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 
 
 class TaskGroup(NamedTuple):

@@ -16,8 +16,8 @@ from scheduler_service.core.model.estimates import Estimate, SampledMemory, Samp
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.rows import changed, dataclass
 from scheduler_service.core.model.saves import LaunchSave
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
 
 
 class Dependency(NamedTuple):

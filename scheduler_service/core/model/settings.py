@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from scheduler_service.core.model.pool_plan import PoolPlan
+from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND, Micros
 
 

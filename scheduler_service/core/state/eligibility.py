@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from scheduler_service.core.model import Job, JobClass, Run
 from scheduler_service.core.model.claims import Claim
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.state.tables import Tables
 
 

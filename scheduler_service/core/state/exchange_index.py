@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, Kind, Posting, exchange_due, posting_due
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Kind, Posting, exchange_due, posting_due
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import Deadline
 

@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Literal, NamedTuple
 
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, ShareMode
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Guarantee
 
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
 """States of jobs that have a run that has not ended; of an array, that elements of it have."""

@@ -11,8 +11,8 @@ from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.model.virtual_clusters import VcPolicy
 
 QueueKey = tuple[int, ...]
 """The least is served first. The last part is the job's id."""

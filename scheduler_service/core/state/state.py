@@ -13,8 +13,6 @@ from scheduler_service.core.model import (
     Cluster,
 )
 from scheduler_service.core.model.settings import DEFAULTS, Settings
-from scheduler_service.core.state.candidates import Candidates
-from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.open_groups import update_open_group
@@ -25,6 +23,8 @@ from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
+from scheduler_service.core.state.resources.candidates import Candidates
+from scheduler_service.core.state.resources.idle_groups import IdleGroups
 from scheduler_service.core.state.tables import NOTHING, Reindex, Tables
 
 _LOADED = (

@@ -28,7 +28,12 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.estimates import History
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.profiles import Measured, Switching
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Exchange,
     ExchangeState,
@@ -38,27 +43,22 @@ from scheduler_service.core.model.exchange import (
     PostingState,
     Surplus,
 )
-from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.model.memo import Memo
-from scheduler_service.core.model.operations import Operation
-from scheduler_service.core.model.profiles import Measured, Switching
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.tenants.idle_history import IdleCells
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
-from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
-from scheduler_service.core.state.free_resources import FreeResources
-from scheduler_service.core.state.idle_beside import IdleBeside
-from scheduler_service.core.state.idle_groups import IdleGroups
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
-from scheduler_service.core.state.open_nodes import OpenNodes
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, LANE, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
-from scheduler_service.core.state.server_loads import Loads, ServerLoads
-from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
+from scheduler_service.core.state.resources.candidates import Candidates
+from scheduler_service.core.state.resources.free_resources import FreeResources
+from scheduler_service.core.state.resources.idle_beside import IdleBeside
+from scheduler_service.core.state.resources.idle_groups import IdleGroups
+from scheduler_service.core.state.resources.open_nodes import OpenNodes
+from scheduler_service.core.state.resources.server_loads import Loads, ServerLoads
+from scheduler_service.core.state.resources.suitable_nodes import Suitable, SuitableNodes, asks_nothing
 from scheduler_service.core.state.waiting_kinds import Kinds, WaitingKinds
 
 CellKey = tuple[str, str, int]

@@ -6,10 +6,10 @@ Most jobs of a long queue are the same at every look, so what follows from a job
 from typing import NamedTuple
 
 from scheduler_service.core.model import Job, JobSpec
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.operations.estimators import is_impossible
-from scheduler_service.core.state.suitable_nodes import Asked, asked
+from scheduler_service.core.state.resources.suitable_nodes import Asked, asked
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.remaining_time import work_left
 

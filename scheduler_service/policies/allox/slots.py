@@ -14,8 +14,8 @@ import numpy as np
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.suitable_nodes import Suitable
 from scheduler_service.policies.allox.configuration_times import Known
 from scheduler_service.policies.remaining_time import expected_end
 from scheduler_service.policies.scope import Ints

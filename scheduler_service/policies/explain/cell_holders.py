@@ -9,8 +9,8 @@ from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.model.values import Mask, Micros, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import AHEAD_SHOWN, Blocker
 from scheduler_service.policies.hived.guaranteed import sufficing

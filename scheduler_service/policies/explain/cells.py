@@ -7,7 +7,7 @@ from itertools import chain, takewhile
 from scheduler_service.core.messages import Reclaim, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.jobs import Needs
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State

@@ -13,10 +13,10 @@ from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, OperationKind, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.state.eligibility import Spared, claim_of, spared
-from scheduler_service.core.state.packing import largest_first, pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
+from scheduler_service.core.state.resources.packing import largest_first, pack
+from scheduler_service.core.state.resources.suitable_nodes import asked, describe
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.suitable_nodes import asked, describe
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,

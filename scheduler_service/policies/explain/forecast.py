@@ -16,8 +16,8 @@ from scheduler_service.core.model import Job, JobClass, JobState
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
-from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_order import QueueKey
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Estimate, number_of
 from scheduler_service.policies.placing.first_fit import take_promised

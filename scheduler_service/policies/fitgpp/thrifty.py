@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, Run
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, add, fits
-from scheduler_service.core.state.packing import pack
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.preemption_stages import preempting

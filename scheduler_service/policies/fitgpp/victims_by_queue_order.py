@@ -14,8 +14,8 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
 from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.holdings import holding, runs_together, together
-from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue import NOBODY
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Ranked, Victims, in_any_configuration
 

@@ -17,8 +17,8 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Remember, Resize
 from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, Vector, fits, times
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import forget, memo_of
 from scheduler_service.policies.gandiva.slicing.probes import NAME

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scheduler_service.core.model import Earmark, Job
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from scheduler_service.core.model import EarmarkPhase, Job
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import claim_of, why_not
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State

@@ -13,8 +13,8 @@ from scheduler_service.core.cells.positions import indices, positions
 from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.messages import Bind, Place, Plan, Reclaim, Spot
 from scheduler_service.core.model import Job, RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import mask_of
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.host_share import overdrawn
 

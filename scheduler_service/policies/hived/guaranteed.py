@@ -18,8 +18,8 @@ from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, GiveWay, Place, Plan, Spot, Wait
 from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.holdings import first_of_each, made_ready
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.growth_beyond_quota import reclaimed

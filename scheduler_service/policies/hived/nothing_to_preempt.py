@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, Reason, RunKey
 from scheduler_service.core.model.claims import Claim
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import holds_up, sufficing, suits

@@ -20,12 +20,12 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
 from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.model.jobs import Needs
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.cpu_only_jobs import asks_no_cell, place_host_only
 from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.holdings import runs_together, together
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.core.state.resources.cpu_only_jobs import asks_no_cell, place_host_only
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.guaranteed import Choice, holds_up, joined, spots_at, suits

@@ -17,8 +17,8 @@ from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng,
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.holdings import group_of, made_ready, runs_together
 from scheduler_service.core.state.state import State

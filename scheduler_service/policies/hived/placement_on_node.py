@@ -6,8 +6,8 @@ from scheduler_service.core.cells.positions import indices, positions
 from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.messages import Bind, Spot
 from scheduler_service.core.model import Job
+from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
-from scheduler_service.core.model.virtual_clusters import Owner
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import suits
 from scheduler_service.policies.hived.host_share import overdrawn

@@ -9,7 +9,7 @@ from scheduler_service.core.messages import Plan, Remember, Rng, Wait
 from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.memo import vc_of
-from scheduler_service.core.model.virtual_clusters import Binding, Owner, VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State

@@ -11,7 +11,7 @@ from dataclasses import replace
 from scheduler_service.core.messages import Action, AddEarmark, Plan, Preempt, Reclaim, Rng
 from scheduler_service.core.model import Decision, Job, JobClass
 from scheduler_service.core.model.claims import Claim
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
 from scheduler_service.core.state.holdings import first_of_each, together
 from scheduler_service.core.state.state import State

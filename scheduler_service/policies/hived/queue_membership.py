@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Set
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Named, named_by
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import Choice, choices, holds_up_now

@@ -14,8 +14,8 @@ from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.model import Run
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.state.candidates import size_of
 from scheduler_service.core.state.holdings import holding, runs_together, together
+from scheduler_service.core.state.resources.candidates import size_of
 from scheduler_service.core.state.state import State
 
 Worth = tuple[int, int, float]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Plan
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.growth_beyond_quota import with_more
 from scheduler_service.policies.hived.guaranteed import plan_in_cells, suits

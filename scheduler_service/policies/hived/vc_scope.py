@@ -7,8 +7,8 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import AddEarmark, Place, Plan, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.jobs import Needs
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.cell_holders import holders
 from scheduler_service.policies.hived.guaranteed import plan_in_cells, why_not

@@ -23,8 +23,8 @@ from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.cells.request import Need, RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.tenants.virtual_clusters import Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, Micros, mask_of
-from scheduler_service.core.model.virtual_clusters import Owner, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.cell_holders import holders, kept_for
 from scheduler_service.policies.hived.guaranteed import choices

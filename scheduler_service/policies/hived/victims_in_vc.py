@@ -13,8 +13,8 @@ from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Action, Demote, DropEarmark, Plan, Wait
 from scheduler_service.core.model import Job, Reason, RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import Gone, plan_in_cells

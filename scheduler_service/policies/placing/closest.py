@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.cells.closeness import Choice, choices, closest_devices
 from scheduler_service.core.model.values import Mask, Vector, add, fits, mask_of, sub
-from scheduler_service.core.state.node_bits import bits_of
-from scheduler_service.core.state.node_bits import mask_of as mask_of_nodes
-from scheduler_service.core.state.packing import largest_first, pack
+from scheduler_service.core.state.resources.node_bits import bits_of
+from scheduler_service.core.state.resources.node_bits import mask_of as mask_of_nodes
+from scheduler_service.core.state.resources.packing import largest_first, pack
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.suitable_nodes import Suitable
 
 _LOOKED_AT = 4
 """So many nodes are looked at one by one: with more of them numpy is faster."""

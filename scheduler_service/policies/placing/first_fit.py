@@ -9,10 +9,10 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
 from scheduler_service.core.model import EarmarkPhase, Job, Reason, ShareMode
 from scheduler_service.core.model.values import add, fits
-from scheduler_service.core.state.closed_nodes import why_closed
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.core.state.resources.closed_nodes import why_closed
+from scheduler_service.core.state.resources.suitable_nodes import asked, describe
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.suitable_nodes import asked, describe
 from scheduler_service.policies.placing.closest import best_of, closest_node, devices_for, pack_closely, pick_devices
 from scheduler_service.policies.placing.joining import join
 

@@ -19,10 +19,10 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Micros, Vector
-from scheduler_service.core.state.free_resources import Kept
 from scheduler_service.core.state.holdings import first_of_each, holding, runs_together
-from scheduler_service.core.state.packing import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
+from scheduler_service.core.state.resources.free_resources import Kept
+from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import offered_to, place, place_on_earmarks, start_on_earmarks, take_promised
 from scheduler_service.policies.queueing.in_order import serve_in_order

@@ -14,8 +14,8 @@ from itertools import islice
 from scheduler_service.core.messages import Place
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, times
-from scheduler_service.core.state.free_resources import Kept
-from scheduler_service.core.state.node_bits import nodes_of
+from scheduler_service.core.state.resources.free_resources import Kept
+from scheduler_service.core.state.resources.node_bits import nodes_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import place
 

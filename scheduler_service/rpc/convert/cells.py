@@ -11,9 +11,9 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.exchange.ownership import exchanges_of
 from scheduler_service.core.handlers.virtual_clusters import named, pools_of
 from scheduler_service.core.model import RunKey
-from scheduler_service.core.model.exchange import ExchangeState
+from scheduler_service.core.model.tenants.exchange import ExchangeState
+from scheduler_service.core.model.tenants.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.model.values import mask_of
-from scheduler_service.core.model.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.rpc.convert.pins import closed, pin_out
 from scheduler_service.rpc.convert.values import duration_out, message_of, time_out

@@ -7,7 +7,15 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.messages import AcceptRequested, Cells, PostRequested
-from scheduler_service.core.model.exchange import Exchange, LedgerEntry, Lot, Posting, PostingKind, PostingState, Surplus
+from scheduler_service.core.model.tenants.exchange import (
+    Exchange,
+    LedgerEntry,
+    Lot,
+    Posting,
+    PostingKind,
+    PostingState,
+    Surplus,
+)
 from scheduler_service.core.model.values import Micros
 from scheduler_service.rpc.convert.values import time_out
 from scheduler_service.rpc.interceptors import invalid

@@ -9,7 +9,7 @@ from scheduler_service.core.cells.positions import indices
 from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.model import Node, NodeState
-from scheduler_service.core.model.virtual_clusters import Pin
+from scheduler_service.core.model.tenants.virtual_clusters import Pin
 from scheduler_service.core.state.state import State
 
 

@@ -22,8 +22,8 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.core.model.values import UNSET, ZERO, Micros, Vector, add
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
 
 _PLAIN = tuple(

@@ -13,7 +13,7 @@ from scheduler_service.core.errors import NotFound, no_such_vc, no_virtual_clust
 from scheduler_service.core.handlers.exchange import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, PostingChanged, ReturnRequested, WithdrawRequested
 from scheduler_service.core.model.access import Role
-from scheduler_service.core.model.exchange import ExchangeState, Posting, PostingState
+from scheduler_service.core.model.tenants.exchange import ExchangeState, Posting, PostingState
 from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.exchange import (

@@ -4,8 +4,8 @@ from ebb.v1 import job_pb2
 
 from scheduler_service.core.model import JobSpec, ShareMode
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.rpc.convert.specs import share_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.receiving import LARGEST_SPEC

@@ -14,8 +14,8 @@ from scheduler_service.core.errors import AlreadyExists
 from scheduler_service.core.handlers.virtual_clusters import named, pools_of, vc_requested
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.policies.stages import stages_within

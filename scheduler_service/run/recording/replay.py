@@ -12,8 +12,9 @@ from typing import Any
 from scheduler_service.core import model as rows
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import WHOLE, Step
-from scheduler_service.core.model import estimates, exchange, idle_history, memo, sharing
-from scheduler_service.core.model import virtual_clusters as vc_rows
+from scheduler_service.core.model import estimates, memo, sharing
+from scheduler_service.core.model.tenants import exchange, idle_history
+from scheduler_service.core.model.tenants import virtual_clusters as vc_rows
 from scheduler_service.core.state import exchange_index
 from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State

@@ -18,8 +18,8 @@ from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
 from scheduler_service.core.model import Job, Reason, Run
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.model.values import Mask, first_of, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State

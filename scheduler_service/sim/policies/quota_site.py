@@ -7,7 +7,7 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.messages import NodeSeen, VcRequested
 from scheduler_service.core.model import Cluster
-from scheduler_service.core.model.virtual_clusters import Quota
+from scheduler_service.core.model.tenants.virtual_clusters import Quota
 from scheduler_service.core.observe import observe
 from scheduler_service.core.state.state import State
 from scheduler_service.sim.nodes import node_name

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.history import History, Steps
+from scheduler_service.sim.experiments.history import History, Steps
 from scheduler_service.sim.sharing.kinds import MILLION
 from scheduler_service.sim.sharing.model import BILLION
 from scheduler_service.sim.sharing.usage import Level, Usage

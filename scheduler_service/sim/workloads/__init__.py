@@ -11,7 +11,7 @@ from pydantic import Field
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import add
-from scheduler_service.core.state.free_resources import FreeResources
+from scheduler_service.core.state.resources.free_resources import FreeResources
 from scheduler_service.sim.csv_rows import BadTrace as BadTrace
 from scheduler_service.sim.csv_rows import Skipped as Skipped
 from scheduler_service.sim.jobs import Arrivals, SimJob

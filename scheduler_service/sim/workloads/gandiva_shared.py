@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import gandiva, gandiva_search
 from scheduler_service.sim.workloads.arriving import Recorded

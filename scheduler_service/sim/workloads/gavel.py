@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler_service.core.model import Configuration, JobSpec
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.allox import estimated

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from scheduler_service.core.model import Configuration, JobClass, JobSpec
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S

@@ -5,7 +5,7 @@ from dataclasses import astuple
 from decimal import Decimal
 from typing import Any
 
-from scheduler_service.core.model.exchange import (
+from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Exchange,
     ExchangeState,
@@ -16,7 +16,7 @@ from scheduler_service.core.model.exchange import (
     PostingState,
     Surplus,
 )
-from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.tenants.idle_history import IdleCells
 from scheduler_service.core.state.exchange_index import accepted_by
 from scheduler_service.store.mapping.records import Source, reader
 from scheduler_service.store.schema import tables

@@ -31,9 +31,9 @@ from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.model.turns import Turns
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
 from scheduler_service.store.mapping.records import Source, reader, vector, vector_of
 from scheduler_service.store.schema import tables

@@ -28,8 +28,8 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.estimates import Estimate, Reading, SampledMemory, Sampling, Source
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.saves import LaunchSave, SaveOutcome, SaveResult
+from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.schema.jobs import job
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, or_, select, tuple_
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
-from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model.tenants.idle_history import IdleCells
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.store.connect import reading
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows

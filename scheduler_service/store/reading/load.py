@@ -26,8 +26,8 @@ from scheduler_service.core.model.estimates import History
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.store.connect import reading
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.story import to_event

@@ -2,7 +2,7 @@
 
 from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, text
 
-from scheduler_service.core.model.exchange import Booking, ExchangeState, PostingKind, PostingState
+from scheduler_service.core.model.tenants.exchange import Booking, ExchangeState, PostingKind, PostingState
 from scheduler_service.store.schema.columns import (
     LOT_NOT_EMPTY,
     amount,

@@ -20,7 +20,7 @@ from client_sdk import (
     MemoryCycle,
     Observations,
 )
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.testing import FakeCluster
 from tests.sdk.cli.conftest import Run, refused
 from tests.sdk.test_cli import start

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from client_sdk import Client, Observations, RunSteps, StepState
-from client_sdk.cli import steps_output
+from client_sdk.cli.output import steps as steps_output
 from client_sdk.testing import FakeCluster
 from tests.sdk.cli.conftest import Run
 

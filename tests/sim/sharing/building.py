@@ -17,7 +17,7 @@ from scheduler_service.policies.gandiva.slicing.take_turns import take_turns
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.queueing.in_order import head_of
 from scheduler_service.policies.stages import Where
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.model import Proportional, gandiva

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case, preview, simulate
+from scheduler_service.sim.experiments.cases import Case, preview, simulate
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.site import Nodes, Policy

@@ -6,7 +6,7 @@ from reproduction.gandiva import shared as gandiva_shared
 from reproduction.gandiva.plan import servers
 from scheduler_service.core.model import JobState, StopReason
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.cases import Case, simulate, site_of
+from scheduler_service.sim.experiments.cases import Case, simulate, site_of
 from scheduler_service.sim.searching import LOOKS_US, Search, Searches, numbers
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler_service.core.model import Earmark, Job, JobState
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop

@@ -2,8 +2,8 @@
 
 from scheduler_service.core.model import Job, ShareMode
 from scheduler_service.core.model.sharing import ShareGroup
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import WHOLE
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.open_groups import OpenTo, Room
 from scheduler_service.core.state.tables import Tables
 

@@ -1,8 +1,8 @@
 """What follows from runs: what they hold, as what, and which of them a trial may preempt."""
 
 from scheduler_service.core.model import Run, RunKey
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Mask, Vector, mask_of, sub
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import spared
 from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge

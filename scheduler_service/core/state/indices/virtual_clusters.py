@@ -1,9 +1,9 @@
 """What follows from virtual clusters, their cells, and the exchange of these."""
 
 from scheduler_service.core.cells.queries import lacks
-from scheduler_service.core.model.exchange import Exchange, Posting
-from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
+from scheduler_service.core.model.tenants.exchange import Exchange, Posting
+from scheduler_service.core.model.tenants.idle_history import IdleCells
+from scheduler_service.core.model.tenants.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.state.exchange_index import exchange_deadlines, posting_deadlines
 from scheduler_service.core.state.indices.deadlines import set_deadline, set_deadlines
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 
 from scheduler_service.core.exchange.book import Board, share
-from scheduler_service.core.model.exchange import Deal, Posting
+from scheduler_service.core.model.tenants.exchange import Deal, Posting
 
 Surplus = Mapping[int, int]
 """VC -> device-microseconds; one that is not there has none."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot, Posting
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Lot, Posting
 from scheduler_service.core.model.values import Micros
 
 

@@ -8,9 +8,9 @@ from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, exchanges_of, least_owned, why_not_owned
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.model.exchange import Deal, Kind, Lot, PostingKind
-from scheduler_service.core.model.idle_history import IdleCells, noted
-from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.model.tenants.exchange import Deal, Kind, Lot, PostingKind
+from scheduler_service.core.model.tenants.idle_history import IdleCells, noted
+from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced, settle
 from scheduler_service.policies.hived.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from scheduler_service.sim.cases import FORMAT, Case
+from scheduler_service.sim.experiments.cases import FORMAT, Case
 
 Keep = Literal["summary", "jobs", "all"]
 MANIFEST = "sweep.json"

@@ -18,9 +18,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from scheduler_service.sim.estimates import Group
-from scheduler_service.sim.metrics import QUANTILES
-from scheduler_service.sim.tables import CLASS_NAMES
+from scheduler_service.sim.experiments.estimates import Group
+from scheduler_service.sim.experiments.metrics import QUANTILES
+from scheduler_service.sim.experiments.tables import CLASS_NAMES
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#7a5195")
 DASHES = ("-", "--", "-.", ":")

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import click
 
-from client_sdk.cli import output, steps_output
+from client_sdk.cli.output import common as output
+from client_sdk.cli.output import steps as steps_output
 from client_sdk.models import DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 

@@ -5,9 +5,9 @@ others join behind it. Each of the three parts of the answer counts its own chan
 """
 
 from scheduler_service.core.model import JobSpec
-from scheduler_service.core.state.free_resources import FreeResources, Kept
-from scheduler_service.core.state.open_nodes import OpenNodes
-from scheduler_service.core.state.suitable_nodes import SuitableNodes, asks_nothing
+from scheduler_service.core.state.resources.free_resources import FreeResources, Kept
+from scheduler_service.core.state.resources.open_nodes import OpenNodes
+from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes, asks_nothing
 
 
 class IdleBeside:

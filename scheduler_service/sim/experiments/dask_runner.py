@@ -18,7 +18,7 @@ dask.config.set({"logging": {"distributed": "critical", "distributed.client": "c
 
 from distributed import Client, Future, KilledWorker, get_worker  # noqa: E402
 
-from scheduler_service.sim.runner_port import BadAddress, Done, Failed, Perform, Report, Told, failed, paced  # noqa: E402
+from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Perform, Report, Told, failed, paced  # noqa: E402
 
 CONNECT_LIMIT = 10
 """Seconds in which the scheduler must answer."""

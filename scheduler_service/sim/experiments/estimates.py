@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from scheduler_service.sim.kept_results import Summary
+    from scheduler_service.sim.experiments.kept_results import Summary
 
 
 class Estimate(NamedTuple):

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.model.values import ZERO, Vector, fits
-from scheduler_service.core.state.packing import pack
-from scheduler_service.core.state.suitable_nodes import Suitable
+from scheduler_service.core.state.resources.packing import pack
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _NONE = -1
 _KNOWN = 1024

@@ -7,8 +7,8 @@ import numpy as np
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.state.free_resources import FreeResources
-from scheduler_service.core.state.packing import pack
+from scheduler_service.core.state.resources.free_resources import FreeResources
+from scheduler_service.core.state.resources.packing import pack
 
 
 def asks_no_cell(spec: JobSpec) -> bool:

@@ -19,19 +19,19 @@ from pydantic import BaseModel, Field, model_validator
 
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
-from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.agents import Torn
-from scheduler_service.sim.digests import held, paths
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.experiments.digests import held, paths
+from scheduler_service.sim.experiments.history import History, Phase, Span
+from scheduler_service.sim.experiments.metrics import POINTS, curves, numbers
+from scheduler_service.sim.experiments.results import Lives, exchange_table
+from scheduler_service.sim.experiments.runner_port import Tell
 from scheduler_service.sim.failures import NO_OUTAGES
-from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.limits import LONGEST_S, in_time
-from scheduler_service.sim.metrics import POINTS, curves, numbers
-from scheduler_service.sim.results import Lives, exchange_table
-from scheduler_service.sim.runner_port import Tell
 from scheduler_service.sim.searching import curves as search_curves
 from scheduler_service.sim.searching import numbers as search_numbers
 from scheduler_service.sim.searching import searching_in

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from client_sdk._requests.exchange import begin_of
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Number, Session, no_header_option, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellLot, Posting, PostingKind, PostingState

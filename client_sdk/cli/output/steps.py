@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.models import MiniBatch, MiniBatchSource, RunSteps, StepState
 
 CLOCK_COLUMNS = ("RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE")

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, sub
-from scheduler_service.core.state.capacities import Capacities
-from scheduler_service.core.state.node_bits import bits_of, mask_of
-from scheduler_service.core.state.packing import pack
-from scheduler_service.core.state.suitable_nodes import Suitable
+from scheduler_service.core.state.resources.capacities import Capacities
+from scheduler_service.core.state.resources.node_bits import bits_of, mask_of
+from scheduler_service.core.state.resources.packing import pack
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _NEVER = -1
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets
-from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.experiments.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.limits import LONGEST_S
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Cluster

@@ -2,7 +2,7 @@
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli.output import common as output
 from client_sdk.models import PinnedCell, PinUse, VirtualCluster, VirtualClusterPolicy
 
 COLUMNS = ("NAME", "OWNS", "BOUND", "FREE", "FAULTY", "OPPORTUNISTIC")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler_service.core.model import Job, JobSpec, Node
 from scheduler_service.core.model.values import Vector, fits
-from scheduler_service.core.state.suitable_nodes import asked, describe
+from scheduler_service.core.state.resources.suitable_nodes import asked, describe
 from scheduler_service.core.state.tables import Tables
 
 _NAMED = 3

@@ -21,7 +21,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from scheduler_service.sim.runner_port import BadAddress, Done, Failed, Perform, Report, Runner, Told, failed, paced
+from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Perform, Report, Runner, Told, failed, paced
 
 
 def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
@@ -32,7 +32,7 @@ def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
             raise BadAddress("local[0] would do nothing: take local[1], or more")
         return Local(workers, perform)
     if re.fullmatch(r"[a-z]+://.+:\d+|inproc://.+", on):
-        from scheduler_service.sim.dask_runner import Dask  # it takes seconds to import
+        from scheduler_service.sim.experiments.dask_runner import Dask  # it takes seconds to import
 
         return Dask(on, perform)
     raise BadAddress(f"{on!r} is no place to run: take local, local[N], or a Dask scheduler's address such as tcp://host:8786")

@@ -8,34 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-OWN = (
-    "agenda",
-    "agents",
-    "exchange",
-    "failures",
-    "jobs",
-    "lives",
-    "migrations",
-    "node_delays",
-    "nodes",
-    "parks",
-    "samples",
-    "tenants",
-    "world",
-)
-"""Of the simulator's modules, those that make histories."""
-
 
 @cache
 def engine() -> str:
     """What the histories depend on beside the case: a digest of the code that makes them."""
-    package = Path(__file__).parent.parent
-    sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
-    sources += [*package.glob("sim/policies/*.py"), *package.glob("sim/sharing/*.py")]
-    sources += [package / "sim" / f"{name}.py" for name in OWN]
-    sources.append(package / "randomness.py")
+    package = Path(__file__).parents[2]
+    folders = ("core/**", "policies/**", "sim", "sim/policies", "sim/sharing", "sim/workloads")
+    sources = {source for folder in folders for source in package.glob(f"{folder}/*.py")}
+    sources |= {package / "sim" / "experiments" / "job_outcomes.py", package / "randomness.py"}
     told = hashlib.sha256()
-    for source in sorted(source for source in sources if source.exists()):
+    for source in sorted(sources):
         told.update(source.read_bytes())
     return told.hexdigest()[:16]
 

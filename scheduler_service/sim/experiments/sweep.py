@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pyarrow.parquet
 
-from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.digests import engine
-from scheduler_service.sim.kept_results import Keep, Summary, is_complete, list_cases, summary_of, tables_of
-from scheduler_service.sim.results import csv, parquet, write
-from scheduler_service.sim.runner_port import Done, Failed, Runner, Tell, Told
-from scheduler_service.sim.runners import runner
+from scheduler_service.sim.experiments.cases import Case, simulate
+from scheduler_service.sim.experiments.digests import engine
+from scheduler_service.sim.experiments.kept_results import Keep, Summary, is_complete, list_cases, summary_of, tables_of
+from scheduler_service.sim.experiments.results import csv, parquet, write
+from scheduler_service.sim.experiments.runner_port import Done, Failed, Runner, Tell, Told
+from scheduler_service.sim.experiments.runners import runner
 
 LOG = ".error.txt"
 """After a digest: how that case failed in the last sweep."""

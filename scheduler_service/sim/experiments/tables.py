@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scheduler_service.sim.estimates import Estimate, Group
+from scheduler_service.sim.experiments.estimates import Estimate, Group
 
 CLASS_NAMES = {"trial": "trials", "best_effort": "best-effort jobs"}
 RESOURCES = {"gpu": "GPUs", "cpu": "CPUs", "memory": "memory"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scheduler_service.sim.history import Floats, History, Ints, Phase
+from scheduler_service.sim.experiments.history import Floats, History, Ints, Phase
 
 HOUR_US = 3_600_000_000
 POINTS = 240

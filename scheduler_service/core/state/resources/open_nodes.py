@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.state.node_bits import bits_of
-from scheduler_service.core.state.packing import pack
-from scheduler_service.core.state.suitable_nodes import Suitable
+from scheduler_service.core.state.resources.node_bits import bits_of
+from scheduler_service.core.state.resources.packing import pack
+from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _CLOSED = (-1, -1, -1)
 _KNOWN = 1024

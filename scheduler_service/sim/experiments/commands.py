@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
-from scheduler_service.sim import kept_results, sweep
-from scheduler_service.sim.cases import Case
-from scheduler_service.sim.estimates import Group, grouped
-from scheduler_service.sim.kept_results import Keep, Summary
+from scheduler_service.sim.experiments import kept_results, sweep
+from scheduler_service.sim.experiments.cases import Case
+from scheduler_service.sim.experiments.estimates import Group, grouped
+from scheduler_service.sim.experiments.kept_results import Keep, Summary
+from scheduler_service.sim.experiments.runner_port import BadAddress
+from scheduler_service.sim.experiments.sweep import Stopped, SweepFailed
+from scheduler_service.sim.experiments.tables import show
 from scheduler_service.sim.progress import Screen, length
-from scheduler_service.sim.runner_port import BadAddress
-from scheduler_service.sim.sweep import Stopped, SweepFailed
-from scheduler_service.sim.tables import show
 
 MOST_LOST = 0.05
 """Of the work of all jobs; readers are told if more was lost."""
@@ -59,7 +59,7 @@ def compute(
     groups = grouped({folder: summaries})
     (folder / "summary.json").write_text(json.dumps(as_data(groups), indent=1))
     if groups and figures:  # before anything is shown: whoever reads that may have seen enough, and close the pipe
-        from scheduler_service.sim.figures import draw
+        from scheduler_service.sim.experiments.figures import draw
 
         draw(groups, folder / "figures")
     present(groups, metrics, None, as_json)

@@ -22,10 +22,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from scheduler_service.core.model import JobClass, StopReason
-from scheduler_service.core.model.exchange import Exchange
+from scheduler_service.core.model.tenants.exchange import Exchange
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.sim.history import Span
-from scheduler_service.sim.job_outcomes import Life
+from scheduler_service.sim.experiments.history import Span
+from scheduler_service.sim.experiments.job_outcomes import Life
 
 NEVER = np.iinfo(np.int64).min
 """A time that has not come; null in the tables."""

@@ -1,0 +1,1 @@
+"""Rows and values of virtual clusters and of the exchange between them."""
