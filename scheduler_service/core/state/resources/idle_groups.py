@@ -14,8 +14,6 @@ from scheduler_service.core.model.values import Mask
 _KNOWN = 4096
 """So many offers are remembered after no node has them any more: mostly one will soon have them again."""
 
-NO_TREE = device_tree((), (), ())
-
 
 class IdleGroups:
     """Follows from the trees of nodes and their idle devices. Brought up to date on access."""
