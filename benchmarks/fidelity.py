@@ -15,7 +15,7 @@ from benchmarks.figures import Figure, figure
 from benchmarks.measured_delays import times
 from benchmarks.scratch import scratch
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.workloads.arriving import Timed

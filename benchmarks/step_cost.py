@@ -17,8 +17,8 @@ from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, Sto
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 
 LARGE_NODE = Vector(128_000, 1 << 20, 8)
 PAPER_NODE = Vector(32_000, 256 << 10, 8)

@@ -150,8 +150,8 @@ class Config(FileSettings):
     @model_validator(mode="after")
     def _settings_of_the_policy(self) -> "Config":
         if self.policy_settings:  # else no policy need be loaded to read the settings
+            from scheduler_service.policies.chosen_stages import stages
             from scheduler_service.policies.options import PreemptionSettings
-            from scheduler_service.policies.stages import stages
 
             try:
                 stages(self.policy, PreemptionSettings(), own=self.policy_settings)

@@ -6,8 +6,9 @@ from scheduler_service.config import Config, TimeLimited
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.policies import registry
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 
 HISTORY_ROWS = 5_000
 """Scripts whose past runs are kept, for policies that learn from them."""

@@ -17,7 +17,7 @@ from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer, live_rows
 from scheduler_service.engine_settings import settings_of, stages_of
-from scheduler_service.policies.stages import order_of
+from scheduler_service.policies.chosen_stages import order_of
 from scheduler_service.run.read_model import View
 from scheduler_service.store import Loaded
 

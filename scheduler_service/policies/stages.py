@@ -1,20 +1,16 @@
 """What a policy is made of. The site's loop, virtual clusters, explanations and the simulator are made from the same stages."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Bind, Plan, Remember, Rng, Spot
 from scheduler_service.core.model import Decision, Job
-from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Mask, Micros
-from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, QueueOrder
+from scheduler_service.core.state.queue_order import BY_PRIORITY, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies import registry
-from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
-from scheduler_service.policies.placing.resume_placement import Find, resuming_elsewhere
+from scheduler_service.policies.placing.resume_placement import Find
 from scheduler_service.policies.scope import Starts
 from scheduler_service.policies.shares import Shares
 
@@ -122,40 +118,3 @@ class Stages(NamedTuple):
     """Where a parked job goes on whose own devices are taken."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
-
-
-def stages(
-    name: str,
-    settings: PreemptionSettings,
-    backfilled: bool = False,
-    exchange: str = "balanced",
-    promotes: bool = True,
-    own: Mapping[str, float] | None = None,
-) -> Stages:
-    """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name
-    that is not in it, and for settings that it does not know or that cannot be."""
-    made = registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
-    return made._replace(policy=resuming_elsewhere(made.policy, made.find))
-
-
-def name_within(policy: VcPolicy) -> str:
-    """The name of a virtual cluster's policy: fifo, if its policy is not one that there is any more."""
-    return policy.name if policy.name in registry.for_virtual_clusters() else "fifo"
-
-
-@lru_cache(maxsize=256)
-def stages_within(policy: VcPolicy) -> Stages:
-    """The stages of a virtual cluster."""
-    settings = PreemptionSettings(policy.s, policy.cap, policy.trials_in_flight)
-    return stages(name_within(policy), settings, own=dict(policy.settings))
-
-
-def order_of(site: Stages) -> OrderOf:
-    """The order of each queue of a site with these stages: what a State is made with."""
-    return lambda policy: site.order if policy is None else stages_within(policy).order
-
-
-def stages_for(state: State, job: Job, site: Stages) -> Stages:
-    """Those of the job's virtual cluster, or the site's."""
-    vc = state.vc_ids.get(job.spec.vc)
-    return site if vc is None else stages_within(state.vcs.rows[vc].policy)

@@ -8,8 +8,8 @@ from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queues_in
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.opportunistic import looked_at
-from scheduler_service.policies.stages import stages_within
 
 LOOKED_AT = 1000
 """Jobs of a queue at which is looked for the one that is in the way of the others."""

@@ -11,8 +11,8 @@ from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies import registry
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.csv_rows import not_utf8
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.limits import LONGEST_H, LONGEST_S

@@ -12,9 +12,9 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_virtual_clusters
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.nodes import node_name

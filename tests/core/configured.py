@@ -10,10 +10,11 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.explain.explanation import Explanation
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.policies.made import fitgpp
 

@@ -62,9 +62,10 @@ from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.queueing.in_order import head_of
-from scheduler_service.policies.stages import Stages, order_of
+from scheduler_service.policies.stages import Stages
 from tests.core.sharing import PlansTold, check_sharing, sharing_plans
 
 ORDER = order_of(Stages(fifo))

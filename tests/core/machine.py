@@ -14,7 +14,8 @@ from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPh
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.resources.packing import pack
-from scheduler_service.policies.stages import Stages, order_of
+from scheduler_service.policies.chosen_stages import order_of
+from scheduler_service.policies.stages import Stages
 from tests.core.acting import MOVES, Acting
 from tests.core.asking import Asking
 from tests.core.driver import Driver

@@ -21,8 +21,9 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 
 CAPACITIES = (Vector(4000, 4096, 4), Vector(8000, 2048, 2), Vector(4000, 4096, 0))
 USUAL = st.builds(Vector, st.sampled_from((250, 500, 1000)), st.sampled_from((1, 256)), st.sampled_from((2, 1, 3, 4)))

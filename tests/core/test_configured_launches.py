@@ -24,10 +24,10 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.queueing.backfill import backfill, reserve
 from scheduler_service.policies.remaining_time import remaining, work_left
-from scheduler_service.policies.stages import stages
 from tests.core.configured import LARGE, SMALL, either, explained, on_cpus, site
 from tests.core.driver import orders_to_start, spec
 from tests.core.test_enact import DECISION, Desk

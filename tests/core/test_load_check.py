@@ -10,8 +10,8 @@ import pytest
 from scheduler_service.core.model import JobState, RunKey
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver
 
 Rows = dict[tuple[str, Any], Any]

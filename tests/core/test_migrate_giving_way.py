@@ -10,8 +10,8 @@ from scheduler_service.core.model import EventKind, JobEvent, JobState, RunKey, 
 from scheduler_service.core.model.configurations import NodeSelector
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 from tests.core.test_migrate import warm
 

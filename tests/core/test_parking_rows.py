@@ -25,10 +25,10 @@ from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations import parking
 from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.las import attained
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.charged import check_charges
 from tests.core.driver import Driver
 from tests.core.test_parking import ROOMY, desk, is_parked, park, parked, phase, running, told

@@ -17,9 +17,9 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobClass, JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import NODE
 from tests.core.sharing_desk import HALF, Sharing, key, row, shared
 from tests.core.test_enact import DECISION, idle

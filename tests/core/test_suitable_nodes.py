@@ -25,9 +25,9 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.core.test_enact import Desk
 

@@ -26,8 +26,8 @@ from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Configuration, JobSpec, Reason
 from scheduler_service.core.model import JobState as State
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of
 from scheduler_service.policies.options import Options, PreemptionSettings
-from scheduler_service.policies.stages import order_of
 from tests.core.driver import Driver
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,9 @@ from benchmarks.measured_delays import times
 from client_sdk import JobState
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import StopReason
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 from scheduler_service.run.recording.record import Stepped
 from scheduler_service.run.recording.replay import Summary, read, replay
 from tests.e2e import paced

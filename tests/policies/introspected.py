@@ -9,8 +9,8 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 
 SERVER = Vector(64_000, 1_048_576, 4)

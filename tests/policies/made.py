@@ -3,8 +3,8 @@
 from functools import partial
 
 from scheduler_service.core.engine import Policy
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 
 
 def _made(name: str, settings: PreemptionSettings) -> Policy:

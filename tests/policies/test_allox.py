@@ -28,9 +28,10 @@ from scheduler_service.policies.allox.configuration_times import Known
 from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.allox.user_progress import considered, progress
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import EPOCH, Driver
 from tests.thorough import examples
 

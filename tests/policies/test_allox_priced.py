@@ -14,8 +14,8 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.allox.dual_prices import starts
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.allox.matching_input import Question
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 from tests.policies.test_allox import CPU_NODE, GPU_NODE, ON_GPU, either, submit
 

@@ -16,11 +16,11 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.rand import rand_victims
 from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.policies.cluster import Builder, clusters, seeded
 from tests.policies.test_fitgpp_victims import SETTINGS, eqn_2, eqn_4, runs_in_j

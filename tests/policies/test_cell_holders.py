@@ -8,9 +8,9 @@ from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import Blocker, explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 FOURS = "four-2x2"

@@ -13,9 +13,9 @@ from scheduler_service.core.model.jobs import Array
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, other, request
 
 QUEUED, STARTING, RUNNING = JobState.QUEUED, JobState.STARTING, JobState.RUNNING

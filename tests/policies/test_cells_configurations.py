@@ -10,8 +10,8 @@ from scheduler_service.core.model import JobState, NodeSelector, Reason
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.stages import stages_within
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, other
 
 NODES = {"g1": "FOUR", "g2": "FOUR", "c1": "CPU4", "c2": "CPU4"}

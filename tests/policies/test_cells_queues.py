@@ -10,9 +10,9 @@ from scheduler_service.core.model import Array, Dependency, DependencyKind, Even
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.fitgpp.policy import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OVERFLOW, Tenants, request
 from tests.policies.test_cells_cost import cost
 

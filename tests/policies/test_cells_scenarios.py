@@ -9,10 +9,10 @@ from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.model import JobState, Reason, RunPhase
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota, VcPolicy, Within
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 RACKS = (

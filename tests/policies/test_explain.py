@@ -8,9 +8,10 @@ from scheduler_service.core.model import Array, Dependency, DependencyKind, JobS
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import Blocker, Estimate, Explanation, explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 
 FITGPP = stages("fitgpp", PreemptionSettings())

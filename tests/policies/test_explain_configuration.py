@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import Configuration, EventKind, Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 
 OTHER = Configuration(Vector(4000, 1, 0), estimate_us=100 * SECOND)

@@ -9,12 +9,13 @@ from scheduler_service.core.messages import Accepted, HoldRequested, Submitted
 from scheduler_service.core.model import JobSpec, JobState, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.fair_share.rules import NAME, Member, member_of_subject, rules_of, spent_of
 from scheduler_service.policies.fair_share.usage import DEVICE_SECOND
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.shares import Share
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 
 QUEUED, RUNNING, STARTING = JobState.QUEUED, JobState.RUNNING, JobState.STARTING

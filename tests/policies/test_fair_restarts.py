@@ -5,9 +5,10 @@ from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import JobState
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of, stages, stages_within
 from scheduler_service.policies.fair_share.rules import NAME
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, order_of, stages, stages_within
+from scheduler_service.policies.stages import Stages
 from tests.policies.tenants import Tenants
 from tests.policies.test_fair import HALF_LIFE, Site, fair
 

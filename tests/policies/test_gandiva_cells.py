@@ -7,10 +7,10 @@ from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
 

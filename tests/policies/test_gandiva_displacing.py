@@ -10,10 +10,10 @@ from scheduler_service.core.messages import NodeSeen, RunParked, RunParkRefused,
 from scheduler_service.core.model import EventKind, JobState, OperationKind, Reason, StopReason
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.hived.policy import cells
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 from tests.policies.introspected import Introspected
 from tests.policies.sharing_runs import gang_of

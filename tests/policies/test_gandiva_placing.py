@@ -13,10 +13,10 @@ from scheduler_service.core.model import Configuration, EventKind, JobState, Rea
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.sharing.equations import time_share
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.gandiva.slicing.rows import fair_rows, unit_of, units_of
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import spec
 from tests.policies.introspected import SERVER, Introspected
 from tests.policies.sharing_runs import gang_of, run_on

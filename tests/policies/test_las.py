@@ -11,9 +11,10 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, orders_to_stop, spec
 from tests.policies.tenants import Tenants
 

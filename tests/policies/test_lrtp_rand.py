@@ -8,11 +8,11 @@ from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reaso
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.fitgpp.lrtp import lrtp_victims
 from scheduler_service.policies.fitgpp.rand import rand_victims
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.policies.cluster import AMOUNTS, PHASES, Builder, seeded
 from tests.policies.test_fitgpp_victims import eqn_2, runs_in_j, victim_sets

@@ -33,10 +33,11 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import order_of, stages, stages_for
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
 from scheduler_service.policies.queueing.spared_jobs import SHOWN
-from scheduler_service.policies.stages import Stages, order_of, stages, stages_for
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
 from tests.policies.tenants import Tenants

@@ -25,11 +25,12 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import WHOLE, Vector
 from scheduler_service.core.state.open_groups import OpenGroups, OpenTo, Room
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.las import attained
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, inventory, kinds, spec
 from tests.core.parts import PACKED, SLICED, ask, part, places
 

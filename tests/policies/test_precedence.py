@@ -20,8 +20,9 @@ from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.policies import registry
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import Stages, order_of, stages
+from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
 

@@ -4,8 +4,8 @@ import pytest
 
 from scheduler_service.core.messages import MigrateRequested
 from scheduler_service.core.model import JobState, StopReason
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from tests.core.driver import Driver, spec
 
 

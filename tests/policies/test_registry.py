@@ -13,9 +13,10 @@ import scheduler_service.sim as sim
 from scheduler_service.commands.main import main
 from scheduler_service.config import Config
 from scheduler_service.policies import registry
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages
 from scheduler_service.sim.policies.scores import CHOICES
 from scheduler_service.sim.site import Policy as SimulatedPolicy
 from scheduler_service.sim.tenants import VirtualCluster

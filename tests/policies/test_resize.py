@@ -8,9 +8,9 @@ from scheduler_service.core.messages import Accepted, ResizeRequested, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.policies.tenants import Tenants, request
 

@@ -10,9 +10,9 @@ from scheduler_service.core.model.tenants.exchange import PostingKind
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import OPPORTUNISTIC

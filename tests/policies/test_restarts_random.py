@@ -25,9 +25,9 @@ from scheduler_service.core.model import JobState, RunPhase
 from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.core.model.values import mask_of
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.startup import left_over
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts

@@ -26,12 +26,12 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.fitgpp.thrifty import thrifty_victims
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
-from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, orders_to_stop, spec
 from tests.policies.cluster import Builder, seeded
 

@@ -15,10 +15,10 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies import registry
+from scheduler_service.policies.chosen_stages import order_of, stages, stages_within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import POLICIES, Entry
-from scheduler_service.policies.stages import order_of, stages, stages_within
 from scheduler_service.sim.experiments.cases import Case, Nodes, Policy, simulate
 from tests.core.driver import Driver, spec
 from tests.policies.tenants import Tenants, request

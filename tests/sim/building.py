@@ -6,8 +6,8 @@ from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import Load, SimJob
 from scheduler_service.sim.world import Site, World

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.experiments import config
 from scheduler_service.sim.experiments.cases import Case, Failures, Policy, preview, simulate
 from scheduler_service.sim.experiments.config import ConfigError

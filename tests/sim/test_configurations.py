@@ -11,8 +11,8 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.experiments.history import History
 from scheduler_service.sim.experiments.metrics import numbers
 from scheduler_service.sim.experiments.results import Lives

@@ -9,8 +9,8 @@ import pytest
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.experiments.cases import Outcome, simulate
 from scheduler_service.sim.experiments.config import Config
 from scheduler_service.sim.experiments.job_outcomes import Life

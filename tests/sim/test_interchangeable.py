@@ -11,9 +11,9 @@ from scheduler_service.core.model import Configuration, JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.registry import for_simulations
-from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.policies import ALLOX

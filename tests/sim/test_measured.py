@@ -9,8 +9,8 @@ from benchmarks.measured_delays import times
 from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.node_delays import Delays

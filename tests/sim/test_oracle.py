@@ -15,8 +15,8 @@ from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import Listed

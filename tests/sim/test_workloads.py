@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from scheduler_service.core.model import JobClass, TaskGroup
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.jobs import ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads import FitGpp, NeedsCapacity, Skipped, Workload, arrivals_of, arriving, jobs_of

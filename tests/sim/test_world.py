@@ -16,8 +16,8 @@ from scheduler_service.core.model import ShareMode
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.failures import Exponential, Outages

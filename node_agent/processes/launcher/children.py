@@ -18,7 +18,18 @@ from node_agent.processes.process_groups import boot_id, kill_group, kill_rest, 
 
 TYPE_CHECKING = False  # as typing has it, which is not loaded here
 if TYPE_CHECKING:
-    from node_agent.processes.launcher.restoring import Restores
+    from collections.abc import Container
+    from typing import Protocol
+
+    class Restores(Protocol):
+        """Runs that are restored from dumps; see `restoring`."""
+
+        @property
+        def runs(self) -> Container[Run]: ...
+        def kill(self) -> None: ...
+        def failed(self, run: Run) -> None: ...
+        def ended(self, run: Run, code: int, signum: int) -> None: ...
+        def stranger_ended(self, pid: int, end: tuple[int, int]) -> None: ...
 
 AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""

@@ -11,6 +11,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
@@ -28,7 +29,6 @@ from scheduler_service.policies.hived.opportunistic import looked_at, place_oppo
 from scheduler_service.policies.hived.queue_membership import held_up, ways
 from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH
-from scheduler_service.policies.stages import stages_within
 
 
 def explain_in_cells(state: State, job: Job) -> Explanation:

@@ -12,7 +12,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import claim_of, why_not
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.stages import stages_within
+from scheduler_service.policies.chosen_stages import stages_within
 
 LOOKED_AT = 16
 """The first jobs of each queue that may be before the one that could start."""

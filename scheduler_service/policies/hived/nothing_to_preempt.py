@@ -8,10 +8,10 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up, sufficing, suits
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
 from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
-from scheduler_service.policies.stages import stages_within
 
 
 def for_guaranteed(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:

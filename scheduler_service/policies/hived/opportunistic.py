@@ -27,13 +27,14 @@ from scheduler_service.core.state.holdings import runs_together, together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.resources.cpu_only_jobs import asks_no_cell, place_host_only
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.guaranteed import Choice, holds_up, joined, spots_at, suits
 from scheduler_service.policies.hived.host_share import overdrawn
 from scheduler_service.policies.hived.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
 from scheduler_service.policies.hived.queue_membership import in_pool
-from scheduler_service.policies.stages import Where, stages_within
+from scheduler_service.policies.stages import Where
 
 LOOKED_AT = 16
 """Kinds of a virtual cluster's jobs that are tried before it is another's turn."""

@@ -22,11 +22,11 @@ from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.holdings import group_of, made_ready, runs_together
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm
 from scheduler_service.policies.hived.host_share import overdrawn
 from scheduler_service.policies.hived.preemption_in_vc import decided, rank, reached, within_bounds
 from scheduler_service.policies.hived.victims_in_vc import by_pool
-from scheduler_service.policies.stages import stages_within
 
 
 def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:

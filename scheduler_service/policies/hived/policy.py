@@ -13,6 +13,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import name_within, stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.contested_earmarks import contested
 from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
@@ -27,7 +28,7 @@ from scheduler_service.policies.hived.vc_scope import VcScope, why_waits
 from scheduler_service.policies.memo_updates import Notes, memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.stages import Stages, name_within, stages_within
+from scheduler_service.policies.stages import Stages
 
 BEHIND = 128
 """Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost

@@ -15,9 +15,10 @@ from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
 from scheduler_service.core.state.holdings import first_of_each, together
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up
 from scheduler_service.policies.hived.victims_in_vc import by_pool, first_enough, plan_without, running, waiting_for_others
-from scheduler_service.policies.stages import Ranked, Victims, stages_within
+from scheduler_service.policies.stages import Ranked, Victims
 
 
 def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:

@@ -11,11 +11,12 @@ from scheduler_service.core.messages import Plan
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.growth_beyond_quota import with_more
 from scheduler_service.policies.hived.guaranteed import plan_in_cells, suits
 from scheduler_service.policies.hived.opportunistic import place_opportunistic
 from scheduler_service.policies.hived.placement_on_node import bind_on_server, on_server
-from scheduler_service.policies.stages import Overload, Where, stages_within
+from scheduler_service.policies.stages import Overload, Where
 
 
 def in_turns(state: State, vc: VirtualCluster, job: Job, overload: Overload) -> Plan | None:

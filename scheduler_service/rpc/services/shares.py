@@ -7,8 +7,9 @@ from scheduler_service.core.errors import FailedPrecondition, no_such_vc, no_vir
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.shares import Share, Shares
-from scheduler_service.policies.stages import Stages, stages_within
+from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.values import duration_out, message_of, time_out
 

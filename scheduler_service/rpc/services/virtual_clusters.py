@@ -17,8 +17,8 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.registry import for_virtual_clusters
-from scheduler_service.policies.stages import stages_within
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import demoted_out, nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.values import duration_in

@@ -18,7 +18,8 @@ from scheduler_service.core.model.tenants import virtual_clusters as vc_rows
 from scheduler_service.core.state import exchange_index
 from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.stages import Stages, order_of
+from scheduler_service.policies.chosen_stages import order_of
+from scheduler_service.policies.stages import Stages
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.recording.codec import CodecError, canonical, decode
 from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Section, Stepped, SteppedInPart, digest, whole, words

@@ -21,7 +21,7 @@ from scheduler_service.core.errors import Refused
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
-from scheduler_service.policies.stages import order_of, stages
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.experiments.digests import held, paths

@@ -23,13 +23,14 @@ from scheduler_service.core.model.values import Mask, first_of, mask_of
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
 from scheduler_service.policies.hived.opportunistic import place_opportunistic
 from scheduler_service.policies.hived.policy import NOTES
 from scheduler_service.policies.memo_updates import memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.stages import Overload, Stages, Where, stages_within
+from scheduler_service.policies.stages import Overload, Stages, Where
 from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
 
 DEVICE = 0

@@ -6,8 +6,8 @@ import pytest
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.sharing.kinds import GANDIVA
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed

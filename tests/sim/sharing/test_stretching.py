@@ -4,8 +4,8 @@ import pytest
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
-from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed
