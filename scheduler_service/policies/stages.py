@@ -84,7 +84,7 @@ class Stages(NamedTuple):
     """A policy. A new one is a file with a function that makes its stages, and an entry of the registry."""
 
     policy: Policy
-    """The loop that serves a site without virtual clusters. In a virtual cluster `cells.policy` serves by the other stages."""
+    """The loop that serves a site without virtual clusters. In a virtual cluster `hived.policy` serves by the other stages."""
     order: QueueOrder = BY_PRIORITY
     """In which order a queue is served."""
     victims: Victims | None = None
@@ -117,4 +117,4 @@ class Stages(NamedTuple):
     find: Find = place
     """Where a parked job goes on whose own devices are taken."""
     passed_by: Callable[[State], bool] = lambda _state: False
-    """See `victims.strict_trials.passed_by`."""
+    """See `fitgpp.strict_trials.passed_by`."""
