@@ -501,7 +501,10 @@ def test_outside_of_ebb_a_step_is_less(own: Path, monkeypatch: pytest.MonkeyPatc
         ("", ()),
         (
             "steps, count",
-            ("ebb_inject", *(f"ebb_inject.ebb_hook{name}" for name in ("", ".claims", ".modules", ".step_file", ".steps"))),
+            (
+                "ebb_inject",
+                *(f"ebb_inject.ebb_hook{name}" for name in ("", ".modules", ".step_file", ".step_file_lock", ".steps")),
+            ),
         ),
     ],
 )
