@@ -566,6 +566,7 @@ def test_a_job_that_needs_more_than_its_sample_has_its_default_again_and_has_not
         line.text for line in over.log
     ]
     assert (d.job(job).state, d.job(job).retries, d.run(job).demand.memory_mib) == (STARTING, 0, 63 * GIB)
+    assert (d.job(job).failed_on, d.job(job).avoid) == ((), ()), "its node is not to blame"
     d.start(job)
     d.exit(job, out_of_memory=True, exit_signal=9)
     assert (d.job(job).state, d.job(job).reason) == (JobState.FAILED, Reason.OUT_OF_MEMORY)

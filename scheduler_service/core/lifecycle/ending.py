@@ -127,7 +127,7 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
     elif job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
     elif job.verdict is Reason.OUT_OF_MEMORY and (default := with_default_memory(job)) is not None:
-        _again(state, now, default, last, Reason.RETRYING, detail=_more_than_sampled(default))
+        _again(state, now, _blaming_no_node(default), last, Reason.RETRYING, detail=_more_than_sampled(default))
     elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
         _failed(state, now, job, last)
     elif job.verdict is Reason.YIELDED:
@@ -165,9 +165,13 @@ def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
         return False
     log_event(state, now, job.id, EventKind.SAMPLED, run=last.run, node=last.node, text=samples.describe(without.estimates[-1]))
     # No node is to blame for a configuration that cannot work.
-    failed_on = tuple(node for node in job.failed_on if node not in job.avoid)
-    _again(state, now, changed(without, sampling=None, failed_on=failed_on, avoid=()), last, Reason.SAMPLED, detail=text)
+    _again(state, now, changed(_blaming_no_node(without), sampling=None), last, Reason.SAMPLED, detail=text)
     return True
+
+
+def _blaming_no_node(job: Job) -> Job:
+    """The job as if its last launch had not failed where it did."""
+    return changed(job, failed_on=tuple(node for node in job.failed_on if node not in job.avoid), avoid=())
 
 
 def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
