@@ -77,10 +77,11 @@ class FrameworkCheckpoints:
         group.all_reduce(flag, op=group.ReduceOp.MAX)
         return bool(flag.item())
 
-    def failed(self, error: Exception | None) -> bool:
-        """Whether the framework could not write a folder, on any rank: then the training goes on without it. Call it on each
-        rank after a save, with what the save raised. At a stop, and if no later save could succeed, it raises the error, and
-        CheckpointError on the other ranks."""
+    def failed(self, error: Exception | None, folder: Path) -> bool:
+        """Whether the framework could not write the folder, on any rank: then the training continues without it, and what was
+        written of it is removed, or the next try would find even less room. Call it on each rank after a save, with what the
+        save raised. At a stop, and if no later save could succeed, it raises the error, and CheckpointError on the other
+        ranks."""
         if error is not None:
             self._files.say_not_saved(error)
         if not self._on_any_rank(error is not None):
@@ -90,6 +91,9 @@ class FrameworkCheckpoints:
             raise error or CheckpointError("another rank could not write the checkpoint")
         if error is not None:
             _log.warning("the checkpoint could not be written: %s. The training goes on and tries again", reason_of(error))
+        group = self._process_group()
+        if group is None or group.get_rank() == 0:
+            folders.remove_unsealed(folder)
         return True
 
     def saved(self, folder: Path, step: int) -> bool:
@@ -106,7 +110,7 @@ class FrameworkCheckpoints:
                 reference = folders.seal_existing(folder, {"step": step})
             except OSError as raised:
                 error = raised
-        if self.failed(error):
+        if self.failed(error, folder):
             return False
         if group is not None:
             text = (folder / MANIFEST).read_bytes()

@@ -26,9 +26,10 @@ class EbbCallback(TrainerCallback):
 
     The Trainer's own settings (`save_steps`, `save_total_limit`) say when it saves otherwise, and what it keeps. Each of its
     checkpoints gets a manifest with checksums, and a run resumes from the newest one that is whole. Several ranks stop after
-    the same step. `directory` is EBB_CHECKPOINT_DIR by default. If a save fails that no stop asked for, as on a full disk, the
-    training goes on, and the Trainer saves after the next step; with `on_save_error="raise"` it ends. It also ends if several
-    ranks write together (FSDP, DeepSpeed, `load_best_model_at_end`): ranks that have not failed would wait for one that has.
+    the same step. `directory` is EBB_CHECKPOINT_DIR by default. If a periodic save fails, for example because the disk is
+    full, training continues and the Trainer saves again after the next step; with `on_save_error="raise"`, training ends. It
+    also ends if several ranks write together (FSDP, DeepSpeed, `load_best_model_at_end`), as the others would wait for the
+    rank that failed.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, on_save_error: OnSaveError = "warn") -> None:
@@ -59,8 +60,8 @@ class EbbCallback(TrainerCallback):
             control.should_save = True
         return control
 
-    def save(self, trainer: Trainer, write: Callable[[], None]) -> None:
-        """Has the Trainer write its checkpoint. What keeps it from that does not end the training, if it may go on without."""
+    def _save(self, trainer: Trainer, write: Callable[[], None]) -> None:
+        """Has the Trainer write its checkpoint. A failure does not end the training if it can continue without this one."""
         step, failure = trainer.state.global_step, None
         try:
             write()
@@ -68,17 +69,22 @@ class EbbCallback(TrainerCallback):
             if _ranks_write_together(trainer):
                 raise
             failure = error
-        self._failed_at = step if self._checkpoints.failed(failure) else None
+        self._failed_at = step if self._checkpoints.failed(failure, _folder(trainer.args, step)) else None
 
     def on_save(self, args: Any, state: Any, _control: Any, **_kwargs: Any) -> None:
-        step, folder = state.global_step, Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        step = state.global_step
         with steps().saving():
-            is_saved = self._failed_at != step and self._checkpoints.saved(folder, step)
+            is_saved = self._failed_at != step and self._checkpoints.saved(_folder(args, step), step)
         self._failures = 0 if is_saved else self._failures + 1
         self._retry_at = None if is_saved else step + pause_after(self._failures)
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_kwargs: Any) -> None:
         self._checkpoints.finish()
+
+
+def _folder(args: Any, step: int) -> Path:
+    """Where the Trainer writes its checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{step}"
 
 
 def _ranks_write_together(trainer: Trainer) -> bool:
@@ -96,7 +102,7 @@ def _guarded(write: Callable[..., None]) -> Callable[..., None]:
         if ours is None:
             write(trainer, *args, **more)
         else:
-            ours.save(trainer, partial(write, trainer, *args, **more))
+            ours._save(trainer, partial(write, trainer, *args, **more))
 
     return guarded
 

@@ -116,3 +116,34 @@ def test_the_trainer_goes_on_after_a_save_of_its_own_that_fails_and_saves_after_
     assert (status, len(lines)) == (0, 160)
     assert "the checkpoint could not be written" in (tmp_path / "once" / "errors-1").read_text()
     assert "checkpoint-101" in {manifest.parent.name for manifest in checkpoints.glob("*/manifest.json")}
+
+
+FULL_ONCE = """
+import errno, os, runpy, sys
+from transformers import Trainer
+
+write, left = Trainer._save_optimizer_and_scheduler, [1]
+
+
+def full_once(trainer, folder):
+    if left:
+        left.pop()
+        assert os.path.getsize(os.path.join(folder, "model.safetensors")) > 0
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+    write(trainer, folder)
+
+
+Trainer._save_optimizer_and_scheduler = full_once
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.usefixtures("training_packages")
+def test_what_the_trainer_has_written_of_a_checkpoint_is_removed_when_the_disk_is_full(tmp_path: Path) -> None:
+    """The model is written, and nothing else of the checkpoint: it would take the room of the next try."""
+    (tmp_path / "script.py").write_text(FULL_ONCE)
+    example = ROOT / "examples" / "training" / "hf_trainer.py"
+    status, lines = finish(start(tmp_path / "full", 1, str(tmp_path / "script.py"), str(example), EPOCHS="5"))
+    found = {folder.name for folder in (tmp_path / "full" / "checkpoints").glob("checkpoint-*")}
+    assert (status, len(lines)) == (0, 160)
+    assert ("checkpoint-100" in found, "checkpoint-101" in found) == (False, True)

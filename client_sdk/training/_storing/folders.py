@@ -254,6 +254,12 @@ def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str |
             _remove(folder)
 
 
+def remove_unsealed(folder: Path) -> None:
+    """Removes a folder that is no checkpoint, as it has no manifest."""
+    if not (folder / MANIFEST).exists():
+        _remove(folder)
+
+
 def _remove(folder: Path) -> None:
     import shutil  # which a program that only counts its steps does not need
 
