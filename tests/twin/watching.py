@@ -1,8 +1,7 @@
 """What every state would be in the database: each change that a test adopts is judged by the rules of the tables.
 
 `watch_states` has it so for all tests of the process, by whatever the steps are taken: a driver, a state machine, a simulation,
-a service. So no test of the engine can leave it out. Of a long simulation the first steps are judged, and in `make test-long`
-all of them.
+a service. So no test of the engine can leave it out.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from scheduler_service.core.state.state import State
 from scheduler_service.store.errors import StoreError
 from scheduler_service.store.mapping import exchange, rows
 from scheduler_service.store.writing.statements import WRITES
-from tests.thorough import LONG
 from tests.twin.commit import commit
 from tests.twin.database import Memory
 
@@ -40,8 +38,6 @@ _READ: dict[str, Callable[[Sequence[Any]], Any]] = {
     "earmark": rows.to_earmark,
 }
 _EPOCH = 1
-_MOST = 300
-"""So many steps of a state are judged: random histories have fewer, and simulations of many jobs more."""
 _ORDER = {name: place for place, name in enumerate(WRITES)}
 
 
@@ -94,14 +90,10 @@ def _as_placed(run: Run) -> Run:
 def watch_states() -> None:
     """From now on no state of this process can adopt what its twin refuses."""
     adopt, twins = State.adopt, WeakKeyDictionary[State, Stored]()
-    steps = WeakKeyDictionary[State, int]()
 
     @wraps(adopt)  # for a test of what no database is to hold
     def adopt_if_stored(state: State) -> None:
-        steps[state] = step = steps.get(state, 0) + 1
-        if step > _MOST and not LONG:
-            twins.pop(state, None)
-        elif state.journal.entries or state.log:
+        if state.journal.entries or state.log:
             if (twin := twins.get(state)) is None:
                 twin = twins[state] = Stored(state)
             twin.write(net(state.journal.entries), state.log)
