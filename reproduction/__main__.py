@@ -20,6 +20,8 @@ STUDIES = {
 class Reproduction(Commands):
     """Each command is that of a module, which is imported when it is called, and not for the help."""
 
+    program = "python -m reproduction"
+
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(STUDIES)
 

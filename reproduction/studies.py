@@ -36,13 +36,16 @@ def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: K
         with Screen(notes) as screen:
             summaries = sweep(different, folder, on, keep=keep, fresh=fresh, watch=screen)
     except (BadAddress, OSError) as error:
-        say(notes, f"ebb-sim: {error}")
+        say(notes, f"python -m reproduction: {error}")
         sys.exit(2)
     except Stopped as stopped:
-        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. The same command goes on from there.")
+        say(notes, f"python -m reproduction: stopped; {stopped} in {folder}. Run the same command to continue.")
         sys.exit(130)
     except SweepFailed as error:
-        say(notes, f"ebb-sim: {len(error.failures)} of {len(different)} simulations failed; the same command tries them again")
+        say(
+            notes,
+            f"python -m reproduction: {len(error.failures)} of {len(different)} simulations failed; run it again to retry them",
+        )
         sys.exit(1)
     for line in warnings(summaries):
         say(notes, line)
@@ -124,7 +127,7 @@ def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str,
         for name in drawn:
             copyfile(folder / f"{name}.svg", beside / f"{name}.svg")
     except (BadDocument, OSError) as error:
-        say(Console(stderr=True), f"ebb-sim: {document}: {error}")
+        say(Console(stderr=True), f"python -m reproduction: {document}: {error}")
         sys.exit(2)
 
 

@@ -18,17 +18,19 @@ METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisatio
 
 
 class Commands(click.Group):
-    """Ctrl-C and a full disk may come at any time, and are told in words."""
+    """Reports Ctrl-C and a full disk, which may come at any time, in words."""
+
+    program = "ebb-sim"
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            _end("stopped", 130)
+            _end("stopped", 130, self.program)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # whoever reads has seen enough, which click knows
-            _end(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))), 1)
+            _end(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))), 1, self.program)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -177,6 +179,6 @@ def _find(groups: "Sequence[Group]", label: str) -> "Group":
     return found
 
 
-def _end(why: str, status: int) -> NoReturn:
-    click.echo("\n".join(f"ebb-sim: {line}" for line in why.splitlines()), err=True)
+def _end(why: str, status: int, program: str = "ebb-sim") -> NoReturn:
+    click.echo("\n".join(f"{program}: {line}" for line in why.splitlines()), err=True)
     sys.exit(status)

@@ -253,7 +253,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     complete = len(list((tmp_path / "results" / "many").glob("[!.]*/summary.json")))
     assert f"ebb-sim: stopped; {complete} of 400 simulations are complete in results/many." in noted
-    assert "The same command goes on from there." in noted
+    assert "Run the same command to continue." in noted
     assert "Traceback" not in noted, noted
     assert shown == ""
     while left := working(process.pid):

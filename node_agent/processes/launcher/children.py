@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         def ended(self, run: Run, code: int, signum: int) -> None: ...
         def stranger_ended(self, pid: int, end: tuple[int, int]) -> None: ...
 
+
 AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
 

@@ -2,7 +2,7 @@
 
 Such a configuration has the memory that goes with its devices by default, which is mostly far more than it uses. A sample that
 was measured replaces that by what its run used, and a quarter more, as it saw only the first part of the work. If a later run
-is killed for want of memory all the same, the job has its default again and goes on from its last save; it has not failed.
+is killed because it needs more memory, the job gets its default back and resumes from its last save. This is no failure.
 """
 
 from scheduler_service.core.model import Job

@@ -52,7 +52,7 @@ def compute(
         say(notes, f"ebb-sim: no results can be written to {folder}: {error.strerror}. What is complete there is kept.")
         return 1
     except Stopped as stopped:
-        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. The same command goes on from there.")
+        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. Run the same command to continue.")
         return 130
     except SweepFailed as error:
         summaries, failed = error.summaries, len(error.failures)
