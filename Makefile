@@ -76,7 +76,7 @@ test-training: $(VENV)/.training
 
 # The tests that take long, and of all others many more examples, which are others each time. An hour or so.
 test-long: $(VENV)/.training
-	EBB_EXAMPLES=$${EBB_EXAMPLES:-20} $(PY) -m pytest -n 2 --dist worksteal -m "" --timeout 3600 $(ARGS)
+	EBB_EXAMPLES=$${EBB_EXAMPLES:-40} $(PY) -m pytest -n 2 --dist worksteal -m "" --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.training
 	$(PY) -m benchmarks $(ONLY)

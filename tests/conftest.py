@@ -33,7 +33,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("EBB_AGENT_CONTROL_GROUPS", "off")
 
 # How long an example takes says how busy the machine is. The same examples each time: a change is judged by what it did.
-settings.register_profile("ebb", deadline=None, max_examples=examples(30), derandomize=not LONG, database=None)
+settings.register_profile("ebb", deadline=None, max_examples=examples(15), derandomize=not LONG, database=None)
 settings.load_profile("ebb")
 
 

@@ -1,7 +1,8 @@
 """Drives `step` as the service does, and checks after every step what must always hold.
 
-Each step is first taken and undone, to see that undo leaves nothing behind and that the same step gives the same result
-again. Tests of the core and of the policies are written against this one class.
+A step is first taken and undone, to see that undo leaves nothing behind and that the same step gives the same result again,
+and the state after it is compared with one that is built from its rows: each step of a short test, each fourth of a long
+history (with EBB_EXAMPLES=1: each). Tests of the core and of the policies are written against this one class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,11 +68,14 @@ from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.queueing.in_order import head_of
 from scheduler_service.policies.stages import Stages
 from tests.core.sharing import PlansTold, check_sharing, sharing_plans
+from tests.thorough import LONG
 
 ORDER = order_of(Stages(fifo))
 """Of a site that serves as usual; each virtual cluster has that of its policy."""
 EPOCH = 1_700_000_000 * SECOND
 NODE = Vector(32_000, 65_536, 8)
+SHORT_HISTORY = 8
+"""So many steps."""
 ASIDE = "is set aside until somebody releases it"
 """Policies do not know of that, and hear of it when they propose a plan for such a job."""
 
@@ -95,6 +99,9 @@ def spec(devices: int = 1, trial: bool = False, grace: int = 10, cpu: int = 1000
 
 class Driver:
     """A state, a policy and a clock."""
+
+    thorough = LONG
+    """Whether every step is taken twice, and the state built again after it, however many steps there are."""
 
     def __init__(
         self,
@@ -137,13 +144,28 @@ class Driver:
         return taken
 
     def step(self, *events: Event, after: int = 0) -> Step:
-        """Takes one step `after` so many seconds and adopts it. First it is
-        taken and undone: as the state stands, where the board is left alone if nothing changed on it. Then once more, where all
-        is looked at: the same must come of it."""
+        """Takes one step, `after` seconds later, and adopts it. What a step checks by taking it twice and by building the
+        state again costs more than the step: of a long history each fourth step does."""
         self.now += after * SECOND
         self.taken += 1
         self.state.unsettled |= self.sharing > 0
         clock = self.state.cluster.clock_us
+        thorough = self.thorough or self.taken <= SHORT_HISTORY or self.taken % 4 == 0
+        taken = self._take_twice(events) if thorough else self._take(events)
+        assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
+        check(self.state)
+        sample(self.state, Random(self.taken))
+        if thorough:
+            self._check_rebuilt()
+        self._check_step(taken, len(events))
+        self.state.adopt()
+        if self.settles:
+            self._check_settled()
+        return taken
+
+    def _take_twice(self, events: tuple[Event, ...]) -> Step:
+        """First the step is taken and undone: as the state is, where the board is left alone if nothing changed on it. Then
+        once more, where all is looked at: the same must come of it."""
         before, unsettled = self.state.snapshot(), self.state.unsettled
         tried = self._take(events)
         self.state.undo()
@@ -151,22 +173,18 @@ class Driver:
         assert not (changed := _differ(self.state.snapshot(), before)), f"step + undo left something behind: {changed}"
         taken = self._take(events)
         assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"
-        assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
-        check(self.state)
-        sample(self.state, Random(self.taken))
+        return taken
+
+    def _check_rebuilt(self) -> None:
+        """A state that is built from the rows alone is this one, and a leader would begin with it."""
         rebuilt = self.state.rebuilt()
         wrong = _differ(self.state.snapshot(), rebuilt.snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
         if self.state.pools is None and (first := head_of(self.state, dict.fromkeys(OWN_LANES, 0))) is not None:
             kept, found = (state.idle_beside.any(first.spec) for state in (self.state, rebuilt))
             assert kept is found, "whether a device is idle beside what the first job could use is not what it was"
-        self._check_step(taken, len(events))
         rows = ((table.name, key, row) for table in self.state.tables() for key, row in table.rows.items())
         assert not (wrong := list(contradictions(rows))), f"a leader would not begin with this: {wrong}"
-        self.state.adopt()
-        if self.settles:
-            self._check_settled()
-        return taken
 
     def _take(self, events: tuple[Event, ...]) -> Step:
         return step(self.state, events, self.now, Random(self.taken), self._watched, self.part)

@@ -250,4 +250,4 @@ class Cells(RuleBasedStateMachine):
 
 
 TestCells = Cells.TestCase
-TestCells.settings = settings(max_examples=examples(40), stateful_step_count=30)
+TestCells.settings = settings(max_examples=examples(20), stateful_step_count=30)

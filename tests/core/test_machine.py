@@ -9,7 +9,7 @@ from tests.thorough import LONG, examples
 pytestmark = pytest.mark.timeout(0 if LONG else 400)
 TestEngine = EngineMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=examples(40),
+    max_examples=examples(15),
     stateful_step_count=50,
     suppress_health_check=list(HealthCheck),
 )

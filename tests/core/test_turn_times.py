@@ -154,7 +154,7 @@ def _start(run: Run) -> Micros:
     return run.started_us or 0
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_time_and_limits_are_those_of_an_independent_account(seed: int) -> None:
     history = Watched(seed)
     for _ in range(60):

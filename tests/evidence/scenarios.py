@@ -89,7 +89,7 @@ def _history(seed: int) -> Callable[[Evidence], None]:
     """Users, operators, nodes and restarts at random."""
 
     def run(evidence: Evidence) -> None:
-        with patch.object(driver, "step", _kept(driver.step, evidence)):
+        with patch.object(driver, "step", _kept(driver.step, evidence)), patch.object(driver.Driver, "thorough", True):
             history = History(seed)
             for _ in range(6):
                 history.go_on(history.draw.randint(1, 25))

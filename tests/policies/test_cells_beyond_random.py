@@ -137,7 +137,7 @@ class Growing(Watched):
         assert not waiting, f"these starve: {waiting}"
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(ACTIONS)
 def test_growth_beyond_a_guarantee_in_any_history(actions: list[tuple[str, int]]) -> None:
     d = Growing()

@@ -191,7 +191,7 @@ def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypat
     tenants.ask("B", 1)
     small = [opportunistic_job(tenants, "A", 1) for _ in range(8)]
     wide = [opportunistic_job(tenants, "A", 2, 2, within="node", trial=True, priority=1) for _ in range(4)]
-    tenants.settles = False
+    tenants.settles, tenants.thorough = False, True
     looks = counted(monkeypatch, opportunistic_victims, "find_idle")
     tenants.step(FaultsSeen("one", "a", broken), CancelRequested(wide.pop()))
     assert len(looks) == 2 * 1  # a step is taken twice
@@ -208,7 +208,7 @@ def test_nobody_looks_for_more_than_there_is(sizes: tuple[int, ...], policy: str
     tenants = site("one", "two", "three", policy=policy)
     tenants.ask("B", 2)
     small = [opportunistic_job(tenants, "A", 1) for _ in range(9)]
-    tenants.settles = False
+    tenants.settles, tenants.thorough = False, True
     looks = counted(monkeypatch, opportunistic_victims, "find_idle")
     supposed = counted(monkeypatch, State, "supposing")
     wide = opportunistic_job(tenants, "A", *sizes, trial=True, priority=1)
@@ -227,6 +227,7 @@ def test_the_end_of_those_alone_is_supposed_who_are_preempted(policy: str, monke
 
     def of_nodes(count: int) -> int:
         tenants = site(*(f"node-{i:02}" for i in range(count)), policy=policy)
+        tenants.thorough = True
         small = [opportunistic_job(tenants, "A", 1) for _ in range(4 * count)]
         before = len(puts)
         trial = opportunistic_job(tenants, "A", 4, trial=True, priority=1)
@@ -244,7 +245,7 @@ def test_so_does_who_waits_in_its_own_cells(policy: str, monkeypatch: pytest.Mon
     tenants.ask("A", 1, priority=2)
     small = [tenants.ask("A", 1) for _ in range(7)]
     wide, other = (tenants.ask("A", 4, 4, trial=True, priority=1) for _ in range(2))
-    tenants.settles = False
+    tenants.settles, tenants.thorough = False, True
     looks = counted(monkeypatch, victims_in_vc, "plan_in_cells")
     tenants.step(FaultsSeen("one", "a", ()), CancelRequested(other))
     assert len(looks) == 2 * 1
@@ -256,7 +257,7 @@ def test_of_many_kinds_so_many_are_tried_and_of_many_jobs_so_many_are_passed(mon
     """However many wait; and the first of them is told that there is no room."""
     tenants = site("one", policy="fifo")
     tenants.ask("B", 4)
-    tenants.settles = False
+    tenants.settles, tenants.thorough = False, True
     tries = counted(monkeypatch, opportunistic, "place_opportunistic")
     kinds = [opportunistic_job(tenants, "A", 1, cpu=100 + i) for i in range(20)]
     tries.clear()

@@ -116,7 +116,7 @@ def _leaves(quotas: Counter[str]) -> int:
     return sum(SIZES[level] * count for level, count in quotas.items())
 
 
-@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), print_blob=False)
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck), print_blob=False)
 @given(data=st.data(), mine=QUOTAS.filter(bool), other=QUOTAS, faulty=st.booleans())
 def test_a_request_that_the_private_cluster_could_serve_is_served(
     data: st.DataObject, mine: Counter[str], other: Counter[str], faulty: bool

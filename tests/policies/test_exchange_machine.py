@@ -9,7 +9,7 @@ from tests.thorough import LONG, examples
 pytestmark = pytest.mark.timeout(0 if LONG else 400)
 TestExchange = ExchangeMachine.TestCase
 TestExchange.settings = settings(
-    max_examples=examples(20),
+    max_examples=examples(10),
     stateful_step_count=30,
     suppress_health_check=list(HealthCheck),
 )

@@ -73,7 +73,7 @@ ACTIONS = st.tuples(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(ACTIONS, min_size=6, max_size=25), st.sampled_from(((1, 0), (0, 0), (1, 1))))
 def test_no_job_waits_behind_those_that_it_outranks_and_nobody_is_stopped_who_can_be_parked(
     actions: list[tuple[str, int, int]], how: tuple[int, int]
@@ -105,7 +105,7 @@ def test_a_job_of_four_devices_starts_whatever_number_of_lower_jobs_has_them(low
 # ---- virtual clusters --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from((1, 1, 1, 2, 4)), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=9),
     st.booleans(),

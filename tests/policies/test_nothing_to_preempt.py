@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Proposals
@@ -41,7 +41,7 @@ from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
 from tests.policies.tenants import Tenants
-from tests.thorough import FEW
+from tests.thorough import FEW, examples
 
 NODE = Vector(16_000, 16_384, 4)
 BOUNDED = Settings(min_run_us=30 * SECOND)
@@ -267,6 +267,7 @@ def play(d: Told, story: list[Act], nodes: list[str]) -> None:
 def test_the_line_names_all_that_are_spared_and_tells_no_lie(site: str) -> None:
     said = 0
 
+    @settings(max_examples=examples(8))
     @given(stories())
     def holds(story: list[Act]) -> None:
         nonlocal said
@@ -285,6 +286,7 @@ def test_the_line_names_all_that_are_spared_and_tells_no_lie(site: str) -> None:
 def test_so_it_is_in_a_virtual_cluster(policy: str) -> None:
     said = 0
 
+    @settings(max_examples=examples(8))
     @given(stories("A"))
     def holds(story: list[Act]) -> None:
         nonlocal said

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import DrainRequested, Event, HoldRequested, Submitted, UndrainRequested
@@ -25,6 +25,7 @@ from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of
+from tests.thorough import examples
 
 LARGE, SMALL, CPUS = Vector(16_000, 16_384, 4), Vector(8_000, 8_192, 2), Vector(8_000, 8_192, 0)
 SETTINGS = PreemptionSettings(cap=1)
@@ -117,6 +118,7 @@ def served_on(d: Driver, job: int) -> set[int]:
 
 @pytest.mark.parametrize("site", SITES)
 def test_what_would_start_without_the_head_on_nodes_that_it_cannot_use_starts_with_it(site: str) -> None:
+    @settings(max_examples=examples(8))
     @given(drawn())
     def holds(of: Drawn) -> None:
         d, head, others = built(of, SITES[site], with_head=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import Accepted, DrainRequested, Event, HoldRequested, Submitted
@@ -18,6 +18,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, G
 from scheduler_service.policies import registry
 from tests.core.driver import Driver
 from tests.policies.tenants import Tenants, request
+from tests.thorough import examples
 
 FOURS, TWOS = "four-2x2", "ct1-2"
 NODES = {"f0": "FOUR", "f1": "FOUR", "f2": "FOUR", "t0": "CT1", "t1": "CT1"}
@@ -119,6 +120,7 @@ def served_on(d: Driver, job: int) -> set[int]:
 def test_what_would_start_without_the_head_where_it_could_not_starts_with_it(policy: str) -> None:
     reached = 0
 
+    @settings(max_examples=examples(8))
     @given(drawn())
     def holds(of: Drawn) -> None:
         nonlocal reached

@@ -131,7 +131,7 @@ def quotas(*owned: tuple[int, int, int]) -> st.SearchStrategy[dict[str, int]]:
     return st.sampled_from(owned).map(lambda counts: dict(zip(("node", "switch", "device"), counts, strict=True)))
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(50))
 @given(
     nodes=st.sampled_from((3, 3, 2)),
     first=quotas((1, 0, 2), (1, 0, 2), (1, 1, 1), (0, 1, 2), (0, 2, 3)),

@@ -192,25 +192,25 @@ class History:
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("seed", range(examples(20)))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_restarts_under_other_settings(seed: int) -> None:
     _live(History(seed))
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("seed", range(examples(10)))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_restarts_under_policies_that_remember(seed: int) -> None:
     _live(History(seed, ("fair", "las", "fifo")))
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("seed", range(examples(10)))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_restarts_under_a_policy_that_matches(seed: int) -> None:
     _live(History(seed, ("allox", "allox", "fifo")))
 
 
 @pytest.mark.timeout(0 if LONG else 300)
-@pytest.mark.parametrize("seed", range(examples(15)))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_restarts_where_devices_are_shared(seed: int) -> None:
     _live(History(seed, ("fifo", "priority", "fitgpp", "las"), sharing=1 + seed % 3))
 

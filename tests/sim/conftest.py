@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.thorough import LONG
+from tests.twin.watching import judged_steps
+
 WORKERS = 2
 
 
@@ -34,3 +37,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0") as made,
     ):
         yield made.scheduler_address
+
+
+@pytest.fixture(scope="package", autouse=True)
+def beginnings_judged() -> Iterator[None]:
+    """The rules of the database judge the beginning of each simulation; `make test-long` has all of it judged."""
+    with judged_steps(None if LONG else 100):
+        yield

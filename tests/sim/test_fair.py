@@ -19,12 +19,12 @@ from scheduler_service.sim.world import Site, World
 from tests.sim.building import Listed, node
 
 HALF_LIFE = 3600
-DEVICES = 8
+DEVICES = 4
 SPEC = JobSpec(("x",), Vector(0, 0, 1))
 NEVER = 10**9
 
 
-def backlog(user: str, seed: int, at: int = 0, project: str = "", jobs: int = 1300) -> Iterator[SimJob]:
+def backlog(user: str, seed: int, at: int = 0, project: str = "", jobs: int = 700) -> Iterator[SimJob]:
     """More jobs than ever run, of one device each, that last for half a minute to five minutes; all submitted at once."""
     random, spec = Random(seed), changed(SPEC, project=project)
     return (SimJob(spec, random.randint(30, 300) * SECOND, at * SECOND, user) for _ in range(jobs))
@@ -104,6 +104,6 @@ def test_a_configuration_of_ebb_sim_names_it(tmp_path: Path) -> None:
 
 
 def test_it_decides_the_same_again() -> None:
-    jobs = [*backlog("ann", 1, jobs=300), *backlog("bob", 2, jobs=300)]
+    jobs = [*backlog("ann", 1, jobs=150), *backlog("bob", 2, jobs=150)]
     first, second = (simulated(jobs, NEVER) for _ in range(2))
     assert [life.launches for life in first] == [life.launches for life in second]

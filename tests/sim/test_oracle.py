@@ -132,7 +132,7 @@ patiently = partial(settings, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.timeout(0 if LONG else 400)  # what fails is made small first
 
 
-@patiently(max_examples=examples(40))
+@patiently(max_examples=examples(20))
 @given(small(trials=False))
 def test_first_come_first_served_is_what_it_says(small: Small) -> None:
     compare(small)
@@ -165,7 +165,7 @@ def at_its_cap() -> Small:
     return Small([(1, 0, 1), (0, 0, 4)], jobs, Rules(trials=True, s=1.0))
 
 
-@patiently(max_examples=examples(120))
+@patiently(max_examples=examples(40))
 @given(small(trials=True))
 @example(asked_again())
 @example(at_its_cap())

@@ -131,7 +131,7 @@ def test_a_job_without_idle_devices_takes_turns_with_its_own_tenant(tmp_path: Pa
 def test_turns_are_taken_on_devices_that_count_already(tmp_path: Path) -> None:
     """In every step: no tenant's regular runs hold more devices than it owns, and no group is of two tenants."""
     rng = Random(4)
-    jobs = [(300.0 * i, rng.uniform(10, 90), rng.choice("ab"), rng.choice((1, 1, 2, 4, 8))) for i in range(60)]
+    jobs = [(300.0 * i, rng.uniform(10, 90), rng.choice("ab"), rng.choice((1, 1, 2, 4, 8))) for i in range(30)]
     owned = {"a": 8, "b": 16}
     made = by_gandiva(tmp_path, jobs, owned)
     nodes = made.inventories()

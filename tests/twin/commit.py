@@ -14,6 +14,12 @@ from tests.twin.database import Memory
 from tests.twin.records import Key, RecordTable
 from tests.twin.rules import unstorable
 
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+_READER = json.JSONDecoder(parse_constant=_refuse)
 _SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
 
 
@@ -67,13 +73,9 @@ def _carry_out(memory: Memory, work: Work, before: list[tuple[RecordTable, Key, 
 
 def _storable(records: list[Record]) -> list[Record]:
     """The records as PostgreSQL would read them: other objects. Raises Rejected when it could not."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"JSON has no {name}")
-
     try:
         text = encode(records)
-        read: list[Record] = json.loads(text, parse_constant=refuse)
+        read: list[Record] = _READER.decode(text)
     except ValueError as error:
         raise Rejected("", str(error)) from error
     if _SUSPECT.search(text) and (why := unstorable(read)):
@@ -86,23 +88,17 @@ def _check_references(memory: Memory, table: RecordTable, old: Record, new: Reco
     if not memory.checks_references:
         return
     if new is not None:
-        for constraint in table.table.foreign_key_constraints:
-            values = tuple(new[name] for name in constraint.column_keys)
-            target = tuple(element.column.name for element in constraint.elements)
-            if None not in values and not _is_there(memory.tables[constraint.referred_table.name], target, values):
-                raise Rejected(str(constraint.name), f"Key ({', '.join(constraint.column_keys)})={values} is not present.")
+        for reference in table.references:
+            values = tuple(new[name] for name in reference.columns)
+            if None not in values and values not in memory.tables[reference.table].unique[reference.unique]:
+                raise Rejected(reference.name, f"Key ({', '.join(reference.columns)})={values} is not present.")
         return
     for other in memory.tables.values():
-        for constraint in other.table.foreign_key_constraints:
-            if constraint.referred_table is table.table:
-                gone = tuple(old[element.column.name] for element in constraint.elements)
-                if gone in other.counts[str(constraint.name)]:
-                    raise Rejected(str(constraint.name), f"Key {gone} is still referenced from {other.table.name}.")
-
-
-def _is_there(table: RecordTable, columns: tuple[str, ...], values: Key) -> bool:
-    index = next(name for name, its in table.columns.items() if its == columns)
-    return values in table.unique[index]
+        for reference in other.references:
+            if reference.table == table.table.name:
+                gone = tuple(old[name] for name in reference.target)
+                if gone in other.counts[reference.name]:
+                    raise Rejected(reference.name, f"Key {gone} is still referenced from {other.table.name}.")
 
 
 def outcome(memory: Memory, epoch: int, commit_no_before: int) -> Literal["committed", "not committed"]:

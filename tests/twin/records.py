@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Table, UniqueConstraint
+from sqlalchemy import ForeignKeyConstraint, Table, UniqueConstraint
 
 from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
 from scheduler_service.store.mapping.records import Record
@@ -13,6 +14,39 @@ from tests.twin.rules import Rules
 
 R = TypeVar("R")
 Key = tuple[Any, ...]
+
+
+class Reference(NamedTuple):
+    """A foreign key."""
+
+    name: str
+    columns: tuple[str, ...]
+    table: str
+    """To which it refers."""
+    target: tuple[str, ...]
+    """Its columns there."""
+    unique: str
+    """The unique constraint over them."""
+
+
+@cache
+def references_of(table: Table) -> tuple[Reference, ...]:
+    return tuple(map(_reference, table.foreign_key_constraints))
+
+
+def _reference(constraint: ForeignKeyConstraint) -> Reference:
+    there, target = constraint.referred_table, tuple(element.column.name for element in constraint.elements)
+    unique = next(name for name, columns in _unique_columns(there).items() if columns == target)
+    return Reference(str(constraint.name), tuple(constraint.column_keys), there.name, target, unique)
+
+
+def _unique_columns(table: Table) -> dict[str, tuple[str, ...]]:
+    """Of each unique constraint that holds at every moment."""
+    found = {str(table.primary_key.name): tuple(table.primary_key.columns.keys())}
+    for constraint in table.constraints:
+        if isinstance(constraint, UniqueConstraint) and not constraint.deferrable:
+            found[str(constraint.name)] = tuple(constraint.columns.keys())
+    return found | {str(index.name): tuple(index.columns.keys()) for index in table.indexes if index.unique}
 
 
 class RecordTable:
@@ -24,26 +58,21 @@ class RecordTable:
         self.rules = rules
         self.records: dict[Key, Record] = {}
         self.names = [column.name for column in table.columns]
-        self.columns: dict[str, tuple[str, ...]] = {str(table.primary_key.name): tuple(table.primary_key.columns.keys())}
-        """Of each unique constraint that holds at every moment."""
-        self.deferred: dict[str, tuple[str, ...]] = {}
+        self.references = references_of(table)
+        self.columns = _unique_columns(table)
+        self.deferred = {
+            str(constraint.name): tuple(constraint.columns.keys())
+            for constraint in table.constraints
+            if isinstance(constraint, UniqueConstraint) and constraint.deferrable
+        }
         """Of each that need hold at COMMIT alone."""
-        for constraint in table.constraints:
-            if isinstance(constraint, UniqueConstraint):
-                into = self.deferred if constraint.deferrable else self.columns
-                into[str(constraint.name)] = tuple(constraint.columns.keys())
-        for index in table.indexes:
-            if index.unique:
-                self.columns[str(index.name)] = tuple(index.columns.keys())
         self.unique: dict[str, dict[Key, Key]] = {name: {} for name in self.columns}
         """Values -> the key of the record that has them."""
         self.held: dict[Key, list[tuple[str, Key]]] = {}
         """Key -> what its record has in `unique`."""
         self.indexed: dict[Key, dict[str, bool]] = {}
         """Key -> which partial indices hold its record."""
-        self.counted = self.deferred | {
-            str(constraint.name): tuple(constraint.column_keys) for constraint in table.foreign_key_constraints
-        }
+        self.counted = self.deferred | {reference.name: reference.columns for reference in self.references}
         self.counts: dict[str, dict[Key, int]] = {name: {} for name in self.counted}
         """How many records have the same values in the columns of a deferred constraint, or of a foreign key."""
         self.twice: dict[str, set[Key]] = {name: set() for name in self.deferred}

@@ -53,7 +53,7 @@ _FUNCTIONS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
 
 def evaluator() -> sqlite3.Connection:
     """Evaluates SQL; holds no data."""
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection = sqlite3.connect(":memory:", check_same_thread=False, cached_statements=4096)
     for name, arguments, function in _FUNCTIONS:
         connection.create_function(name, arguments, function, deterministic=True)
     return connection

@@ -1,10 +1,13 @@
 """What every state would be in the database: each change that a test adopts is judged by the rules of the tables.
 
 `watch_states` has it so for all tests of the process, by whatever the steps are taken: a driver, a state machine, a simulation,
-a service. So no test of the engine can leave it out.
+a service. So no test of the engine can leave it out. Tests that simulate for the sake of what is measured have the
+beginning of each simulation judged (`judged_steps`): scenarios of tests/evidence, and random runs of all policies, are judged
+whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -87,13 +90,30 @@ def _as_placed(run: Run) -> Run:
     return changed(run, devices=run.placed_on, demand=run.asked, parking=run.parking._replace(devices=()))
 
 
+_limit: int | None = None
+
+
+@contextmanager
+def judged_steps(limit: int | None) -> Iterator[None]:
+    """Only the first `limit` steps of each state are judged meanwhile; None: all."""
+    global _limit
+    before, _limit = _limit, limit
+    try:
+        yield
+    finally:
+        _limit = before
+
+
 def watch_states() -> None:
     """From now on no state of this process can adopt what its twin refuses."""
-    adopt, twins = State.adopt, WeakKeyDictionary[State, Stored]()
+    adopt, twins, steps = State.adopt, WeakKeyDictionary[State, Stored](), WeakKeyDictionary[State, int]()
 
     @wraps(adopt)  # for a test of what no database is to hold
     def adopt_if_stored(state: State) -> None:
-        if state.journal.entries or state.log:
+        steps[state] = steps.get(state, 0) + 1
+        if _limit is not None and steps[state] > _limit:
+            twins.pop(state, None)
+        elif state.journal.entries or state.log:
             if (twin := twins.get(state)) is None:
                 twin = twins[state] = Stored(state)
             twin.write(net(state.journal.entries), state.log)
