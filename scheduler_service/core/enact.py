@@ -83,15 +83,15 @@ WAITING = frozenset(
         Reason.NEVER_IN_QUOTA,
     }
 )
-"""Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it cannot."""
+"""Reasons that a Wait may replace. Any other, such as that of a requeue, stays until the job starts or cannot (`_BESIDE`)."""
 _ALLOWED = (Remember, Wait, Promote, Demote, EndProbe)
-"""Actions that a job which is set aside is no reason to refuse."""
+"""Actions that are allowed even for a job that is set aside."""
 _BESIDE = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE, Reason.NODES_CLOSED)
 _QUEUED, _IN_VAIN = JobState.QUEUED, Reason.NOTHING_TO_PREEMPT
 
 
 def enact(state: State, plan: Plan, now: Micros) -> str | None:
-    """Carries out the whole plan, or nothing of it; returns why it was refused, or None."""
+    """Carries out the plan whole or not at all. Returns why it was refused, or None."""
     before = state.savepoint()
     try:
         if state.set_aside:
@@ -105,7 +105,7 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
 
 
 def _check_not_aside(state: State, plan: Plan) -> None:
-    """Nothing is done for a job that is set aside. What is noted of it, and what others have a right to, stays as usual."""
+    """Refuses plans that benefit a job that is set aside. Notes about it, and changes of guarantees, are allowed as usual."""
     aside = state.set_aside.intersection(beneficiaries(tuple(action for action in plan if not isinstance(action, _ALLOWED))))
     require(not aside, f"job {min(aside, default=0)} is set aside until somebody releases it")
 
@@ -114,7 +114,7 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     claimant = state.jobs.rows.get(action.for_job)
     if stopped_together(state, action.job_id, action.for_job, now):
         return
-    everybody = together(state, action.job_id)  # also those who share devices only with what gives way
+    everybody = together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
     clear_of_migrations(state, action.job_id, now, f"job {action.for_job} needs devices of the destination")
     claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
     for job_id in everybody:
@@ -170,7 +170,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
         leaving.append(run)
     kept = least(action.want, state.free_resources.free(action.node))
     if action.devices:
-        kept = with_share(action.want, *_idle_of(state, job, action))  # all that it names is idle, or a victim's
+        kept = with_share(action.want, *_idle_of(state, job, action))  # each named device is idle, or a victim's
     else:
         promised = released(state, leaving)
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
@@ -197,7 +197,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
 
 
 def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:
-    """How many of the devices that it names are idle, and how many these are. The others are its victims'."""
+    """How many of the devices that the action names are idle, and how many it names. The others are held by its victims."""
     mask, node = 0, action.node
     for rank, devices in zip(action.tasks, action.devices, strict=True):
         more = mask_of(devices)
@@ -236,7 +236,7 @@ def _wait(state: State, action: Wait, now: Micros) -> None:
 
 
 def _is_told(state: State, job_id: int) -> bool:
-    """Whether the job's story has it in this step already: queues are served more than once."""
+    """Whether the story already says so in this step: queues are served more than once."""
     return any(line.job_id == job_id and line.kind is EventKind.NOTHING_TO_PREEMPT for line in state.log)
 
 

@@ -21,7 +21,7 @@ from scheduler_service.core.operations.resuming import resume_waiting
 from scheduler_service.core.state.state import State
 
 Proposals = Generator[Plan, str | None, None]
-"""A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
+"""A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and continues."""
 
 Policy = Callable[[State, Rng], Proposals]
 _NODES_CLOSED = Reason.NODES_CLOSED
@@ -31,9 +31,9 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     """Takes the events in order, then lets the policy act until it proposes nothing more.
 
     The state is changed in place. The caller then either makes the changes durable and calls `state.adopt()`, or calls
-    `state.undo()`, which leaves the state exactly as it was before. `now` earlier than the last step's is read as that:
-    the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply. Beside its
-    events, a step may do a part of what is to be done; the rest then stays to be done.
+    `state.undo()`, which leaves the state exactly as it was before. If `now` is earlier than the time of the last step, that
+    time is used: the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply.
+    `part` limits what a step does in addition to its events; the rest is left for later steps.
     """
     cluster = state.cluster
     if now > cluster.clock_us:
@@ -83,11 +83,11 @@ class _Served(NamedTuple):
     """Why plans were undone."""
     enacted: list[Plan]
     most: int | None
-    """How many plans are carried out at most."""
+    """The most plans to carry out; None: no limit."""
 
 
 def _settle(state: State, now: Micros, rng: Rng, policy: Policy, served: _Served) -> None:
-    """Lets the policy act, and once more if what it did made room at once."""
+    """Lets the policy act, and again if a plan freed resources at once (`_gave_way`)."""
     since, migrations = len(state.journal.entries), bool(state.operations.rows)
     ended = _serve(state, now, policy(state, rng), served)
     while ended and migrations and _gave_way(state, since):
@@ -98,7 +98,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy, served: _Served
 
 
 def _serve(state: State, now: Micros, proposals: Proposals, served: _Served) -> bool:
-    """Whether the policy has nothing more to propose."""
+    """Carries out the policy's plans. Returns whether it has nothing more to propose."""
     refused, enacted, most = served
     try:
         plan = next(proposals)
@@ -117,8 +117,8 @@ def _serve(state: State, now: Micros, proposals: Proposals, served: _Served) -> 
 
 
 def _gave_way(state: State, since: int) -> bool:
-    """Whether since so many changes a migration was given up, as that of a job which was preempted: what its destination kept
-    is idle at once, and those that had been served before may have use for it."""
+    """Whether a migration was given up since the journal had `since` entries, such as that of a preempted job. Its destination
+    is then idle immediately, and jobs that were served before may have use for it."""
     return any(
         table is state.runs and old is not None and old.awaits and new is not None and new.phase.over
         for table, _, old, new in state.journal.entries[since:]
@@ -126,12 +126,12 @@ def _gave_way(state: State, since: int) -> bool:
 
 
 def _orders(state: State) -> tuple[Order, ...]:
-    """What nodes must be told: it follows from how runs changed."""
+    """Orders for the nodes, as they follow from how runs changed."""
     jobs, runs, groups = state.jobs.rows, state.runs.rows, state.share_groups.rows
     concerned: list[Run] = []
     over: list[Order] = []
     for key, gone in state.news.items():
-        if isinstance(key, int):  # its tasks have a rendezvous
+        if isinstance(key, int):  # a job whose tasks have a rendezvous
             concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang and task.key not in state.news]
         elif (run := runs.get(key)) is not None:
             concerned.append(run)

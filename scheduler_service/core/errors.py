@@ -1,10 +1,10 @@
-"""What the engine answers when it does not do what it was asked. The state is then as it was."""
+"""Errors of the engine: refusals, which leave the state as it was, and broken invariants."""
 
 from collections.abc import Iterable
 
 
 class Refused(Exception):
-    """The request cannot be done: `reason` is its stable name, the message says what, where and what to do."""
+    """The request cannot be carried out: `reason` is a stable name; the message says what is wrong, where, and what to do."""
 
     def __init__(self, reason: str, message: str, **metadata: str) -> None:
         super().__init__(message)
@@ -13,7 +13,7 @@ class Refused(Exception):
 
 
 class NotFound(Refused):
-    """What the request names does not exist."""
+    """An object that the request names does not exist."""
 
 
 class AlreadyExists(Refused):
@@ -21,11 +21,11 @@ class AlreadyExists(Refused):
 
 
 class FailedPrecondition(Refused):
-    """It exists, but in a state in which this cannot be done."""
+    """The object exists, but in a state in which this cannot be done."""
 
 
 class ResourceExhausted(Refused):
-    """There is too much of it at once already."""
+    """A limit on how many there may be at a time is reached."""
 
 
 def no_such_vc(name: str, known: Iterable[str]) -> NotFound:
@@ -41,7 +41,7 @@ def no_virtual_clusters() -> FailedPrecondition:
 
 
 class PlanRefused(Exception):
-    """A policy proposed an action that does not hold any more; the whole plan is undone."""
+    """A policy proposed an action that is not possible (any more); the whole plan is undone."""
 
 
 def require(holds: bool, otherwise: str) -> None:
@@ -61,7 +61,7 @@ def claim(holds: bool, otherwise: str) -> None:
 
 
 class LookupNeeded(NotFound):
-    """A request names jobs that are not live: whoever sent it looks up how they ended, and sends it again."""
+    """A request names jobs that are not live: the caller looks up how they ended, and sends the request again."""
 
     def __init__(self, jobs: tuple[int, ...]) -> None:
         super().__init__("NO_SUCH_JOB", f"there is no job {jobs[0]}, which this was to wait for", job_id=str(jobs[0]))

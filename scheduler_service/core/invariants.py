@@ -1,4 +1,4 @@
-"""What must hold after every step. Tests check all of it after each one; the service looks at a sample now and then."""
+"""Invariants that hold after every step. Tests check all of them each time; the service checks a sample from time to time."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from scheduler_service.core.state.holdings import released
 from scheduler_service.core.state.state import State
 
 _ROUNDED_US = 1000
-"""Times by parts of the time are rounded at each change."""
+"""Tolerance for deadlines that depend on a run's part of the time: they are rounded at each change."""
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
 
@@ -57,9 +57,9 @@ def check(state: State) -> None:
 
 
 def sample(state: State, rng: Rng) -> None:
-    """The same of one live job and of one node, which are drawn, and of what is kept there. Raises Broken. Costs what they
-    hold, and a walk over the keys. Nothing is looked at of cells: under a pool's new name runs keep a guarantee that is of
-    the old one, until it is said anew what their virtual cluster owns."""
+    """Checks one live job and one node, both drawn at random, and what is kept there. Raises Broken. Costs what they hold, and
+    a walk over the keys. Cells are not checked: when a pool is renamed, runs keep their guarantee from under the old name until
+    the quotas of their virtual cluster are set again."""
     if jobs := state.jobs.rows:
         job = next(islice(jobs.values(), rng.randrange(len(jobs)), None))
         _check_job(state, job, state.runs_of(job.id))
@@ -81,7 +81,7 @@ def sample(state: State, rng: Rng) -> None:
 
 
 def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
-    """It has active runs exactly when its state says so, all of one launch; a run that ended stays ended."""
+    """A job has active runs exactly when its state says so, and all of them are of one launch."""
     active = [run.key for run in runs]
     parked = bool(runs) and all(run.phase is RunPhase.PARKED for run in runs) and job.state is JobState.SUSPENDED
     inactive = (job.state in _INACTIVE and not parked) or job.elements is not None
@@ -115,8 +115,8 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
 
 
 def _check_limit(state: State, job: Job, runs: Sequence[Run]) -> None:
-    """The time limit of a launch is over when it has computed for so long, by the part of the time that it has now. Of a launch
-    that goes on although it is over, since the stop could not be made durable, there is nothing to say."""
+    """The time limit of a launch is reached once it has computed for that long, by its current part of the time. A launch that
+    still runs after its limit, because its stop could not be made durable, is not checked."""
     if not runs or any(run.phase.exits_soon or run.is_parked for run in runs):
         return
     if job.limit_us is not None and job.limit_us < state.cluster.clock_us:
@@ -127,7 +127,7 @@ def _check_limit(state: State, job: Job, runs: Sequence[Run]) -> None:
 
 
 def _check_array(state: State, job: Job) -> None:
-    """An array counts its elements."""
+    """The counts of an array match its live elements."""
     if job.elements is None or job.spec.array is None:
         claim(job.elements is None, f"job {job.id} has elements and is no array")
         return
@@ -153,9 +153,8 @@ def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Ea
 
 
 def _check_holders(state: State, node: Node, runs: Sequence[Run], devices: int) -> Mask:
-    """A device is held by one run at most, or by one share group; a run has as many as it asked for, all of them devices of its
-    node. The same is so of CPUs, where they are in the place of devices, but for runs from before they were. Returns those that
-    are held."""
+    """A device is held by at most one run, or one share group; a run has as many as it asked for, all on its node. The same is
+    true of CPUs that take the place of devices, except for runs from before they did. Returns the devices that are held."""
     there = (1 << devices) - 1 or state.cpus_of(node.id)
     holder: dict[int, RunKey | int] = {}
     for run in runs:
@@ -193,7 +192,7 @@ def _check_device(state: State, node: Node, device: NodeDevice, holders: Mask) -
 def _check_resources(
     state: State, node: Node, runs: Sequence[Run], kept: Sequence[Earmark], devices: Sequence[NodeDevice], held: Mask
 ) -> None:
-    """free + groups + what runs are charged + earmarked + faulty devices that nobody holds = capacity, and none is negative."""
+    """free + share groups + charged to runs + earmarked + faulty devices that no run holds = capacity, and none is negative."""
     lost = sum(1 for device in devices if device.fault and not held >> device.index & 1)
     owned = [*(run.charged for run in runs), *(earmark.kept for earmark in kept), Vector(devices=lost)]
     owned += [Vector(devices=len({index for run in runs if run.group for index in run.devices}))]
@@ -215,7 +214,7 @@ def _total(amounts: Iterable[Vector]) -> Vector:
 
 
 def _check_earmark(state: State, earmark: Earmark) -> None:
-    """It waits for a queued job, keeps no more than it wants, and what it misses is promised by runs that are leaving."""
+    """An earmark waits for a queued job, keeps no more than it wants, and is promised the rest by runs that are stopping."""
     job = state.jobs.rows.get(earmark.job_id)
     claim(job is not None and job.state is JobState.QUEUED, f"earmark {earmark.id} is for a job that does not wait")
     claim(fits(earmark.kept, earmark.want), f"earmark {earmark.id} keeps more than it wants")

@@ -1,4 +1,4 @@
-"""What must hold of cells after every step (HiveD, section 3)."""
+"""Invariants of cells, which hold after every step (HiveD, section 3)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ def check_cells(state: State, pools: Pools) -> None:
 
 
 def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
-    """Guaranteed runs are in cells of their virtual cluster; the tasks of a gang stand alike, but for the last ones of an
-    elastic job, which may be beyond its guarantee."""
+    """Guaranteed runs are in cells of their virtual cluster; the tasks of a gang have the same guarantee, except the last ones
+    of an elastic job, which may be beyond it."""
     for before, run in zip([*runs[:1], *runs[:-1]], runs, strict=True):
         claim(run.vc == job.spec.vc, f"run {run.key} is of {run.vc!r} and its job of {job.spec.vc!r}")
         alike = run.guaranteed == before.guaranteed
@@ -44,7 +44,7 @@ def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
 
 
 def _check_kept(state: State) -> None:
-    """What is kept is kept once, in cells of the job's virtual cluster, and is idle or leaves by way of a victim."""
+    """A kept device is kept once, in a cell of the job's virtual cluster, and is idle or will be released by a victim."""
     kept: dict[int, Mask] = defaultdict(int)
     for earmark in state.earmarks.rows.values():
         mask = earmark.mask
@@ -65,7 +65,7 @@ def _check_kept(state: State) -> None:
 
 
 def _check_bindings(state: State, pools: Pools) -> None:
-    """No cell is bound twice, in whole or in part; each unpinned one is in guaranteed use; nobody has more than he owns."""
+    """No cell is bound twice, even in part; unpinned ones are in guaranteed use; no virtual cluster has more than it owns."""
     taken: dict[int, Mask] = defaultdict(int)
     kept = kept_on(state)
     for key, binding in state.bindings.rows.items():
@@ -86,8 +86,8 @@ def _check_bindings(state: State, pools: Pools) -> None:
 
 
 def _check_exchanges(state: State) -> None:
-    """Nobody gives what it does not own, now or at any time that is agreed; what some are owed others owe; what is due was seen
-    to."""
+    """No virtual cluster gives what it does not own, now or at any agreed time; surpluses sum to zero; no deadline was
+    missed."""
     now, live = state.cluster.clock_us, list(state.exchanges.rows.values())
     for exchange in live:
         lot, due = exchange.lot, exchange_due(exchange)

@@ -1,4 +1,4 @@
-"""What must hold of operations after every step."""
+"""Invariants of operations, which hold after every step."""
 
 from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.errors import claim
@@ -8,7 +8,7 @@ from scheduler_service.core.state.state import State
 
 
 def check_operation(state: State, operation: Operation) -> None:
-    """Its job is live and has no other operation, its runs exist, and its times are in order. Raises Broken."""
+    """The job of an operation is live and has no other one, its runs exist, and its times are in order. Raises Broken."""
     what = f"operation {operation.id}"
     claim(operation.id < state.cluster.next_operation, f"{what} has a number that was not given yet")
     claim(operation.job_id in state.jobs.rows, f"{what} is of job {operation.job_id}, which is not live")
@@ -35,7 +35,7 @@ def check_operation(state: State, operation: Operation) -> None:
 
 
 _LIMITED = {OperationPhase.PARKING, OperationPhase.RESUMING, OperationPhase.WARMING}
-"""What a node is to do in time. Otherwise something else is waited for: a user, devices, the end of runs that have a limit."""
+"""Phases with a deadline, because a node has to act. The others wait for a user, for devices, or for runs that have a limit."""
 _RUNS = {
     OperationPhase.PARKING: {RunPhase.PARKING},
     OperationPhase.PARKED: {RunPhase.PARKED},
@@ -45,14 +45,14 @@ _RUNS = {
 
 
 def _check_park(state: State, operation: Operation, what: str) -> None:
-    """Its runs are in phases that go with its own, and hold their devices unless all of them are parked."""
+    """The runs of a park are in phases that match its own, and hold their devices unless all of them are parked."""
     for run in state.runs_of(operation.job_id):
         claim(run.phase in _RUNS[operation.phase], f"{what} is {operation.phase.name}, and run {run.key} is {run.phase.name}")
         claim(run.is_parked == (run.phase is RunPhase.PARKED), f"run {run.key} is {run.phase.name} and has {run.devices}")
 
 
 def _check_migration(state: State, operation: Operation, what: str) -> None:
-    """Until it starts, its job is at the source, and the runs of the destination hold their places beside the launch."""
+    """Until the migration starts, its job is at the source, and the destination's runs hold their places besides the launch."""
     job = state.jobs.rows[operation.job_id]
     claim(operation.target is not None, f"{what} goes nowhere")
     at = operation.target if operation.phase is OperationPhase.STARTING else operation.source
@@ -73,7 +73,7 @@ _STOPPED_FOR = {OperationKind.VACATE: StopReason.SUSPENDED, OperationKind.RESIZE
 
 
 def _check_vacating(state: State, operation: Operation, what: str) -> None:
-    """Its job is stopped for it, waits in its queue, or starts again."""
+    """The job of a vacate or resize is stopped for it, waits in its queue, or is starting again."""
     job, kind, phase = state.jobs.rows[operation.job_id], operation.kind, operation.phase
     claim(operation.target is None and operation.deadline_us is None, f"{what} has a destination or a deadline")
     runs = state.runs_of(job.id)
@@ -108,7 +108,7 @@ def check_warming(state: State, run: Run) -> None:
 
 
 def check_parking(state: State, run: Run) -> None:
-    """A run that is parked, or on its way, belongs to an operation, and what it remembers goes with its phase."""
+    """A run that is parked, or on its way, belongs to an operation, and what it remembers matches its phase."""
     parking = run.parking
     moves = run.phase in (RunPhase.PARKING, RunPhase.PARKED, RunPhase.RESUMING)
     claim(not moves or run.job_id in state.operation_of, f"run {run.key} is {run.phase.name} without an operation")

@@ -1,4 +1,4 @@
-"""What must hold of share groups after every step."""
+"""Invariants of share groups, which hold after every step."""
 
 from scheduler_service.core.errors import claim
 from scheduler_service.core.model.launch_time import part_of
@@ -9,7 +9,7 @@ from scheduler_service.core.sharing.equations import Device, excess, is_exclusiv
 from scheduler_service.core.state.state import State
 
 _PHYSICAL = DEFAULTS._replace(device_memory_limit_percent=100, parked_residue_mib=0)
-"""Settings may be stricter now than when the group was made. No device has more memory than this."""
+"""Settings without margins: those of the site may be stricter now than when the group was made. No device has more memory."""
 
 
 def check_share_group(state: State, group: ShareGroup) -> None:
@@ -50,7 +50,7 @@ def check_share_group(state: State, group: ShareGroup) -> None:
 
 
 def _left_behind(state: State, group: ShareGroup) -> dict[Device, int]:
-    """What parked runs, which are members of no group, have left on the devices of nodes where the group is."""
+    """Residues of parked runs, which are members of no group, on devices of the nodes where the group is."""
     found: dict[Device, int] = {}
     for node, _ in group.devices:
         for run in (state.runs.rows[key] for key in state.runs_on[node]):

@@ -1,4 +1,4 @@
-"""What each event means for the state. One function an event; what to start or preempt next is not decided here."""
+"""Carries events into the state, with one function for each kind. What to start or preempt next is not decided here."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
@@ -100,7 +100,7 @@ from scheduler_service.core.state.story import log_event
 def observe(state: State, event: Event, now: Micros) -> Reply:
     """Carries one event into the state.
 
-    Raises Refused (and its kinds) when the request cannot be done; the caller undoes what was done so far.
+    Raises Refused (or a subclass) if the request cannot be carried out; the caller then undoes what was done so far.
     """
     return _HANDLERS[type(event)](state, event, now)
 
@@ -112,7 +112,7 @@ _STARTED = EventKind.STARTED
 
 
 def overdue(state: State, now: Micros, chosen: Sequence[Due] | None = None) -> None:
-    """Acts on every deadline of the state that has passed, or on those of them that are chosen. Each takes its own away."""
+    """Acts on every deadline of the state that has passed, or on the chosen ones. Each action clears its own deadline."""
     if chosen is not None:
         for deadline in chosen:
             if deadline in state.deadlines:
@@ -159,8 +159,8 @@ def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
 
 
 def reported(state: State, event: Report, now: Micros) -> Acknowledged:
-    """A report is counted once by (node, boot, sequence). One about a run that is over, or on another node, changes nothing
-    but that count."""
+    """Takes a report, once for each (node, boot, sequence). One about a run that has ended, or is on another node, changes only
+    that count."""
     run, stale = _new(state, event)
     if run is not None:
         _REPORTS[type(event)](state, event, run, now)
@@ -168,7 +168,7 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
 
 
 def report_refused(state: State, event: ReportRefused, now: Micros) -> Acknowledged:
-    """The report counts, and changes nothing else."""
+    """Counts a report that could not be carried out, and sets its job aside."""
     report = event.report
     run, stale = _new(state, report)
     if run is not None:
@@ -177,7 +177,7 @@ def report_refused(state: State, event: ReportRefused, now: Micros) -> Acknowled
 
 
 def _new(state: State, event: Report) -> tuple[Run | None, bool]:
-    """The active run that a report is about, if the report is new; and whether it comes from another boot."""
+    """The active run that a report is about, if the report is new; and whether the report comes from another boot."""
     node_id = state.node_ids.get(event.node)
     if node_id is None or (node := state.nodes.rows[node_id]).boot_id != event.boot_id:
         return None, True
@@ -228,7 +228,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
 
 
 def _with_saved_on(state: State, job: Job, run: Run) -> Job:
-    """The job, with the node where its checkpoints are from now on: it has fetched the older ones before it started."""
+    """The job, with the node that has its checkpoints from now on: older ones were fetched before it started."""
     saved_on = run.node if state.nodes.rows[run.node].checkpoints_at else 0
     return job if run.task or job.saved_on == saved_on else changed(job, saved_on=saved_on)
 

@@ -1,4 +1,4 @@
-"""Cells come to a virtual cluster when a guaranteed job needs them, and go back with the last one that used them (HiveD,
+"""Cells are bound to a virtual cluster when a guaranteed job needs them, and released with the last one that used them (HiveD,
 section 3.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,8 @@ from scheduler_service.core.state.tables import CellKey
 
 
 def bind(state: State, action: Bind) -> None:
-    """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
-    legal request stays satisfiable (Eqn 2)."""
+    """Binds a cell. Refused if the virtual cluster has no such cell left, or if another one could then not have what it owns:
+    every legal request stays satisfiable (Eqn 2)."""
     pools = _pools(state)
     vc, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
     if vc is None or pool is None:
@@ -40,7 +40,7 @@ def bind(state: State, action: Bind) -> None:
 
 
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
-    """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
+    """Whether the job may be guaranteed on these devices: there are some, and its virtual cluster owns all of them."""
     return bool(mask) and owned(state, job, node, mask)
 
 
@@ -55,7 +55,7 @@ def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
 
 
 def in_own_cells(state: State, job: Job, node: int, mask: Mask) -> bool:
-    """As `owned`. Of a node that its pool leaves out nobody can tell which devices were in which cell: there it is enough that
+    """As `owned`. On a node that its pool leaves out, it is not known which devices were in which cell: there it is enough that
     a cell at its place is bound to the job's virtual cluster."""
     place = _pools(state).place_left_out(node)
     return owned(state, job, node, mask) if place is None else owner_of(state, job) in _owners_at(_pools(state), *place)
@@ -66,13 +66,13 @@ def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
 
 
 def owner_of(state: State, job: Job) -> Owner:
-    """Whose cells are the job's own, in the configuration of its launch, or in the only one of a view (`Job.configured`)."""
+    """The owner of the job's own cells, in the configuration of its launch, or in the only one of a view (`Job.configured`)."""
     pin, vc = job.launch_spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
 
 
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
-    """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
+    """Whether these are what a task with this demand has to hold on the node: as many devices as it asks for, or CPUs that
     carry it."""
     position = None if state.pools is None else state.pools.positions.get(node)
     if position is None:
@@ -81,8 +81,8 @@ def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) ->
 
 
 def give_back(state: State, node: int, mask: Mask) -> None:
-    """Guaranteed work has left these devices: of the cells around them those go back in which there is no more. Where there are
-    no virtual clusters any more, they go back when there are again (see `startup_repair`)."""
+    """Releases the cells around devices that guaranteed work has left, if no other such work is in them. Without virtual
+    clusters, they are released once there are some again (see `startup_repair`)."""
     if state.pools is None:
         return
     pools = state.pools
@@ -99,7 +99,7 @@ def give_back(state: State, node: int, mask: Mask) -> None:
 
 
 def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
-    """Of a node that its pool leaves out: the cells at its place in which there is no guaranteed work any more."""
+    """Releases the cells at the place of a node that its pool leaves out, if they have no guaranteed work any more."""
     if pools.place_left_out(node) is None:
         return
     kept = kept_on(state)
@@ -109,8 +109,8 @@ def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
 
 
 def give_back_unused(state: State) -> None:
-    """Cells in which there is no guaranteed work go back: it ended while there were no virtual clusters, or while the cells had
-    another name. Not those of who has such work in no cell of its own: its cells may have their names again."""
+    """Releases cells without guaranteed work: it ended while there were no virtual clusters, or while the cells had another
+    name. Virtual clusters that have such work in none of their cells keep them: the cells may get their names back."""
     away, kept = _away(state), kept_on(state)
     for key, binding in sorted(state.bindings.rows.items()):
         if not binding.pin and binding.vc not in away and not _in_use(state, binding, kept):
@@ -146,7 +146,7 @@ def kept_for(state: State, earmark: Earmark) -> Job:
 
 
 Kept = Mapping[int, Sequence[Earmark]]
-"""Node -> what is kept there for jobs that are to be guaranteed."""
+"""Node -> earmarks there for jobs that are to be guaranteed."""
 
 
 def kept_on(state: State) -> Kept:
@@ -181,7 +181,7 @@ def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:
 
 
 def left(state: State, run: Run) -> None:
-    """A run has ended, or is guaranteed no more."""
+    """Releases the cells of a run that has ended, or is no longer guaranteed."""
     if run.guaranteed and run.devices:
         give_back(state, run.node, mask_of(run.devices))
 

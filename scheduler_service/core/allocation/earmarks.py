@@ -1,4 +1,4 @@
-"""Earmarks: what victims leave goes to one first, its deadline runs once everything is kept, and it is dropped in the end.
+"""Earmarks keep what victims release for one job, which has a limited time to start once everything is kept.
 
 `enact` makes an earmark for an action of a plan. What it keeps goes to its job when the job is placed.
 """
@@ -16,8 +16,8 @@ _NONE = Reason.NONE
 
 
 def fill_earmark(state: State, now: Micros, earmark_id: int, victim: Run, released: Vector) -> Vector:
-    """Moves what the earmark still misses from what was released; returns what it took. Of devices that it names it takes
-    those, and no others."""
+    """Moves what the earmark still lacks from what was released; returns what it took. If it names devices, it takes only
+    those."""
     earmark = state.earmarks.rows[earmark_id]
     if earmark.devices:
         mask = earmark.mask
@@ -33,13 +33,13 @@ def fill_earmark(state: State, now: Micros, earmark_id: int, victim: Run, releas
 
 
 def with_share(want: Vector, count: int, of: int) -> Vector:
-    """So many `of` the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
-    that kept more would keep what others' devices carry."""
+    """The part of `want` that goes with `count` of its `of` devices: each brings its share of the rest, which is available as
+    soon as the device is. An earmark that kept more would keep what goes with devices of others."""
     return Vector(*(amount * count // of for amount in want))
 
 
 def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
-    """Once everything is kept that the job waits for, on all of its nodes, it has some time to start there; not before."""
+    """Sets the deadline by which the job must start, but only once everything that it waits for is kept on all of its nodes."""
     earmarks = [state.earmarks.rows[i] for i in sorted(state.earmarks_of[job_id])]
     complete = all(earmark.phase is EarmarkPhase.READY for earmark in earmarks)
     deadline = now + state.settings.earmark_ttl_us if complete else None
@@ -49,9 +49,9 @@ def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
 
 
 def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: Iterable[int] = ()) -> None:
-    """Frees what is kept for the job, if anything is. Victims that were told to leave go on leaving.
+    """Frees what is kept for the job, if anything is. Victims that were told to stop still stop.
 
-    Where the job starts on the very nodes (`starts_on`) the earmarks have done their work, which is no news for the story.
+    Earmarks on nodes where the job starts (`starts_on`) have done their work, which needs no line in the story.
     """
     if job_id not in state.earmarks_of:
         return
@@ -63,5 +63,5 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
         if earmark.node not in starts_on:
             log_event(state, now, job_id, EventKind.EARMARK_DROPPED, node=earmark.node, text=why)
     job = state.jobs.rows[job_id]
-    if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not come to look at it again in this step
+    if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not look at the job again in this step
         state.put(state.jobs, job_id, changed(job, reason=_NONE, detail="", cause_job=0))

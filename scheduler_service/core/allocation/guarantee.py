@@ -1,4 +1,4 @@
-"""Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
+"""Guaranteed or opportunistic: how a run holds its resources, and how that changes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,9 +19,9 @@ from scheduler_service.core.state.story import log_event
 
 
 def reclaim(state: State, action: Reclaim, now: Micros) -> None:
-    """An opportunistic job leaves, all of its tasks, for one that has a right to its devices: no cap and no minimum run time
-    bounds this, and its grace period is the site's at most, also where it leaves already for another reason, which stays. Or a
-    guaranteed one does for another of its own virtual cluster that is before it by priority, where that goes by priority."""
+    """Stops an opportunistic job, with all of its tasks, for one that has a right to its devices. No cap and no minimum run
+    time applies, and its grace period is at most the site's, even if it is stopping already for another reason, which is kept.
+    Or stops a guaranteed job for a more important one of its own virtual cluster, if that goes by priority."""
     job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
     runs = runs_together(state, action.job_id)
     require(job is not None and bool(runs), f"job {action.job_id} does not run")
@@ -34,7 +34,7 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     if action.beyond:
         _reclaim_beyond(state, job, claimant, action.beyond, now)
         return
-    everybody = together(state, action.job_id)  # also those who share devices only with what gives way
+    everybody = together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
     clear_of_migrations(state, action.job_id, now, f"job {claimant.id} has a right to devices of the destination")
     for job_id in everybody:
         _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
@@ -49,7 +49,7 @@ def _reclaim_job(state: State, job: Job, claimant: Job, now: Micros) -> None:
     opportunistic = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(not opportunistic or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     if all(leaves_in_time(state, run) for run in runs):
-        return  # a member of a share group whose others do not leave in time
+        return  # a member of a share group whose other members do not leave in time
     most = None if guaranteed else state.settings.reclaim_grace_us
     first, text = runs[0], ""
     if first.phase.exits_soon and most is not None:
@@ -67,15 +67,15 @@ def clear_of_migrations(state: State, job_id: int, now: Micros, why: str) -> Non
 
 
 def migrations_give_way(state: State, runs: Iterable[Run], now: Micros, why: str) -> None:
-    """Migrations give way whose destinations are among these runs: their jobs run on where they are, and lose nothing."""
+    """Gives up migrations whose destinations are among these runs: their jobs keep running where they are, and lose nothing."""
     for run in runs:
         if run.awaits and run.key in state.runs.rows:  # else it was a task of a gang that has just given way
             cut_short(state, now, run.job_id, why)
 
 
 def _reclaim_beyond(state: State, job: Job, claimant: Job, count: int, now: Micros) -> None:
-    """The job gives back so many tasks that it has beyond its guarantee: it starts again without them, as after a resize. That
-    is no preemption, and no cap counts it."""
+    """Makes the job give back `count` tasks that it has beyond its guarantee: it starts again without them, as after a resize.
+    This is no preemption, and no cap counts it."""
     runs, most = state.runs_of(job.id), state.settings.reclaim_grace_us
     beyond = [run for run in runs if not run.guaranteed]
     enough = guaranteed_in_part(runs) and count <= len(beyond)
@@ -102,13 +102,13 @@ def guaranteed_in_part(runs: Sequence[Run]) -> bool:
 
 
 def stopped_together(state: State, job_id: int, for_job: int, now: Micros) -> bool:
-    """Whether the job was stopped a moment ago with another of its share group, and for the same job."""
+    """Whether the job has just been stopped with another of its share group, for the same job."""
     runs = state.runs_of(job_id) if group_of(state, job_id) is not None else []
     return bool(runs) and all(run.stop_for == for_job and run.stop_us == now for run in runs)
 
 
 def leaves_in_time(state: State, run: Run) -> bool:
-    """Whether the run is leaving, and to reclaim what it holds would not have it leave sooner."""
+    """Whether the run is stopping, and reclaiming its resources would not make it stop sooner."""
     if not run.phase.exits_soon:
         return False
     latest = state.cluster.clock_us + state.settings.reclaim_grace_us
@@ -116,7 +116,7 @@ def leaves_in_time(state: State, run: Run) -> bool:
 
 
 def promote(state: State, job_id: int, now: Micros) -> None:
-    """It goes on where it is, as guaranteed; so do all jobs of its share group."""
+    """Makes a running job guaranteed where it is, with all jobs of its share group."""
     job = state.jobs.rows.get(job_id)
     require(job is not None and bool(state.runs_of(job_id)), f"job {job_id} does not run")
     clear_of_migrations(state, job_id, now, "those who share its devices become guaranteed")
@@ -135,7 +135,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
 
 
 def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
-    """It goes on where it is, until somebody who has a right to its devices needs them; so do all jobs of its share group."""
+    """Makes a job opportunistic where it is, with all jobs of its share group: it runs until its devices are reclaimed."""
     everybody = runs_together(state, job_id)
     require(any(run.guaranteed for run in everybody), f"job {job_id} is not guaranteed")
     clear_of_migrations(state, job_id, now, "those who share its devices are guaranteed no more")

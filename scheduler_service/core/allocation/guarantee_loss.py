@@ -1,5 +1,5 @@
-"""A virtual cluster owns fewer cells than it has bound: those that matter least go back, and the jobs in them lose their
-guarantee."""
+"""When a virtual cluster owns fewer cells than it has bound, the least important ones are released, and the jobs in them lose
+their guarantee."""
 
 from collections import defaultdict
 
@@ -32,7 +32,7 @@ _NOBODY: QueueKey = (0, False, 0)
 
 
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
-    """Of cells beyond what it owns now, in its quota or in exchange, those go back whose jobs matter least."""
+    """Releases cells beyond those that the virtual cluster owns now, by quota or exchange; least important jobs first."""
     for (pool, level), bindings in _unpinned(state, vc).items():
         number = level_of(pools.pools[pool].shape, level) if has_level(pools, pool, level) else None
         if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
@@ -40,12 +40,12 @@ def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
         for binding in _least_first(state, bindings):
             if unbound(pools.pools[pool], Owner(vc), number) >= 0:
                 break
-            if (pool, level, binding.index) in state.bindings.rows:  # it has not gone with another of its gang's
+            if (pool, level, binding.index) in state.bindings.rows:  # not released yet, with another cell of its gang
                 evacuate(state, binding, why, now)
 
 
 def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
-    """Its bound cells, by pool and level; in order."""
+    """The virtual cluster's bound cells that are not pinned, by pool and level; in order."""
     found: dict[tuple[str, str], list[Binding]] = defaultdict(list)
     for _, binding in bindings_of(state, vc):
         if not binding.pin:
@@ -54,8 +54,8 @@ def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
 
 
 def _least_first(state: State, bindings: list[Binding]) -> list[Binding]:
-    """The idle ones, then by the job inside that matters most: that of the lowest priority, and of these that which was
-    submitted last. Who is still to come matters less than who runs."""
+    """Orders cells for release: idle ones first, then by the most important job in each, the lowest priority first, and the one
+    submitted last among equals. Jobs that are yet to come matter less than running ones."""
     kept = kept_on(state)
     jobs = {binding: running_in(state, binding) | coming_to(state, binding, kept) for binding in bindings}
     ranks = {binding: min((_rank(state, job_id) for job_id in inside), default=None) for binding, inside in jobs.items()}
@@ -64,13 +64,13 @@ def _least_first(state: State, bindings: list[Binding]) -> list[Binding]:
 
 
 def _rank(state: State, job_id: int) -> QueueKey:
-    """As it would stand in its queue."""
+    """The place that the job would have in its queue."""
     return state.place_of(state.jobs.rows[job_id])
 
 
 def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
-    """Cells bound to it that there are not any more are nobody's, but for those that it pins; whether any are not there, or in
-    part. Then runs of it may be in no cell of its own (`strand`)."""
+    """Unbinds cells of the virtual cluster that do not exist any more, except those that it pins. Returns whether any are
+    missing, or parts of some: runs may then be in no cell of its own (`strand`)."""
     pinned = {(pin.pool, pin.level, pin.cell) for pin in row.pins}
     some = [(key, *found) for key, binding in bindings_of(state, row.id) if any(found := lost(pools, binding))]
     for key, _, wholly in some:
@@ -80,8 +80,8 @@ def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
 
 
 def strand(state: State, vc: str, why: str, now: Micros) -> None:
-    """Whoever is in no cell of its own loses its guarantee, and who was to come to none what is kept for it. Looks at the
-    virtual cluster's guaranteed runs, and at all that is kept."""
+    """Takes the guarantee from runs of the virtual cluster that are in no cell of its own, and drops earmarks that are in none.
+    Looks at its guaranteed runs, and at all earmarks."""
     runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
     jobs = state.jobs.rows
     stranded = [run for run in runs if not in_own_cells(state, jobs[run.job_id], run.node, mask_of(run.devices))]
@@ -99,7 +99,7 @@ def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
 
 
 def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
-    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
+    """Takes the guarantee from jobs in the cell, and drops what is kept there for jobs that were to come."""
     migrations_give_way(state, guaranteed_in(state, binding), now, why)
     by_rank = sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True)
     for job_id in first_of_each(state, by_rank):
@@ -112,7 +112,7 @@ def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
 
 
 def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:
-    """It leaves, as others' cells are not for it; within the time that anybody has whose cells are somebody else's."""
+    """Stops a job that does not want to stay in cells of others, within the grace period of a reclaim."""
     job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
     if all(not run.phase.exits_soon for run in runs):
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=state.settings.reclaim_grace_us)

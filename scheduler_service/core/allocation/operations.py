@@ -1,4 +1,4 @@
-"""The rows of operations: how one begins, comes to its next phase, and ends. What the phases mean is in `core.operations`."""
+"""Rows of operations: how one begins, advances to its next phase, and ends. `core.operations` says what the phases mean."""
 
 from scheduler_service.core.allocation.targets import release_targets
 from scheduler_service.core.model import EventKind, Job, OperationKind, OperationPhase, Reason, RunKey
@@ -11,7 +11,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def operation_of(state: State, job_id: int) -> Operation | None:
-    """The operation that holds up what else may be done to the job. A vacate or a resize holds up nothing: see `vacating`."""
+    """The operation that blocks other changes of the job, or None. A vacate or a resize blocks nothing: see `vacating`."""
     number = state.operation_of.get(job_id)
     return None if number is None else state.operations.rows[number]
 
@@ -38,7 +38,7 @@ def begin(
 def advance(
     state: State, now: Micros, operation: Operation, phase: OperationPhase, deadline_us: Micros | None = None
 ) -> Operation:
-    """Brings it to its next phase."""
+    """Moves the operation to its next phase."""
     after = changed(operation, phase=phase, phase_us=now, deadline_us=deadline_us)
     state.put(state.operations, operation.id, after)
     return after
@@ -54,7 +54,7 @@ def turn_into(
     deadline_us: Micros | None = None,
     target: RunKey | None = None,
 ) -> Operation:
-    """Goes on as an operation of another kind, with the same number: those that wait are served in the order of numbers."""
+    """Turns the operation into one of another kind with the same number: those that wait are served in the order of numbers."""
     noted = tuple(sorted({**dict(operation.more), **more}.items()))
     after = changed(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
     state.put(state.operations, operation.id, after)
@@ -62,7 +62,7 @@ def turn_into(
 
 
 def note_phase(state: State, now: Micros, operation: Operation, text: str) -> None:
-    """Notes in the rows of the job's runs what the phase took that is over now."""
+    """Notes in the rows of the job's runs how long the phase took that ends now."""
     for run in state.runs_of(operation.job_id):
         took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, text)
         state.put(state.runs, run.key, changed(run, phases=(*run.phases, took)[-KEPT:]))
@@ -73,7 +73,7 @@ def end(state: State, operation: Operation) -> None:
 
 
 def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
-    """Ends the job's operation, if there is one: its runs are stopped, or run on where they are."""
+    """Ends the job's operation, if it has one: its runs are stopped, or continue where they are."""
     operation = operation_of(state, job_id)
     if operation is not None:
         note_phase(state, now, operation, why)
@@ -84,6 +84,6 @@ def cut_short(state: State, now: Micros, job_id: int, why: str) -> None:
 
 
 def not_migrated(state: State, now: Micros, job_id: int, why: str) -> None:
-    """Says in the job's story that it does not go where it was to go."""
+    """Says in the job's story that it does not move to its destination."""
     run = state.jobs.rows[job_id].run
     log_event(state, now, job_id, EventKind.MIGRATION_FAILED, run=run, reason=Reason.MIGRATED, text=why)

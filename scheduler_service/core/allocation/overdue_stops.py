@@ -1,6 +1,6 @@
-"""Runs that were told to stop and have not ended in time: their nodes are asked again, ever more rarely.
+"""Runs that were told to stop and have not ended in time: their nodes are told again, at growing intervals.
 
-It is a net: an agent ends each run within its grace period. Of a node that is silent nothing is known, and nothing is asked.
+This is a safety net: an agent ends each run within its grace period. A silent node is not told, as nothing is known of it.
 """
 
 from scheduler_service.core.model import EventKind, NodeState, Run
@@ -12,7 +12,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def ask_again(state: State, now: Micros, run: Run) -> None:
-    """Has the node of a run that should have ended told once more to stop it. The next time is twice as late."""
+    """Tells a node again to stop a run that should have ended. The overdue time doubles until the next attempt."""
     node = state.nodes.rows[run.node]
     assert run.stop_us is not None  # it was told to stop
     late = now - run.stop_us - run.stop_grace_us
@@ -30,7 +30,7 @@ def ask_again(state: State, now: Micros, run: Run) -> None:
 
 
 def describe(state: State, run: Run, now: Micros) -> str:
-    """For people: when a run that was told to stop ends, or should have ended."""
+    """Describe to people when a run that was told to stop ends, or should have ended."""
     assert run.stop_us is not None  # it was told to stop
     node, left = state.nodes.rows[run.node], run.stop_us + run.stop_grace_us - now
     where = f"run {run.key} on node {node.name}"
@@ -45,7 +45,7 @@ def describe(state: State, run: Run, now: Micros) -> str:
 
 
 def node_returned(state: State, now: Micros, node: int) -> None:
-    """A node is heard of again, and is told which of its runs are to stop: the time in which they have to end begins again."""
+    """Restarts the time limit for stopping runs of a node that has returned: it is told again which runs are to stop."""
     for key in sorted(state.runs_on.get(node, ())):
         run = state.runs.rows[key]
         if run.stop_us is not None:

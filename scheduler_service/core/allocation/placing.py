@@ -1,4 +1,4 @@
-"""A launch: a job's tasks take what the policy proposes, or the plan is refused. An array's next element becomes a job."""
+"""Launches: a job's tasks take what the policy proposes, or the plan is refused. An array's next element becomes a job."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def _check_beyond(job: Job, action: Place) -> None:
 
 
 def _told(state: State, job: Job, action: Place) -> str:
-    """What the story says of the launch of a gang, or of a job that has several configurations."""
+    """Text of the story for the launch of a gang, or of a job that has several configurations."""
     sample = "sample of " if action.sample else ""
     parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
     if len(action.spots) > 1 or not (parts or action.share):
@@ -107,9 +107,9 @@ def _told(state: State, job: Job, action: Place) -> str:
 
 
 def _told_of_part(state: State, job: Job) -> str:
-    """What the story says of a job that shares a device."""
+    """Text of the story for a job that shares a device."""
     (run,) = state.runs_of(job.id)
-    group = state.share_groups.rows.get(run.group)  # none stays that shares nothing, unless it is open
+    group = state.share_groups.rows.get(run.group)  # a group that shares nothing is dissolved, unless it is open
     members = () if group is None else group.members()
     others = ", ".join(str(key.job_id) for key in members if key != run.key)
     part = f"{run.part_ppm / WHOLE:.3g} of device {run.devices[0]}, {job.spec.share.name.lower()}"
@@ -117,8 +117,8 @@ def _told_of_part(state: State, job: Job) -> str:
 
 
 def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
-    """Raises PlanRefused for a node that the job does not ask for. One on which something is kept for it in this configuration
-    was such a node when it was chosen."""
+    """Raises PlanRefused for a node that the job does not ask for. A node on which something is kept for it in this
+    configuration was suitable when it was chosen."""
     earmarks = (state.earmarks.rows[earmark] for earmark in state.earmarks_of.get(job.id, ()))
     kept = {earmark.node for earmark in earmarks if earmark.configuration == action.configuration}
     for spot in action.spots:
@@ -133,7 +133,7 @@ def _names(state: State, action: Place) -> str:
 def start_task(
     state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool, awaits: bool = False
 ) -> None:
-    """Gives a task its place. `awaits`: it begins when the run of the job that is elsewhere has ended. Raises PlanRefused."""
+    """Gives a task its place. `awaits`: it begins once the job's run at another node has ended. Raises PlanRefused."""
     node, devices = spot
     if not fits(demand, state.free_resources.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
@@ -158,8 +158,8 @@ def start_sharing(
     share: Share,
     awaits: bool = False,
 ) -> None:
-    """The tasks become members of a share group, with all runs that hold their devices now. `awaits`: they begin when the run
-    of the job that is elsewhere has ended. Raises PlanRefused."""
+    """Makes the tasks members of a share group, with all runs that hold their devices now. `awaits`: they begin once the job's
+    run at another node has ended. Raises PlanRefused."""
     tasks = [RunKey(job.id, job.run, rank) for rank in range(len(spots))]
     others = check_joining(state, share, tasks)
     number = number_for(state, share)
@@ -216,7 +216,7 @@ def _put_run(
 
 
 def _next_element(state: State, now: Micros, array: Job) -> Job:
-    """The array's next element, as a job of its own."""
+    """Creates the array's next element, as a job of its own."""
     elements, of = array.elements, array.spec.array
     assert elements is not None  # it is an array
     assert of is not None

@@ -1,8 +1,8 @@
-"""Room for cells that were just promised: they may be there in number, and yet be in guaranteed use in part, here and there.
+"""Makes room for cells that were just promised: there may be enough of them, but each partly in guaranteed use.
 
-A cell of the level that is short, in which all belongs to one virtual cluster, can be bound to that as one of the cells of this
-level that it owns: its runs stay where they are, and stay guaranteed, and the smaller cells in which they were are to be had
-elsewhere. So nobody loses anything. Only if that does not do, runs lose their guarantee.
+A cell of the missing level that is used by one virtual cluster alone can be bound to it as a whole, as one of the cells of this
+level that it owns: its runs stay where they are, and stay guaranteed, and the smaller cells that they were in become available
+elsewhere. So no job loses anything. Only if that is not enough, runs lose their guarantee.
 """
 
 from collections import defaultdict
@@ -18,11 +18,11 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 Excess = tuple[int, ...]
-"""How many cells more are missing than before, by level, the highest first."""
+"""Numbers of cells that are missing in addition to those that were missing before, by level, the highest first."""
 
 
 def make_room(state: State, pools: Pools, name: str, missing: Sequence[int], why: str, now: Micros) -> None:
-    """Until no more cells of the pool are missing than were `missing` before, by level; or nothing can be done about it."""
+    """Makes room until no more cells of the pool are missing, by level, than were `missing` before, or nothing helps."""
     pool = pools.pools[name]
     while any(excess := _excess(pool, missing)):
         level = len(excess) - 1 - next(place for place, count in enumerate(excess) if count)
@@ -36,7 +36,7 @@ def _excess(pool: Pool, missing: Sequence[int]) -> Excess:
 
 
 def _bound_inside(state: State, pool: Pool, name: str, level: int) -> dict[int, list[Binding]]:
-    """By cell of the level, what is bound in it, smaller cells alone; only healthy cells, of which nothing is pinned."""
+    """Bound cells of lower levels, by the cell of this level that has them; only healthy cells in which nothing is pinned."""
     found: dict[int, list[Binding]] = defaultdict(list)
     barred: set[int] = set()
     for binding in state.bindings.rows.values():
@@ -56,7 +56,7 @@ def _is_healthy(pool: Pool, level: int, cell: int) -> bool:
 def _bind_whole(
     state: State, pool: Pool, name: str, level: int, missing: Sequence[int], inside: dict[int, list[Binding]]
 ) -> bool:
-    """Binds that cell of the level as a whole which leaves the fewest missing; False: none of them helps."""
+    """Binds as a whole the cell of the level that leaves the fewest cells missing. False: none of them helps."""
     before, found = _excess(pool, missing), list[tuple[Excess, int]]()
     for cell, rows in inside.items():
         if (vc := _only_owner(pool, level, rows)) is not None:
@@ -71,7 +71,7 @@ def _bind_whole(
 
 
 def _only_owner(pool: Pool, level: int, rows: Sequence[Binding]) -> int | None:
-    """The virtual cluster whose cells these all are, if it may have one more of the level bound."""
+    """The virtual cluster that owns all of these cells, if it may bind one more of the level; else None."""
     (vc, *others) = {row.vc for row in rows}
     return None if others or unbound(pool, Owner(vc), level) <= 0 else vc
 
@@ -83,7 +83,7 @@ def _rebind(state: State, rows: Sequence[Binding], whole: Binding) -> None:
 
 
 def _evacuate(state: State, pool: Pool, level: int, inside: dict[int, list[Binding]], why: str, now: Micros) -> bool:
-    """Gives that cell back, with all that is bound in it, which costs the fewest guaranteed devices. False: there is none."""
+    """Releases the cell that costs the fewest guaranteed devices, with all that is bound in it. False: no cell is left."""
     if not inside:
         return False  # something is faulty
     for binding in _in_order(inside[min(inside, key=lambda cell: (_cost(pool, level, cell), cell))]):

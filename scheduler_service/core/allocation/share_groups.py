@@ -1,7 +1,7 @@
-"""How share groups change: runs come together, a member leaves, and a group that shares nothing any more dissolves.
+"""Changes of share groups: runs join, a member leaves, and a group that shares nothing any more is dissolved.
 
-A change puts rows in this order: members that come in, then the group, then runs that hold their devices alone from now on. So
-no device is taken before its holder has left it, and an undo, which goes backwards, keeps to the same rule.
+A change writes rows in this order: members that join, then the group, then runs that hold their devices alone from now on. So
+no device is taken before its holder has left it, and an undo, which goes backwards, follows the same rule.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def share(state: State, action: Share, _now: Micros) -> None:
-    """Has runs that run already hold their devices together."""
+    """Puts runs that are running already into one share group."""
     check_joining(state, action, ())
     arrange(state, action, number_for(state, action))
 
@@ -56,8 +56,8 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
 
 
 def have_alone(state: State, job: Job) -> bool:
-    """Has the runs of a job, which is not to share any more, hold their devices alone. False, and nothing has changed: others
-    are in their share group, or something is under way there."""
+    """Makes the runs of a job that is no longer to share hold their devices alone. False, with nothing changed: others are in
+    their share group, or something is under way there."""
     group = group_of(state, job.id)
     runs = state.runs_of(job.id)
     settled = all(run.phase is RunPhase.RUNNING and run.key not in state.promised_by for run in runs)
@@ -71,7 +71,7 @@ def have_alone(state: State, job: Job) -> bool:
 
 
 def retime(state: State, action: Retime, now: Micros) -> None:
-    """Gives the cycles of a group another length, with a line in the stories of its members."""
+    """Changes the length of a group's cycles, with a line in the stories of its members."""
     group = state.share_groups.rows.get(action.group)
     if group is None:
         raise PlanRefused(f"there is no share group {action.group}")
@@ -83,7 +83,7 @@ def retime(state: State, action: Retime, now: Micros) -> None:
 
 
 def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
-    """A change of rows that is tried, kept or undone, with a line in the stories of those whom it concerns."""
+    """Tries, keeps or undoes a change of rows, with a line in the stories of the jobs that it concerns."""
     if action.share is not None:
         share(state, action.share, now)
     for job_id in action.jobs:
@@ -92,7 +92,7 @@ def probe(state: State, action: BeginProbe | EndProbe, now: Micros) -> None:
 
 
 def number_for(state: State, action: Share) -> int:
-    """The id of the group that the action makes: that of the first group of its runs, or a new one."""
+    """The id of the group that the action makes: the lowest of its runs' groups, or a new one."""
     known = (state.runs.rows.get(key) for key in members_of(action.rows))
     if groups := {run.group for run in known if run is not None and run.group}:
         return min(groups)
@@ -102,7 +102,7 @@ def number_for(state: State, action: Share) -> int:
 
 
 def arrange(state: State, action: Share, number: int) -> None:
-    """Makes the group of this number what the action says; its runs are there. Raises PlanRefused where they cannot share."""
+    """Makes the group of this number what the action says; its runs exist. Raises PlanRefused if they cannot share."""
     keys = members_of(action.rows)
     runs = runs_with(state, keys)
     for other in sorted({run.group for run in runs if run.group not in (0, number)}):
@@ -126,11 +126,11 @@ def arrange(state: State, action: Share, number: int) -> None:
 
 
 def leave(state: State, run: Run) -> None:
-    """The run, a member of a share group, has ended."""
+    """Removes a run that has ended from its share group."""
     group = state.share_groups.rows[run.group]
     left = without(group.rows, {run.key})
     left = with_idle_turns(left, runs_with(state, members_of(left)))
-    if not state.vc_orders.get(group.vc, state.site_order).rearranges:  # nobody looks at the rows again
+    if not state.vc_orders.get(group.vc, state.site_order).rearranges:  # no policy looks at the rows again
         left = tuple(row._replace(weight=row.weight or 1) for row in left)
     set_rows(state, group, left)
 
@@ -142,7 +142,7 @@ def set_rows(
     state: State, group: ShareGroup, rows: tuple[Row, ...], period_us: Micros = 0, stays_open: bool | None = None
 ) -> None:
     """Gives the group these rows, and brings it and its members up to date: what it holds, what they need while they are
-    parked, and whether there is a group at all. `period_us` and `stays_open`: as they were, if they are not given."""
+    parked, and whether there still is a group. `period_us` and `stays_open` stay as they were unless they are given."""
     keys, before = members_of(rows), group.members()
     members = runs_with(state, keys)
     old = state.share_groups.rows.get(group.id)
@@ -182,7 +182,7 @@ def _put_group(state: State, number: int, new: ShareGroup | None) -> None:
 
 
 def _merge(state: State, other: int, number: int) -> None:
-    """The members of another group go over to that of this number, and what the other held is held by nobody for a moment."""
+    """Moves the members of another group to the one of this number. What the other held is held by no group for a moment."""
     group = state.share_groups.rows[other]
     for run in runs_with(state, group.members()):
         state.put(state.runs, run.key, changed(run, group=number, generation=run.generation + (not run.phase.exits_soon)))
@@ -190,15 +190,15 @@ def _merge(state: State, other: int, number: int) -> None:
 
 
 def _put_limit(state: State, run: Run, limit: int) -> None:
-    """Of a run that shares already, its node has to hear of another limit."""
+    """Sets the device memory limit of a run. If the run shares already, its node has to be told."""
     if limit != run.device_memory_mib:
         tell = run.group in state.share_groups.rows and not run.phase.exits_soon
         state.put(state.runs, run.key, changed(run, device_memory_mib=limit, generation=run.generation + tell))
 
 
 def _put_member(state: State, run: Run, group: int, parked: int, tell: bool, part: int) -> None:
-    """`tell`: its node has to hear of another plan than before. One that is to exit is told nothing more. `part`: that of the
-    time in which it may compute."""
+    """Updates a member of a group. `tell`: its node has to learn of a new plan, unless the run is to exit. `part`: the part of
+    the time in which it may compute."""
     if not (group or run.group):
         return  # it holds its devices alone as before
     limit = run.device_memory_mib if group else 0
@@ -216,7 +216,7 @@ def _put_member(state: State, run: Run, group: int, parked: int, tell: bool, par
 
 
 def _plan(group: ShareGroup) -> tuple[object, ...]:
-    """What agents are told."""
+    """The parts of a group that agents are told."""
     return group.rows, group.devices, group.period_us
 
 
@@ -228,7 +228,7 @@ def _devices(members: Iterable[Run]) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 def count_turns(state: State) -> None:
-    """Gives members whose rows an older version wrote their parts of the time."""
+    """Sets the parts of the time of members whose rows were written by an older version."""
     for group in sorted(state.share_groups.rows.values(), key=lambda row: row.id):
         parts = parts_of(group.rows)
         for run in runs_with(state, group.members()):

@@ -1,4 +1,4 @@
-"""Which runs may share devices, and what a share group needs at most. What is refused changes nothing."""
+"""Checks of share groups: which runs may share devices, and what they need at most. What is refused changes nothing."""
 
 from collections.abc import Collection, Iterable
 
@@ -14,8 +14,8 @@ from scheduler_service.core.state.state import State
 
 
 def check_joining(state: State, action: Share, starting: Collection[RunKey]) -> list[Run]:
-    """The runs that are there already of those that are to share; `starting` are about to be placed. Raises PlanRefused for
-    rows that can be no group's, and for runs that cannot change how they hold their devices now."""
+    """Those of the runs that are to share that exist already; `starting` are about to be placed. Raises PlanRefused for rows
+    that no group can have, and for runs that cannot change how they hold their devices now."""
     _check_form(action)
     keys = members_of(action.rows)
     absent = [key for key in starting if key not in keys]
@@ -42,7 +42,7 @@ def _check_form(action: Share) -> None:
 
 
 def _check_may_join(state: State, run: Run, keys: Collection[RunKey]) -> None:
-    """One that is in a group brings all of that; and nothing is changed of what is promised to somebody."""
+    """A run of a group joins only with the whole group, and not while what it holds is promised to a job."""
     if not run.group:
         require(not run.phase.exits_soon, f"run {run.key} is stopping")
         underway = run.parking is not None and run.parking.underway
@@ -86,8 +86,8 @@ def check_group(state: State, group: ShareGroup) -> None:
 
 
 def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
-    """No device is promised in more parts than it has, and packed jobs have it with jobs of their own user, if the site says
-    nothing else."""
+    """No device is promised in more parts than it has, and packed jobs share it only with jobs of their own user, unless the
+    site allows others."""
     for (node, index), users in users_of(members).items():
         parts = sum(run.part_ppm for run in users)
         require(parts <= WHOLE, f"device {index} of node {state.nodes.rows[node].name} would be promised in {parts} ppm")
@@ -100,7 +100,7 @@ def _check_parts(state: State, group: ShareGroup, members: list[Run]) -> None:
 
 
 def residues(state: State, nodes: Iterable[int]) -> dict[Device, int]:
-    """What runs that are parked, and are in no share group, have left on devices of these nodes."""
+    """Residues of parked runs that are in no share group, by device of these nodes."""
     found: dict[Device, int] = {}
     for node in nodes:
         for run in (state.runs.rows[key] for key in state.runs_on.get(node, ())):
@@ -118,9 +118,9 @@ def check_host(state: State, node: int) -> None:
 
 
 def check_share_of_host(state: State, group: ShareGroup) -> None:
-    """Where there are cells, the members of a share group have no more CPUs and memory than go with its devices: what goes with
-    other devices is for who gets those. This is so of each device, of which each user has an equal part of what it needs: so it
-    stays so when members leave, and their devices with them."""
+    """Checks, if there are cells, that the members of a share group use no more CPUs and memory than go with its devices: the
+    rest goes with devices of others. Each device is checked, with an equal part of the needs of each of its users. So it stays
+    true when members leave, and their devices with them."""
     if state.pools is None:
         return
     needed: dict[Device, Vector] = {}
@@ -137,7 +137,7 @@ def check_share_of_host(state: State, group: ShareGroup) -> None:
 
 
 def _for_each_device(run: Run) -> Vector:
-    """What goes with each of its devices of what it takes of its node."""
+    """CPUs and memory that the run takes for each of its devices."""
     cpu, memory, _ = run.charged
     return Vector(-(-cpu // len(run.devices)), -(-memory // len(run.devices)))
 

@@ -1,4 +1,4 @@
-"""What a leadership puts right before it begins: what stands from other settings, and means nothing under these."""
+"""Repairs before a leadership begins: removes state from earlier settings that means nothing under the current ones."""
 
 from scheduler_service.core.allocation.bindings import give_back_unused, in_own_cells, kept_for
 from scheduler_service.core.allocation.earmarks import drop_earmarks
@@ -14,9 +14,9 @@ from scheduler_service.core.state.story import log_event
 
 
 def repair_at_startup(state: State) -> None:
-    """Nothing is kept for jobs that could not start on it, no cell is bound that its virtual cluster does not own now, or that
-    nobody is in, work without devices has no more than there is for it, and nothing is remembered of a policy that is not in
-    use. Where the settings are as they were, this changes nothing."""
+    """Drops earmarks on which jobs could not start, cells that their virtual cluster does not own now or does not use, and
+    memos of policies that are not in use; and stops work without devices that has more than there is for it. If the settings
+    are the same as before, this changes nothing."""
     now = state.cluster.clock_us
     for job_id in sorted({row.job_id for row in state.earmarks.rows.values() if not _serves(state, row)}):
         drop_earmarks(state, now, job_id, "it could not start there: the scheduler's settings are others than before")
@@ -32,7 +32,7 @@ def repair_at_startup(state: State) -> None:
 
 
 def _forget(state: State) -> None:
-    """Memos that go with no job, of policies that are not in use any more: what happens in the meantime is missing in them."""
+    """Drops memos of policies that are not in use, unless they go with a job: they would miss what happens in the meantime."""
     for at, memo in sorted(state.memos.rows.items()):
         vc = vc_of(memo.subject)
         order = state.vc_orders.get(vc) if vc else state.site_order
@@ -41,7 +41,7 @@ def _forget(state: State) -> None:
 
 
 def _serves(state: State, earmark: Earmark) -> bool:
-    """Whether its job can start on it: it is scheduled, and may have those cells, if it waits for its virtual cluster's."""
+    """Whether the earmark's job can start on it: it is scheduled, and may have those cells if it waits for cells of its own."""
     job = kept_for(state, earmark)
     if not state.serves(job) or state.pools is None or job.spec.guarantee is Guarantee.OPPORTUNISTIC:
         return state.serves(job)
@@ -49,8 +49,8 @@ def _serves(state: State, earmark: Earmark) -> bool:
 
 
 def _clear_host(state: State, node: int, now: Micros) -> None:
-    """Work without devices that has more than belongs to none of them leaves, as the percentage is smaller than it was; who was
-    submitted last goes first."""
+    """Stops work without devices that exceeds what goes with no device, as the percentage is smaller than it was; the last
+    submitted goes first."""
     while min(beside_devices(state, node)) < 0:
         run = max((run for run in _without_devices(state, node) if _counts(state, run)), key=lambda run: run.key)
         job, most = state.jobs.rows[run.job_id], state.settings.reclaim_grace_us
@@ -60,8 +60,8 @@ def _clear_host(state: State, node: int, now: Micros) -> None:
 
 
 def beside_devices(state: State, node: int) -> Vector:
-    """What of a node goes with none of its devices and is free, once those without devices have left that are leaving. What
-    began while there were no virtual clusters has what it has beside that, until somebody has a right to it."""
+    """Free resources of a node that go with none of its devices, once runs without devices that are stopping have left. Runs
+    from before there were virtual clusters keep what they have in addition to that, until a job has a right to it."""
     if state.host is None:
         return ZERO
     free = state.host.free(node)
@@ -71,7 +71,7 @@ def beside_devices(state: State, node: int) -> Vector:
 
 
 def _without_devices(state: State, node: int) -> list[Run]:
-    """Those that take what goes with no device: also runs that are to park, are parked, or are about to go on."""
+    """Runs that take what goes with no device: also those that are to park, are parked, or are about to resume."""
     runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
     return [run for run in runs if not run.devices or (run.parking is not None and run.parking.underway)]
 

@@ -1,4 +1,4 @@
-"""The runs that a migration goes to: which they are, and how they go if they are not needed."""
+"""The runs at the destination of a migration: which they are, and how they are released if they are not needed."""
 
 from scheduler_service.core.allocation.bindings import give_back, left
 from scheduler_service.core.allocation.share_groups import leave
@@ -12,7 +12,7 @@ from scheduler_service.core.state.state import State
 
 
 def targets(state: State, operation: Operation) -> list[Run]:
-    """The runs that a job is to go on in, in the order of ranks."""
+    """The runs in which a job is to continue, in the order of ranks."""
     if operation.target is None:
         return []
     job_id, number, _ = operation.target
@@ -22,15 +22,15 @@ def targets(state: State, operation: Operation) -> list[Run]:
 
 
 def target_nodes(state: State, run: Run) -> tuple[int, ...]:
-    """Of a run that is warm: the node of each task of its launch. They hold their places together."""
+    """The node of each task in the launch of a warm run; empty for other runs. They hold their places together."""
     if not run.awaits:
         return ()
     return tuple(one.node for one in targets(state, state.operations.rows[state.operation_of[run.job_id]]))
 
 
 def release_targets(state: State, now: Micros, operation: Operation, why: str) -> None:
-    """Runs that are warm are not needed any more. Their nodes are told, what they held is free at once, and their rows say why
-    they never began."""
+    """Releases warm runs that are not needed any more. Their nodes are told, what they held is free immediately, and their rows
+    say why they never began."""
     for run in targets(state, operation):
         if run.awaits:
             took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, why)

@@ -9,7 +9,7 @@ from scheduler_service.core.state.state import State
 
 
 def move_limits(state: State, now: Micros, jobs: Iterable[int]) -> None:
-    """Of these jobs another part of the time counts from now on."""
+    """Moves the time limits of jobs for which another part of the time counts from now on."""
     for job_id in sorted(jobs):
         job = state.jobs.rows[job_id]
         if not job.time_limit_us:

@@ -1,4 +1,4 @@
-"""The few changes that both what happens (`observe`) and what is decided (`enact`) are made of."""
+"""The basic changes of jobs and runs, used both for what happens (`observe`) and for what is decided (`enact`)."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
-# To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
-# in other modules.
+# Looking up a member of an enumeration costs as much as making a small object: those that every job needs are looked up once,
+# here and in other modules.
 _RUNNING, _OVER = JobState.RUNNING, RunPhase.ENDED
 _ENDED, _NONE = EventKind.ENDED, Reason.NONE
 
@@ -41,9 +41,9 @@ _ENDED, _NONE = EventKind.ENDED, Reason.NONE
 def end_job(
     state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str = "", cause_job: int = 0, node: int = 0
 ) -> None:
-    """Gives the job its one end, and with it to those that waited for it: their turn, or their own end.
+    """Ends the job, once. Jobs that depend on it may start, or end with it.
 
-    Its array, if it is an element, counts it.
+    If it is an element, its array counts it.
     """
     over = _end(state, now, job, to, reason, detail, cause_job, node)
     if not over.array_job and over.id not in state.dependents:  # nearly always
@@ -104,14 +104,14 @@ def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, deta
 
 
 def holds(kind: DependencyKind, end: JobState) -> bool:
-    """Whether a job that ended so is what the dependency asked for."""
+    """Whether a job that ended in this state satisfies a dependency of this kind."""
     if kind is DependencyKind.AFTER_ANY:
         return True
     return (end is JobState.SUCCEEDED) == (kind is DependencyKind.AFTER_OK)
 
 
 def waits(dependencies: Iterable[Dependency]) -> dict[str, Any]:
-    """The reason that goes with what a job still waits for."""
+    """The reason to show for a job that still waits for these dependencies."""
     first = next(iter(dependencies), None)
     if first is None:
         return {"reason": Reason.NONE, "cause_job": 0, "detail": ""}
@@ -119,7 +119,7 @@ def waits(dependencies: Iterable[Dependency]) -> dict[str, Any]:
 
 
 def count_element(state: State, now: Micros, element: Job) -> Job | None:
-    """An element has ended: its array counts it, and ends with its last one; then it is returned."""
+    """Counts an element that has ended in its array. Returns the array if it has ended, with its last element."""
     array = state.jobs.rows[element.array_job]
     elements, of = array.elements, array.spec.array
     assert elements is not None  # it has an element
@@ -171,8 +171,8 @@ def requeue(
 
 
 def with_target(job: Job) -> Job:
-    """A job whose launch is over, with the number of tasks, and the way to share a device, that its next launch has. Once for
-    each launch: what the job had beyond its guarantee does not count any more then."""
+    """The job, whose launch has ended, with the number of tasks and the share mode of its next launch. Called once for each
+    launch: the tasks that it had beyond its guarantee do not count afterwards."""
     job = job.with_share()
     return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 
@@ -181,8 +181,8 @@ def with_target(job: Job) -> Job:
 
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
-    """Stops a run. A second reason replaces the first, which changes nothing for the node; the grace period is the first one,
-    and counts from then. A parked run has none, unless it goes on elsewhere: then it saves without its devices."""
+    """Stops a run. A second reason replaces the first, which changes nothing for the node: the first grace period stays, and
+    counts from the first stop. A parked run has none, unless it continues elsewhere: then it saves without its devices."""
     first = run.stop_us is None
     grace_us = 0 if run.is_parked and why is not StopReason.MIGRATED else grace_us
     stopping = changed(
@@ -200,8 +200,8 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
 
 
 def shorten_grace(state: State, now: Micros, run: Run, most_us: Micros) -> None:
-    """Leaves a run that was told to leave at most so much more time for it. The grace period still counts from then."""
-    assert run.stop_us is not None  # it was told to
+    """Leaves a run that was told to stop at most `most_us` more. The grace period still counts from the first stop."""
+    assert run.stop_us is not None  # it was told to stop
     grace_us = min(run.stop_grace_us, now - run.stop_us + most_us)
     generation = run.generation + (grace_us < run.stop_grace_us)
     shorter = changed(run, stop_grace_us=grace_us, generation=generation)
@@ -218,8 +218,8 @@ def stop_job(
     most_us: Micros | None = None,
     **facts: Any,
 ) -> Job:
-    """Tells all of a job's tasks to leave, with its grace period (`most_us` at most), and shows it in the job, with other facts
-    of its row."""
+    """Tells all of a job's tasks to stop, within its grace period (`most_us` at most), and updates the job's row, along with
+    other facts."""
     if job.id in state.operation_of and why is not StopReason.MIGRATED:
         cut_short(state, now, job.id, f"the job is stopped: {why.name.lower().replace('_', ' ')}")
     vacating.stopping(state, now, job, why)
@@ -265,7 +265,7 @@ def _no_longer_parked(run: Run, now: Micros) -> Run:
 
 
 def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
-    """The row of a member of a share group that has ended, and what is free now that nobody else of the group uses."""
+    """The row of a member of a share group that has ended, and what is free now that no other member uses it."""
     mask = devices_released(state, [run])[run.node]
     ended = changed(ended, group=0, parked_mib=0, turns=with_part(run, WHOLE, state.cluster.clock_us))
     state.put(state.runs, run.key, ended)
@@ -276,7 +276,7 @@ def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
 
 
 def shown_state(state: State, job: Job) -> JobState:
-    """The state of a job of which some task is active. Its tasks are told to leave all at once."""
+    """The state to show for a job with an active task. All of its tasks are told to stop at the same time."""
     if job.id in state.unreachable:
         return JobState.UNREACHABLE
     if any_task(state, job.id).phase.exits_soon:
@@ -292,7 +292,7 @@ _WHILE = {
     OperationPhase.WAITING: (JobState.SUSPENDED, Reason.RESUMED),
     OperationPhase.RESUMING: (JobState.STARTING, Reason.RESUMED),
 }
-"""What is shown of a job in each phase of a park."""
+"""State and reason to show for a job in each phase of a park."""
 
 
 def _park_phase(state: State, job: Job) -> OperationPhase | None:
@@ -305,7 +305,7 @@ def _park_phase(state: State, job: Job) -> OperationPhase | None:
 
 
 def any_task(state: State, job_id: int) -> Run:
-    """One of the job's active tasks, whichever: for what is the same of all."""
+    """One of the job's active tasks, for facts that are the same for all."""
     return state.runs.rows[next(iter(state.active[job_id]))]
 
 
@@ -326,8 +326,8 @@ _TOLD = {
 
 
 def show(state: State, job: Job) -> Job:
-    """Writes the job, of which some task is active, with the state and the reason that follow from its tasks. Where it is as it
-    was, nothing is written: a wide gang's row would be for each of its tasks."""
+    """Writes the job, which has an active task, with the state and the reason that follow from its tasks. Nothing is written if
+    nothing changes: otherwise a wide gang's row would be written for each of its tasks."""
     shown, reason, cause = shown_state(state, job), _NONE, 0
     if shown is JobState.UNREACHABLE:
         reason = Reason.NODE_SILENT

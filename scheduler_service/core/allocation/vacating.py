@@ -1,13 +1,13 @@
 """Vacates and resizes: operations that say how far a job is that saves its work and exits, and what each phase takes (ADR 54).
 
     kind     phase      begins when                               ends when                              and then
-    VACATE   SAVING     the runs are stopped, for a suspension    the last of them has ended             it is over
+    VACATE   SAVING     the runs are stopped, for a suspension    the last of them has ended             it ends
     RESIZE   SAVING     the runs are stopped, for another size    the last of them has ended             WAITING, if it queues
              WAITING    the job queues                            it is placed                           STARTING
-             STARTING   its next launch is placed                 the last run of the launch executes    it is over
+             STARTING   its next launch is placed                 the last run of the launch executes    it ends
 
 They observe what happens to the job, and decide nothing: no plan and no request is refused for them. Whatever else stops the
-job, or ends it, ends the operation. So a new leader has nothing to roll back: it goes on with the job, and the row follows.
+job, or ends it, ends the operation. So a new leader has nothing to roll back: it continues the job, and the row follows.
 """
 
 from scheduler_service.core.allocation.operations import advance, begin, end, note_phase
@@ -22,17 +22,17 @@ from scheduler_service.core.state.story import log_event
 _SAVING, _WAITING, _STARTING = OperationPhase.SAVING, OperationPhase.WAITING, OperationPhase.STARTING
 _KINDS = {StopReason.SUSPENDED: OperationKind.VACATE, StopReason.RESIZED: OperationKind.RESIZE}
 _SAVED, _WAITED = "saved_us", "waited_us"
-"""Noted of an operation: how long its phases took, for the last line of the story."""
+"""Keys under which an operation notes how long its phases took, for the last line of the story."""
 
 
 def vacating(state: State, job_id: int) -> Operation | None:
-    """The vacate or resize of the job."""
+    """The vacate or resize of the job, or None."""
     number = state.vacating_of.get(job_id)
     return None if number is None else state.operations.rows[number]
 
 
 def stopping(state: State, now: Micros, job: Job, why: StopReason) -> None:
-    """The runs of the job are about to be stopped."""
+    """Begins or ends an operation because the runs of the job are about to be stopped."""
     kind, operation = _KINDS.get(why), vacating(state, job.id)
     if operation is not None:
         if operation.kind is kind and operation.phase is _SAVING:
@@ -44,7 +44,7 @@ def stopping(state: State, now: Micros, job: Job, why: StopReason) -> None:
 
 
 def phases_at_end(state: State, now: Micros, run: Run) -> tuple[PhaseTime, ...]:
-    """What the row of a run says of operations when it ends."""
+    """The phase times to keep in the row of a run that ends."""
     operation = vacating(state, run.job_id)
     if operation is None or (operation.phase is _STARTING and run.started_us is not None):
         return run.phases
@@ -54,7 +54,7 @@ def phases_at_end(state: State, now: Micros, run: Run) -> tuple[PhaseTime, ...]:
 
 
 def launch_over(state: State, now: Micros, job: Job, goes_on: bool) -> str:
-    """The last run of a launch is over; `goes_on`: the job queues again, as far as is known. Returns what the story says."""
+    """Takes the end of a launch's last run; `goes_on`: the job queues again, as far as is known. Returns text for the story."""
     operation = vacating(state, job.id)
     if operation is None:
         return ""
@@ -70,13 +70,13 @@ def launch_over(state: State, now: Micros, job: Job, goes_on: bool) -> str:
 
 
 def not_queued(state: State, job_id: int) -> None:
-    """The job has ended, or is set aside."""
+    """Ends the operation of a job that has ended."""
     if (operation := vacating(state, job_id)) is not None:
         end(state, operation)
 
 
 def placed(state: State, now: Micros, job: Job) -> None:
-    """The next launch of the job has its place."""
+    """Advances the operation, as the next launch of the job has its place."""
     operation = vacating(state, job.id)
     if operation is None:
         return
@@ -85,7 +85,7 @@ def placed(state: State, now: Micros, job: Job) -> None:
 
 
 def started(state: State, now: Micros, job_id: int) -> None:
-    """A run of the job executes, or one has ended. If all that are left execute, the job has its new size."""
+    """Ends the resize if all runs that are left execute. Called when a run of the job starts to execute, or ends."""
     operation = vacating(state, job_id)
     if operation is None or operation.phase is not _STARTING:
         return

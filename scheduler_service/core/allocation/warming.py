@@ -1,7 +1,7 @@
-"""Runs that are warm at one node while the run before them is still at another: how they take their place.
+"""Warm runs at one node while the run before them is still at another: how they take their place.
 
-They hold their devices, CPUs and memory from the start, and are no part of the job's launch before they begin: nobody preempts
-them, nothing waits for them, and no task of the launch has their number.
+They hold their devices, CPUs and memory from the start, but are no part of the job's launch before they begin: they are never
+preempted, nothing waits for them, and no task of the launch has their number.
 """
 
 from scheduler_service.core.allocation.placing import start_sharing, start_task

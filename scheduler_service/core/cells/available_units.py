@@ -1,4 +1,4 @@
-"""What a job may have of its virtual cluster's bound cells, in the order in which a task tries it: the tightest unit first.
+"""Units of a virtual cluster's bound cells, in the order in which a task of a job tries them: the tightest first.
 
 The pool lists the units of an owner by their available leaves. It does not know of the leaves that tasks of the job have taken
 while the job is placed, nor of leaves that count as available although guaranteed runs hold them.
@@ -15,15 +15,15 @@ from scheduler_service.core.model.values import Mask
 
 
 class Domain(NamedTuple):
-    """Part of a pool: nodes one after the other, and positions on them."""
+    """Part of a pool: consecutive nodes, and positions on them."""
 
     slots: range
     mask: Mask
 
 
 _Unit = tuple[int, int, int, Mask]
-"""How many leaves are available, how far it is from the job's other tasks, its slot, and what is available: in this order the
-places of a task are tried."""
+"""How many leaves are available, how far they are from the job's other tasks, their slot, and which they are. A task tries
+places in this order."""
 
 
 class AvailableUnits:
@@ -45,7 +45,7 @@ class AvailableUnits:
             self._tasks.put(slot, 1)
 
     def put_back(self, slot: int, mask: Mask) -> None:
-        """The task that had exactly these leaves has them no more."""
+        """Takes exactly these leaves from the task that had them."""
         left = self.taken.pop(slot) & ~mask
         if left:
             self.taken[slot] = left
@@ -53,7 +53,7 @@ class AvailableUnits:
             self._tasks.put(slot, -1)
 
     def available(self, slot: int, mask: Mask) -> Mask:
-        """What of these leaves a task may have."""
+        """Those of these leaves that a task may have."""
         free = self._pool.available(slot, mask)
         if self._gone:
             free |= self._gone.get(slot, 0) & mask & self._pool.healthy(slot)
@@ -73,7 +73,7 @@ class AvailableUnits:
         return sizes
 
     def all(self) -> Iterator[tuple[int, Mask]]:
-        """Slot and positions of each, in no certain order."""
+        """Slot and positions of each unit, in no particular order."""
         for unit in list(self._pool.units(self._owner)):
             yield unit.slot, unit.mask
         listed = {(unit.slot, unit.mask) for unit in self._pool.units(self._owner)} if self._gone else set()
@@ -90,8 +90,8 @@ class AvailableUnits:
                     yield slot, mask & domain.mask
 
     def tightest(self, leaves: int, domain: Domain | None) -> Iterator[tuple[int, Mask]]:
-        """Slot and available leaves of each unit, or part of one in the domain, that has so many: the tightest first, of those
-        the nearest to the job's other tasks, then by slot."""
+        """Slot and available leaves of each unit, or part of one in the domain, that has at least this many: the tightest
+        first, among equals the nearest to the job's other tasks, then by slot."""
         if domain is not None:
             yield from self._tightest_in(leaves, domain)
         elif not self._several and not self._gone:
@@ -112,7 +112,7 @@ class AvailableUnits:
             yield slot, available
 
     def _altered(self, leaves: int) -> Iterator[_Unit]:
-        """Units on nodes of which something is taken, or counts as available that is not: the lists do not know of that."""
+        """Units on nodes where leaves are taken, or count as available though held: the lists do not know of that."""
         for slot in {**self.taken, **self._gone}:
             for mask, owner in self._pool.units_at(slot).items():
                 if owner == self._owner:
@@ -121,7 +121,7 @@ class AvailableUnits:
                         yield count, self._tasks.distance(slot), slot, available
 
     def _listed(self, least: int) -> Iterator[_Unit]:
-        """All others, in order, as the lists have them. Each is looked up when it is asked for, since cells may have been bound
+        """All other units, in the order of the lists. Each is looked up when it is asked for, since cells may have been bound
         and unbound since the one before it."""
         pool, me = self._pool, self._owner
         unit = pool.unit_from(me, (least,))

@@ -17,12 +17,12 @@ from scheduler_service.core.cells.slots import Facts
 from scheduler_service.core.model.values import Mask
 
 _LOOKS = 64
-"""Parts of the free cells of one level that are looked at for one without opportunistic work, when each cell has some of it."""
+"""How many parts of the free cells of a level are searched for one without opportunistic work, if each cell has some."""
 _IN_CHOICE = 16
-"""Cells between which there is a choice, if each costs something: whose runs these are is dear to tell."""
+"""The most cells between which there is a choice, if each costs something: it is expensive to tell whose runs these are."""
 
 Choose = Callable[[int, Sequence[int]], int]
-"""Of cells of a level, those with the fewest opportunistic leaves first: the one to take."""
+"""Chooses one of the cells of a level; those with the fewest opportunistic leaves come first."""
 
 
 def first(_level: int, cells: Sequence[int]) -> int:
@@ -30,12 +30,12 @@ def first(_level: int, cells: Sequence[int]) -> int:
 
 
 def best(free: Free, spare: IdleIndex, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
-    """A cell of the level without opportunistic leaves; if there is none, the one that `choose` takes of the cells with the
-    fewest, of equals those in the smallest free cells first. Cells up to the node are in the choice even if they have more
-    such leaves than others, because what counts are the runs that have to leave. Of larger cells only those with the fewest
-    are, as it takes long to look at their runs. Only cells that may be split are taken from: taking one cell of `level` leaves
-    one less at each level above it up to the one that is split, so one must be left over there that nobody has a claim to.
-    """
+    """A cell of the level without opportunistic leaves; otherwise the one that `choose` takes of the cells with the fewest,
+    those in the smallest free cells first among equals. Cells up to the node are in the choice even if they have more such
+    leaves than others, because what counts are the runs that have to leave. Of larger cells only those with the fewest are, as
+    it takes long to look at their runs. Only cells that may be split are taken from: taking one cell of `level` leaves one
+    fewer at each level above it up to the one that is split, so each of these levels must have one left over that no VC has a
+    claim to."""
     found: list[_Cost] = []
     for outer in range(level, len(free.lists)):
         if outer > level and not now().left[outer]:
@@ -78,7 +78,7 @@ def _cheapest(free: Free, spare: IdleIndex, outer: int, level: int) -> list[_Cos
 
 
 def _parts(free: Free, spare: IdleIndex, outer: int, level: int) -> Iterator[list[_Cost]]:
-    """Those of each free cell of `outer`, of a larger one's nodes one by one; each time with the fewest leaves first."""
+    """Cells of `level` in each free cell of `outer`, node by node in larger ones; the fewest leaves first in each list."""
     shape = free.shape
     for _, index in map(used_and_index, free.lists[outer]):
         if outer <= shape.node:
@@ -97,7 +97,7 @@ def _parts(free: Free, spare: IdleIndex, outer: int, level: int) -> Iterator[lis
 
 
 def _inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
-    """The same of one free cell in a node."""
+    """The same for one free cell inside a node."""
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
     slot, at = divmod(index, nodes)
@@ -126,8 +126,8 @@ def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[i
 
 
 def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
-    """On a node without opportunistic work in a free cell of the level: the cell that has the most of it (it is split last),
-    then the last."""
+    """`n` leaves on a node without opportunistic work in a free cell of the level: in the cell that has the most of it (it is
+    split last), then in the last one."""
     shape, cells = free.shape, free.lists[level]
     if level > shape.node:
         size = shape.size(level)
@@ -171,7 +171,7 @@ def partly_healthy(free: Free, facts: Facts, healthy: HealthyLeaves, level: int,
 
 
 def costs_nobody(free: Free, claims: list[int], now: Balance, level: int, index: int) -> bool:
-    """Whether no more would be missing anywhere if a free virtual cell were bound to this one, which is not free itself."""
+    """Whether no more cells would be missing at any level if a free virtual cell were bound to this one, itself not free."""
     lost = free.inside(level, index)
     have = [count - gone for count, gone in zip(free.counts, lost, strict=True)]
     rest = [count - (at == level) for at, count in enumerate(claims)]

@@ -20,7 +20,7 @@ NODE = "node"
 _FIELD = 12
 """Bits of a term: no node has more than 1,024 devices."""
 _KNOWN = 65536
-"""Sets of idle devices of one tree that are looked up."""
+"""The most sets of idle devices of one tree that are remembered."""
 
 
 class Key(NamedTuple):
@@ -29,7 +29,7 @@ class Key(NamedTuple):
     apart: bool
     """They are several, and no NVLink domain has them all."""
     height: int
-    """Of the smallest group that has them all: 0 is a device by itself, 1 a group of the innermost level."""
+    """Height of the smallest group that has them all: 0 is a device by itself, 1 a group of the innermost level."""
     broken: tuple[int, ...]
     """Groups that were wholly idle, of which a part is taken."""
     touched: tuple[int, ...]
@@ -83,7 +83,7 @@ class DeviceTree:
     root: _Group
     levels: int
     count: int
-    """Of devices."""
+    """Number of devices."""
     crossing: tuple[Mask, ...]
     """NVLink domains that are no groups, because they have parts of several."""
     known: dict[Mask, Choices] = field(default_factory=dict, repr=False)
@@ -95,7 +95,7 @@ Links = tuple[int | None, ...]
 
 @lru_cache(maxsize=1024)
 def device_tree(levels: tuple[str, ...], paths: Paths, links: Links) -> DeviceTree:
-    """Of devices that have these places in the levels, outermost first, and these NVLink numbers.
+    """The tree of devices that have these places in the levels, outermost first, and these NVLink numbers.
 
     >>> tree = device_tree(("socket", "switch"), ((0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (1, 1)), (None,) * 8)
     >>> closest_devices(tree, 0b11111010, 2), closest_devices(tree, 0b11111010, 1), closest_devices(tree, 0b11111010, 3)
@@ -177,18 +177,18 @@ def _is_linked(tree: DeviceTree, group: _Group, devices: Mask) -> bool:
 # ---- the search ----------------------------------------------------------------------------------------------------------
 
 _Costs = list[int]
-"""By number of devices: what it costs to take so many; the least, with which devices in the lowest bits."""
+"""Least cost of taking devices, by their number. Its lowest bits tell which devices."""
 _Best = list[tuple[bool, int, int] | None]
-"""By number of devices: apart, height and cost of the best that was found."""
+"""Apart, height and cost of the best devices found so far, by their number."""
 
 
 class _Search(NamedTuple):
     tree: DeviceTree
     idle: Mask
     available: Mask
-    """Of the idle ones, those that may be taken."""
+    """The idle devices that may be taken."""
     linked: bool
-    """One NVLink domain has these."""
+    """Whether one NVLink domain has all of these."""
     best: _Best
 
 
@@ -210,7 +210,7 @@ def _offer(keys: tuple[Key, ...]) -> Offer:
 
 
 def _take(search: _Search, group: _Group, around: _Costs) -> _Costs:
-    """What it costs inside the group to take devices of it. `around`: what it costs in the groups around it. Notes what is best
+    """Costs of taking devices of the group, inside the group. `around`: the costs in the groups around it. Notes what is best
     if this is the smallest group that has them all."""
     own = _of_group(search, group)
     outside = [a + b for a, b in zip(own, around, strict=False)]
@@ -230,7 +230,7 @@ def _take(search: _Search, group: _Group, around: _Costs) -> _Costs:
 
 
 def _of_group(search: _Search, group: _Group) -> _Costs:
-    """What the group as a whole adds, by how many of its devices are taken."""
+    """Costs that the group as a whole adds, by how many of its devices are taken."""
     tree, size = search.tree, group.mask.bit_count()
     idle = (search.idle & group.mask).bit_count()
     whole = _term(tree, 1, group.level, 1) + _term(tree, 2, group.level, idle)
@@ -240,7 +240,7 @@ def _of_group(search: _Search, group: _Group) -> _Costs:
 
 
 def _of_singles(search: _Search, singles: Mask) -> _Costs:
-    """Devices that are in no smaller group: one is as good as the other, and the first are taken."""
+    """Costs of devices that are in no smaller group: all are equally good, and the first are taken."""
     costs, available = [0], search.available & singles
     for index in first_of(available, available.bit_count()):
         costs.append(costs[-1] - (1 << search.tree.count - 1 - index))
@@ -248,7 +248,7 @@ def _of_singles(search: _Search, singles: Mask) -> _Costs:
 
 
 def _sum(one: _Costs, other: _Costs) -> _Costs:
-    """What it costs to take devices of both."""
+    """Costs of taking devices of both."""
     if len(one) == 1:
         return other
     costs: list[int | None] = [None] * (len(one) + len(other) - 1)

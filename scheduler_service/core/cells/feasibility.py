@@ -1,4 +1,4 @@
-"""What a virtual cluster could do if it were a cluster of its own, with nothing running: what it can never do, it is told."""
+"""Whether a virtual cluster could ever meet a request: it is tried in a cluster of just its cells, with nothing running."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ _ME = Owner(1)
 
 @lru_cache(maxsize=1024)
 def why_never(wanted: RequestedCells, shape: Shape, cells: tuple[int, ...]) -> str:
-    """Why a virtual cluster that owns so many cells of each level could never have this; empty where it could."""
+    """Why a virtual cluster that owns this many cells of each level could never have this; empty if it could."""
     pool = _private(shape, cells)
     if not never(pool, _ME, wanted):
         return ""

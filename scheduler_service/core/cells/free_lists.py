@@ -16,8 +16,8 @@ _INDEX = 48
 
 
 def key_of(used: int, index: int) -> int:
-    """A cell with so many opportunistic leaves inside, as the lists have it: one number is compared at a third of what a pair
-    costs, and in long lists that nobody has looked at lately, far less than that."""
+    """The key, in the lists, of a cell with this many opportunistic leaves inside. Comparing one number costs a third of
+    comparing a pair, and far less than that in long lists that have not been read for a while."""
     return used << _INDEX | index
 
 
@@ -26,12 +26,12 @@ def used_and_index(key: int) -> tuple[int, int]:
 
 
 def _remove(cells: list[int], key: int) -> None:
-    """It is there."""
+    """Removes a key that is in the list."""
     del cells[bisect_left(cells, key)]
 
 
 class Free:
-    """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
+    """Leaves are open if they are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
 
     __slots__ = ("_full", "_node", "_per", "_top", "counts", "facts", "lists", "shape", "sizes", "used", "wholes")
 
@@ -39,8 +39,8 @@ class Free:
         self.shape = shape
         self.facts = facts
         self.lists: list[list[int]] = [[] for _ in shape.fan]
-        """By level, the key of each free cell: those with the fewest opportunistic leaves inside first, then by index.
-        A list is hardly longer than there are nodes, as buddies merge: all behind a place is moved in one go."""
+        """Keys of the free cells, by level: those with the fewest opportunistic leaves inside first, then by index. A list is
+        hardly longer than there are nodes, as buddies merge: an insertion moves everything behind it in one go."""
         self.counts = [0] * len(shape.fan)
         """f_k: how long the lists are."""
         self.used: list[dict[int, int]] = [{} for _ in shape.fan]
@@ -75,7 +75,7 @@ class Free:
                 self._reopen(slot)
 
     def _close(self, index: int) -> None:
-        """A node is wholly open no more: what is listed instead of the cells around it are its buddies at each level."""
+        """Delists a node that is no longer wholly open: its buddies at each level are listed in place of larger cells."""
         level = self._node
         while level != self._top:
             fan = self.shape.fan[level + 1]

@@ -1,8 +1,8 @@
-"""Where a job fits in the cells of its virtual cluster: a search that looks at nothing that others do.
+"""Finds places for a job in the cells of its virtual cluster, whatever others do.
 
-A task goes to the unit with the fewest available leaves that suffice, there to the lowest common ancestor. Only when no bound
-cell will do is a free virtual cell used, the smallest that will; which physical cell that is, is the pool's choice. What has
-to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
+A task goes to the unit with the fewest available leaves that suffice, there to the lowest common ancestor. A free virtual cell
+is used only if no bound cell will do, the smallest that will; which physical cell it becomes is the pool's choice. Tasks that
+have to be together try one cell after the other, and if they cannot be placed, everything goes back to where it was.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -20,11 +20,11 @@ from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
 
 GIVEN_UP = 2000
-"""Places that a search takes back before the job is taken to fit nowhere."""
+"""How many places a search takes back before it gives up: the job then counts as one that fits nowhere."""
 
 
 class Found(NamedTuple):
-    """Where everything goes."""
+    """The places of a job."""
 
     binds: tuple[tuple[int, int], ...]
     """Free cells, (level, index), that become the virtual cluster's."""
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """Where the task before went, and what is left there of its unit: nothing is tighter for one that asks for the same."""
+    """The place of the previous task, and what is left of its unit: nothing is tighter for a task that asks for the same."""
 
     leaves: int
     level: int
@@ -53,13 +53,13 @@ _NOTHING = _Beside(0, -1, None, 0, 0)
 def find(
     pool: Pool, owner: Owner, request: RequestedCells, gone: dict[int, Mask] | None = None, choice: Choice | None = None
 ) -> Found | None:
-    """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
-    them. `choice`: of places that cost as much; None: the first. Changes nothing."""
+    """Finds places for the job; None: it fits nowhere now. `gone`: leaves by slot that count as available although guaranteed
+    runs hold them. `choice`: chooses between places that cost the same; None: the first. Changes nothing."""
     return _Search(pool, owner, request, gone or {}, choice).first()
 
 
 def never(pool: Pool, owner: Owner, request: RequestedCells) -> bool:
-    """Whether it is certain that the job fits nowhere now: not so where the search was given up."""
+    """Whether it is certain that the job fits nowhere now; it is not if the search was given up."""
     search = _Search(pool, owner, request, {}, None)
     return search.first() is None and search.left > 0
 
@@ -78,7 +78,7 @@ class _Search:
 
     def first(self) -> Found | None:
         part = self.request.parts[0]
-        if isinstance(part, Need) and not self.several:  # its first place is the way, and nothing more to be looked for
+        if isinstance(part, Need) and not self.several:  # its first place is the result
             for slot, _, mask, cell in self._places(part, None):
                 return Found(() if cell is None else (cell,), {part.rank: (slot, mask)})
             return None
@@ -93,8 +93,8 @@ class _Search:
             ways.close()
 
     def _suffices(self) -> bool:
-        """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
-        if not self.several:  # it is soon seen
+        """Whether there are enough leaves for the tasks of each size, anywhere. Rules out most searches that would fail."""
+        if not self.several:  # the search itself is quick
             return True
         shape, promises = self.pool.shape, self.pool.promises
         sizes = list(enumerate(self.units.sizes()))
@@ -104,9 +104,9 @@ class _Search:
         return enough(self.request.needs, sizes)
 
     def all(self, parts: tuple[Part, ...], domain: Domain | None) -> Generator[None]:
-        """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
-        parts, so that these are no calls inside calls."""
-        ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
+        """Each way to place all parts; the places of a way are taken while the caller looks at it. There may be thousands of
+        parts, so this is not recursive."""
+        ways = [self._one(parts[0], domain)]  # for each part that has a place: its ways that are still to be tried
         homeless = True  # whether the last of them has had no place so far
         try:
             while ways:
@@ -119,7 +119,7 @@ class _Search:
                     continue
                 ways.pop()
                 while homeless and ways and alike(parts[len(ways)], parts[len(ways) - 1]):
-                    ways.pop().close()  # where its like might go instead, it could have gone itself
+                    ways.pop().close()  # where its like could go instead, it could have gone itself
                 homeless = False
         finally:
             while ways:
@@ -161,12 +161,12 @@ class _Search:
                 self.left -= 1
 
     def _places(self, need: Need, domain: Domain | None) -> Iterator[_Place]:
-        """What is bound first, the tightest unit of it; then what could be."""
+        """Places for a task: in bound units first, the tightest first, then in cells that could be bound."""
         tried: set[Mask] = set()
         for slot, available in self._sparing(need, self._tightest(need, domain)):
             if (
                 self.together or available not in tried
-            ):  # what is the same elsewhere fares the same there, but for cells around it
+            ):  # the same leaves elsewhere fare the same, except for the cells around them
                 tried.add(available)
                 mask = self._pick(slot, available, need)
                 if mask is not None:
@@ -180,7 +180,7 @@ class _Search:
                         break
 
     def _inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
-        """What of a cell that could be bound has leaves enough, node by node; first that for which the fewest leave."""
+        """Parts of an unbound cell that have enough leaves, by node; first the one where the fewest runs leave."""
         parts = self.pool.leaves(*cell)
         if len(parts) == 1:
             ((slot, mask),) = parts
@@ -195,7 +195,7 @@ class _Search:
         return picked(self.pool, slot, available, need, self.choice, self._taken)
 
     def _sparing(self, need: Need, units: Iterator[tuple[int, Mask]]) -> Iterator[tuple[int, Mask]]:
-        """The same, but of those that are as tight and as near the one first for which the fewest leave."""
+        """The same units, but of equally tight and near ones, first the one where the fewest runs leave."""
         if self.choice is None or not self.pool.visited(self.owner):
             yield from units
             return
@@ -203,11 +203,11 @@ class _Search:
             yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
 
     def _taken(self) -> Places:
-        """What the job gets so far."""
+        """Places that the job has so far."""
         return [*self.units.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
     def _tightest(self, need: Need, domain: Domain | None) -> Iterator[tuple[int, Mask]]:
-        """Of the bound cells, the tightest first: slot and what is available there."""
+        """Slot and available leaves of bound units, the tightest first."""
         leaves, beside = need.leaves, self.beside
         if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
@@ -216,7 +216,7 @@ class _Search:
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
     def _fresh(self, leaves: int, least: int, need: Need | None = None) -> Iterator[tuple[int, int]]:
-        """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
+        """Cells for its free virtual cells of this level or above that are large enough for something on one node, the smallest
         first; each may be bound and unbound while it is looked at. `need`: the task that it is for; None: it is for several."""
         pool = self.pool
         for level in range(least, len(pool.sizes)):
@@ -238,7 +238,7 @@ class _Search:
         return cells[self.choice.between(options, self._taken())]
 
     def _wanted(self, need: Need | None, level: int, cell: int) -> Places:
-        """What of the cell is taken from others: where a task goes in it, if it is for a task, and else all of it."""
+        """Leaves of the cell that are taken from others: the place of the task, if it is for a task, and else all of it."""
         places = self.pool.leaves(level, cell)
         if need is None or len(places) > 1:
             return places

@@ -4,7 +4,7 @@ from scheduler_service.core.cells.shape import Shape
 
 
 class HealthyLeaves:
-    """Counted as nodes change, so that a cell of any size is known to be whole or not without a look at its nodes."""
+    """Counts kept up as nodes change, so that a cell of any size is known to be whole or not without looking at its nodes."""
 
     __slots__ = ("_shape", "counts", "partly")
 
@@ -16,7 +16,7 @@ class HealthyLeaves:
         """Cells that have healthy leaves and others, by level."""
 
     def add(self, slot: int, more: int) -> None:
-        """So many more leaves of the node are healthy; negative: so many fewer."""
+        """Adds healthy leaves to the node; negative: removes some."""
         index = slot
         for level in range(self._shape.node, len(self._shape.fan)):
             if level != self._shape.node:

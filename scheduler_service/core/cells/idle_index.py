@@ -1,7 +1,7 @@
-"""Where opportunistic work may go: idle leaves by node, outside bindings and inside them.
+"""Index of idle leaves by node, outside bindings and inside them: where opportunistic work may go.
 
-Kept lazily: nodes that changed are looked at again when somebody asks, since a binding that is at once filled changes
-nothing here in the end.
+Updated lazily: nodes that changed are looked at again when the index is read, since a binding that is filled immediately
+changes nothing here in the end.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -18,7 +18,7 @@ _CLEAN = 1 << 24
 
 
 class IdleIndex:
-    """Its lists are plain ones, as long as there are nodes at most: all behind a place is moved in one go."""
+    """Its lists are plain ones, at most as long as there are nodes: an insertion moves everything behind it in one go."""
 
     __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_sizes", "_wholes", "stale")
 
@@ -34,10 +34,10 @@ class IdleIndex:
         self._wholes: list[list[int]] = [[] for _ in range(shape.node + 1)]
         """Slots, by the level of the largest cell of which all leaves are idle."""
         self._sizes = [0] * (shape.devices + 1)
-        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
+        """How many nodes have 1, 2, ... idle leaves; the entry for none means nothing."""
         self._keys: dict[int, _Keys] = {}
         self.stale: set[int] = set()
-        """Slots of which something changed since the lists were last looked at."""
+        """Slots that have changed since the lists were last read."""
 
     def refresh(self) -> None:
         facts, keys, shape = self._facts, self._keys, self._shape
@@ -70,11 +70,11 @@ class IdleIndex:
         self.stale.clear()
 
     def dirty(self, n: int) -> int | None:
-        """Of the nodes with opportunistic work, the one with the fewest idle leaves outside bindings that suffice."""
+        """The node with opportunistic work that has the fewest idle leaves outside bindings that suffice."""
         return self._tightest(0, n)
 
     def clean(self, n: int) -> int | None:
-        """The same of nodes without any."""
+        """The same for nodes without opportunistic work."""
         return self._tightest(_CLEAN, n)
 
     def _tightest(self, kind: int, n: int) -> int | None:
@@ -95,7 +95,7 @@ class IdleIndex:
         return self._inside[at] & _LAST if at < len(self._inside) else None
 
     def sizes(self) -> Sequence[int]:
-        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
+        """How many nodes have 1, 2, ... idle leaves; the entry for none means nothing."""
         self.refresh()
         return self._sizes
 
@@ -114,7 +114,7 @@ class IdleIndex:
         return self._clean_among(bisect_left(self._outside, self._whole_key(slots.stop - 1)), slots)
 
     def _whole_key(self, slot: int) -> int:
-        """Of a slot that is wholly idle and outside bindings."""
+        """The key of a slot that is wholly idle and outside bindings."""
         return _CLEAN + self._devices << _SLOT | _LAST - slot
 
     def _clean_among(self, at: int, slots: range) -> int | None:

@@ -1,4 +1,4 @@
-"""Which leaves a task gets of those that are available to it: such as have the fewest opportunistic runs leave.
+"""Which of the available leaves a task gets: those for which the fewest opportunistic runs have to leave.
 
 How many leaves are in use is known here; whose runs these are is for a policy to say, by its `Choice`.
 """
@@ -12,26 +12,26 @@ from scheduler_service.core.cells.shape import Shape, height_of, pick, pick_cell
 from scheduler_service.core.model.values import Mask
 
 IN_CHOICE = 16
-"""Units between which it is asked whose the opportunistic leaves are; of more, those with the fewest."""
+"""The most units that a `Choice` compares; of more, those with the fewest opportunistic leaves."""
 
 Places = Sequence[tuple[int, Mask]]
 """Slots and positions."""
 
 
 class Choice(Protocol):
-    """Who leaves, where leaves are in use one way or the other. `taken` is what the job gets anyhow."""
+    """Chooses which runs have to leave, if leaves in use are taken either way. `taken` is what the job gets in any case."""
 
     def between(self, options: Sequence[Places], taken: Places) -> int:
         """Which of these places the job is to get."""
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
-        """Where the opportunistic runs of a node are: first those that are to leave before the others."""
+        """Leaves of the opportunistic runs of a node: first those of runs that are to leave before the others."""
 
 
 def picked(
     pool: Pool, slot: int, available: Mask, need: Need, choice: Choice | None, taken: Callable[[], Places]
 ) -> Mask | None:
-    """What the task gets of the leaves that are available on a node; None: they do not do."""
+    """The leaves that the task gets of those available on a node; None: they do not suffice."""
     opportunistic = pool.held(slot)[1] & available
     mask = _picked(pool.shape, available, need, (opportunistic,) if opportunistic else ())
     if choice is None or mask is None or not mask & opportunistic:
@@ -48,8 +48,8 @@ def picked(
 def _sparing_runs(
     pool: Pool, slot: int, available: Mask, need: Need, choice: Choice, taken: Callable[[], Places], runs: tuple[Mask, ...]
 ) -> Mask | None:
-    """The fewest leaves in use, if fewer runs do not have to leave for others with as low a common ancestor. One run after the
-    other of those that would have to is spared."""
+    """The fewest leaves in use, unless fewer runs have to leave for others with as low a common ancestor. The runs that would
+    have to leave are spared one after the other."""
     mask = _picked(pool.shape, available, need, runs)
     if mask is None:
         return None
@@ -72,8 +72,8 @@ def _picked(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) 
 def fewest_leave(
     pool: Pool, units: Iterable[tuple[int, Mask]], need: Need, choice: Choice, taken: Callable[[], Places]
 ) -> Iterator[tuple[int, Mask]]:
-    """Units, a slot and what is available there, that are as good but for who would have to leave: nobody comes first, then
-    the best choice among those with the fewest leaves in use, then the others."""
+    """Orders units (a slot and its available leaves) that are equally good but for the runs that have to leave: first those
+    where no run does, then the best choice among those with the fewest leaves in use, then the others."""
     dear: list[tuple[int, int, Mask]] = []
     for slot, available in units:
         opportunistic = pool.held(slot)[1] & available

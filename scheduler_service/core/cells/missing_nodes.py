@@ -14,8 +14,8 @@ def left_out_of(pools: Pools, binding: Binding) -> list[int]:
 
 
 def lost(pools: Pools, binding: Binding) -> tuple[bool, bool]:
-    """Whether nodes of the cell are not there any more, and whether all of them: its pool or its level is called something else
-    now, or they are another pool's. Nodes that are left out are still there."""
+    """Whether nodes of the cell do not exist any more, and whether none of them does: its pool or its level has another name
+    now, or they are in another pool. Nodes that are left out still exist."""
     slots = _slots(pools, binding)
     missing = sum(node_at(pools, binding.pool, slot) is None for slot in slots)
     if missing:
@@ -24,7 +24,7 @@ def lost(pools: Pools, binding: Binding) -> tuple[bool, bool]:
 
 
 def _slots(pools: Pools, binding: Binding) -> list[int]:
-    """The places of its nodes; none of a cell of a pool, or a level, that there is not."""
+    """The slots of its nodes; empty if its pool or level does not exist."""
     pool = pools.pools.get(binding.pool)
     level = None if pool is None else level_of(pool.shape, binding.level)
     return [] if pool is None or level is None else [slot for slot, _ in leaves(pool.shape, level, binding.index)]

@@ -1,4 +1,4 @@
-"""Where opportunistic work fits: idle leaves of anybody's cells, from the end of the pool."""
+"""Finds places for opportunistic work: idle leaves in cells of any owner, from the end of the pool."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ def may_find(pool: Pool, request: RequestedCells, leaves: Mapping[int, Mask]) ->
 
 
 def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
-    """A part that may be anywhere in the pool."""
+    """Places a part that may be anywhere in the pool."""
     if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
         if found is not None and part.level >= 0 and pick_cell(pool.shape, found[1], part.level) is None:
@@ -78,14 +78,14 @@ def _cells_from_the_end(pool: Pool, level: int) -> Iterator[tuple[range, Mask]]:
 
 
 class _Cell(NamedTuple):
-    """What is idle in it by slot, and who sits there already. What is tried in vain is undone."""
+    """Idle leaves of a cell by slot, and the tasks that have a place in it. Failed attempts are undone."""
 
     idle: dict[int, Mask]
     placed: list[tuple[Need, tuple[int, Mask]]]
 
 
 def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
-    """A place for each part: all of them, or none."""
+    """Places each part: all of them, or none."""
     before = len(cell.placed)
     for part in parts:
         if not (_place(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
@@ -97,7 +97,7 @@ def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
 
 
 def _place(shape: Shape, need: Need, cell: _Cell) -> bool:
-    """On the node with the fewest idle leaves that suffice."""
+    """Places a task on the node with the fewest idle leaves that suffice."""
     for slot in sorted(cell.idle, key=lambda slot: (cell.idle[slot].bit_count(), -slot)):
         idle = cell.idle[slot]
         taken = pick_cell(shape, idle, need.level) if need.level >= 0 else pick(shape, idle, need.leaves)
@@ -109,7 +109,7 @@ def _place(shape: Shape, need: Need, cell: _Cell) -> bool:
 
 
 def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
-    """In the cell inside this one with the fewest idle leaves that suffice; where that is only preferred, else anywhere."""
+    """Places a group in the inner cell with the fewest idle leaves that suffice; if that is only preferred, else anywhere."""
     leaves = sum(need.leaves for need in needs_of(part.parts))
     inside = [inner for inner in _cells_inside(shape, part.level, cell.idle) if _count(inner) >= leaves]
     for idle in sorted(inside, key=lambda idle: (_count(idle), -max(idle))):
@@ -123,7 +123,7 @@ def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
 
 
 def _cells_inside(shape: Shape, level: int, idle: dict[int, Mask]) -> Iterable[dict[int, Mask]]:
-    """What is idle in each cell of the level in this one, of which there is but one where the level is none below it."""
+    """Idle leaves of each cell of the level inside this one; if the level is not below this one's, of this one."""
     if level < shape.node:
         cells = [cell_mask(shape, level, index) for index in range(shape.devices // shape.size(level))]
         return [{slot: mask & cell} for slot, mask in idle.items() for cell in cells]

@@ -1,10 +1,10 @@
-"""Where a VC can place guaranteed work: the parts of its bound cells, node by node.
+"""Parts of a VC's bound cells, node by node, where it can place guaranteed work.
 
-A unit is a bound cell inside a node, or what lies on one node of a larger one. Available are its healthy leaves that no
-guaranteed run holds; opportunistic runs do not count, for they go.
+A unit is a bound cell inside a node, or the part of a larger one on one node. Available are its healthy leaves that no
+guaranteed run holds; opportunistic runs do not count, as they can be made to leave.
 
-Kept lazily: nodes that changed are looked at again when somebody asks. A cell that is bound and at once filled never
-enters a list.
+Updated lazily: nodes that changed are looked at again when the lists are read. A cell that is bound and immediately filled
+never enters a list.
 """
 
 from bisect import bisect_left, insort
@@ -21,20 +21,20 @@ class OwnedParts:
     __slots__ = ("_devices", "_facts", "_hosts", "_lists", "_sizes", "_visited", "stale")
 
     def __init__(self, facts: Facts, devices: int) -> None:
-        """`devices` of a node."""
+        """`devices`: how many a node has."""
         self._facts = facts
         self._devices = devices
         self._lists: dict[Owner, list[Unit]] = {}
-        """VC -> its units of which something is available, in order. They are few, as cells go back with the last run: all
-        behind a place is moved in one go."""
+        """VC -> its units with available leaves, in order. They are few, as cells are released with their last run: an
+        insertion moves everything behind it in one go."""
         self._sizes: dict[Owner, list[int]] = {}
         """VC -> how many of its units have 0, 1, 2, ... available leaves."""
         self._visited: dict[Owner, set[int]] = {}
         """VC -> the slots on which opportunistic runs hold leaves of its units."""
         self._hosts: dict[int, set[Owner]] = {}
-        """The same the other way round."""
+        """Slot -> the VCs of which opportunistic runs hold leaves there."""
         self.stale: set[int] = set()
-        """Slots of which something changed since the lists were last looked at."""
+        """Slots that have changed since the lists were last read."""
 
     def of(self, vc: Owner) -> Sequence[Unit]:
         if self.stale:
@@ -42,7 +42,7 @@ class OwnedParts:
         return self._lists.get(vc, ())
 
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
-        """Those that have `n` leaves available, tightest first."""
+        """The VC's units that have `n` leaves available, the tightest first."""
         if self.stale:
             self._refresh()
         units = self._lists.get(vc, ())

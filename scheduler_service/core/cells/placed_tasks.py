@@ -1,4 +1,4 @@
-"""Where the tasks of a job are that have a place already, and which nodes are near them."""
+"""The tasks of a job that have a place already, and which nodes are near them."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,17 +9,17 @@ _EVERYWHERE = range(-sys.maxsize, sys.maxsize)
 
 
 class Tasks:
-    """How many of the tasks are in each cell, from the level of nodes up."""
+    """How many of these tasks are in each cell, from the level of nodes up."""
 
     __slots__ = ("_in", "_shape")
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._in: list[dict[int, int]] = []
-        """By level, cells that have some; empty until there is one."""
+        """Index -> tasks in the cell, by level; empty until a task has a place."""
 
     def put(self, slot: int, more: int) -> None:
-        """So many more, or fewer, are on this node."""
+        """Adds tasks to this node; negative: removes some."""
         if not self._in:
             self._in = [{} for _ in self._shape.fan]
         for level, index in self._around(slot):
@@ -34,7 +34,7 @@ class Tasks:
 
     def rings(self) -> Iterator[tuple[int, range]]:
         """All nodes by their distance, the nearest first, and in order of their slots. The nodes that have tasks are among
-        their neighbours."""
+        their neighbors."""
         shape, nearer = self._shape, list[range]()
         for level in range(shape.node + 1, len(shape.fan)) if self._in else ():
             nodes = shape.size(level) // shape.devices
@@ -53,7 +53,7 @@ class Tasks:
 
 
 def _between(cells: Iterable[range], holes: Iterable[range]) -> Iterator[range]:
-    """What of the cells is in no hole; both are in order, and each hole is inside one cell."""
+    """Parts of the cells that are in no hole; both are in order, and each hole is inside one cell."""
     left = iter(holes)
     hole = next(left, None)
     for cell in cells:

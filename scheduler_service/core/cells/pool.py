@@ -1,8 +1,8 @@
-"""A pool of nodes that are alike: its physical side, as an index that follows from facts which are set.
+"""A pool of nodes that are alike: an index of its physical side, which follows from facts that are set.
 
-Each setter may be called again with the same, and in any order; setting what was there before restores everything. A node
-is a *slot*, its number at the level of nodes: the slots of rack r are r * fan to r * fan + fan - 1. Where nodes are the top,
-slots are any integers.
+Setters may be called again with the same facts, and in any order; setting the facts from before restores everything. A node is
+a *slot*, its number at the level of nodes: the slots of rack r are r * fan to r * fan + fan - 1. If nodes are the top, slots
+are any integers.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -20,8 +20,8 @@ from scheduler_service.core.model.values import Mask
 
 
 class Pool:
-    """What is healthy, bound and held of each node is set; which cells are free, what is available in those that are bound, and
-    whether everybody can have what he owns, follows, and is kept up as it changes."""
+    """Facts of each node are set: what is healthy, bound and held. Which cells are free, what is available in bound cells, and
+    whether all VCs can have what they own follows from the facts, and is kept up to date."""
 
     __slots__ = (
         "_balance",
@@ -66,7 +66,7 @@ class Pool:
     # ---- facts ---------------------------------------------------------------------------------------------------------
 
     def set_node(self, slot: int, healthy: Mask | None) -> None:
-        """Which positions are healthy and open for placement; None: there is no such node."""
+        """Sets which positions are healthy and open for placement; None: there is no such node."""
         here, new = self._facts[slot], healthy or 0
         old = here.healthy
         if new == old:
@@ -79,7 +79,7 @@ class Pool:
         self._balance = None
 
     def bind(self, level: int, index: int, vc: Owner) -> None:
-        """The cell is the VC's. It is under no other binding and has none inside."""
+        """Binds the cell to the VC. It must be under no other binding and have none inside."""
         was = self.bound[level].get(index)
         if was == vc:
             return
@@ -111,7 +111,7 @@ class Pool:
         self._balance = None
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
-        """The leaves that guaranteed runs hold, or that are kept for them."""
+        """Sets the leaves that guaranteed runs hold, or that are kept for them."""
         here = self._facts[slot]
         if mask == here.guaranteed:
             return
@@ -120,7 +120,7 @@ class Pool:
         self._spare.stale.add(slot)
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
-        """The leaves that opportunistic runs hold."""
+        """Sets the leaves that opportunistic runs hold."""
         if mask == self._facts[slot].opportunistic:
             return
         self._units.stale.add(slot)
@@ -128,7 +128,7 @@ class Pool:
         self._spare.stale.add(slot)
 
     def set_quota(self, vc: Owner, level: int, count: int) -> None:
-        """How many cells of the level the VC owns, pinned ones among them."""
+        """Sets how many cells of the level the VC owns, pinned ones included."""
         self.promises.set_quota(vc, level, count)
         self._balance = None
 
@@ -149,7 +149,7 @@ class Pool:
         return self._facts[slot].idle()
 
     def held(self, slot: int) -> tuple[Mask, Mask]:
-        """What guaranteed and what opportunistic runs hold of a node."""
+        """Leaves of a node that guaranteed runs hold, and those that opportunistic runs hold."""
         here = self._facts[slot]
         return here.guaranteed, here.opportunistic
 
@@ -158,15 +158,15 @@ class Pool:
         return sorted(self.promises.mine.get((vc, level), ()))
 
     def units(self, vc: Owner) -> Sequence[Unit]:
-        """The VC's units of which something is available: the tightest first, then by address."""
+        """The VC's units with available leaves: the tightest first, then by address."""
         return self._units.of(vc)
 
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
-        """Those that have `n` leaves available, the tightest first."""
+        """The VC's units that have `n` leaves available, the tightest first."""
         return self._units.fitting(vc, n)
 
     def unit_from(self, vc: Owner, least: tuple[int, ...]) -> Unit | None:
-        """The first of the VC's units, in their order, that does not come before this."""
+        """The first of the VC's units, in their order, that does not come before `least`."""
         return self._units.first_from(vc, least)
 
     def unit_sizes(self, vc: Owner) -> Sequence[int]:
@@ -186,7 +186,7 @@ class Pool:
         return self._facts[slot].units
 
     def available(self, slot: int, mask: Mask) -> Mask:
-        """The healthy leaves of these that no guaranteed run holds."""
+        """Those of these leaves that are healthy and that no guaranteed run holds."""
         here = self._facts[slot]
         return here.healthy & mask & ~here.guaranteed
 
@@ -208,7 +208,7 @@ class Pool:
         return not any(self._balance.missing)
 
     def doomed(self, vc: Owner, level: int) -> int:
-        """How many of the VC's free virtual cells there is nothing for, even if nobody else asks."""
+        """How many of the VC's free virtual cells cannot be had, even if no other VC asks."""
         return max(0, self.promises.free_of(vc, level) - self.balance().obtainable[level])
 
     def safe_to_split(self, level_from: int, level_to: int) -> bool:
@@ -218,7 +218,7 @@ class Pool:
         return self.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
     def costs_nobody(self, vc: Owner, level: int, index: int) -> bool:
-        """Whether no more would be missing anywhere if this cell, under no binding, were the VC's, which has one free."""
+        """Whether no more cells would be missing at any level if the VC, which has one to bind, bound this unbound cell."""
         outer = self._lists.outer(level, index)
         if outer is not None:
             return self.safe_to_split(outer, level)
@@ -229,12 +229,11 @@ class Pool:
         return all(now <= then for now, then in zip(after, before, strict=True))
 
     def all_to_bind(self, vc: Owner, level: int, need: int, choose: Choose = first) -> Iterator[int]:
-        """The cells for a free virtual cell of the VC, which must have one, that are worth a look, in order; none if nothing
-        can be had now. Each may be bound and unbound while it is looked at. `choose` has the word where opportunistic runs have
-        to leave, and as many devices of them in several places.
+        """The cells to try for a free virtual cell of the VC, which must have one, in order; none if none can be had now. Each
+        may be bound and unbound while it is looked at. `choose` decides between cells that opportunistic runs have to leave.
 
-        A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
-        are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.
+        A VC that has doomed cells gets a partly faulty one first, if that costs no other VC anything and `need` leaves of it
+        are healthy: so whole ones stay with VCs that can still get them. Of whole ones, it is enough to try one.
         """
         if self._healthy.partly[max(level, self.shape.node)] and self.doomed(vc, level):
             now = self.balance()
@@ -246,7 +245,7 @@ class Pool:
             yield whole
 
     def idle_sizes(self) -> Sequence[int]:
-        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
+        """How many nodes have 1, 2, ... idle leaves; the entry for none means nothing."""
         return self._spare.sizes()
 
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
@@ -259,7 +258,7 @@ class Pool:
         mask = None if slot is None else pick_cell(self.shape, self.idle(slot), level)
         return None if slot is None or mask is None else (slot, mask)
 
-    # ---- for tests: all that is kept, and the same made anew from the facts ------------------------------------------------
+    # ---- for tests: all that is kept, and the same rebuilt from the facts --------------------------------------------------
 
     def rebuilt(self) -> "Pool":
         other = Pool(self.shape, self.name)

@@ -1,4 +1,4 @@
-"""What can be asked of a pool about one cell, or the cells around some leaves."""
+"""Queries about one cell of a pool, or about the cells around some leaves."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -21,7 +21,7 @@ def leaves_unbound(pool: Pool, owner: Owner) -> int:
 
 
 def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) -> bool:
-    """Whether neither it nor a part of it nor a cell around it is bound, but to these."""
+    """Whether neither the cell, nor a part of it, nor a cell around it is bound, except to these owners."""
     for slot, mask in pool.leaves(level, index):
         if mask & pool.bound_at(slot):
             for bound, whose in pool.units_at(slot).items():
@@ -64,8 +64,8 @@ def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
 
 
 def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> Iterator[tuple[int, int]]:
-    """The cells around this leaf, (level, index), that could be bound to the owner as they are, at nobody's cost; the smallest
-    first."""
+    """The cells around this leaf, (level, index), that could be bound to the owner as they are, at no other VC's cost; the
+    smallest first."""
     for level in range(len(pool.shape.fan)):
         if pool.promises.free_of(owner, level):
             index = (slot * pool.shape.devices + position) // pool.shape.size(level)
@@ -76,14 +76,14 @@ def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> Iterator[
 
 
 def overlap(shape: Shape, one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether these cells, (level, index), are one, or one is inside the other."""
+    """Whether these cells, (level, index), are the same, or one is inside the other."""
     small, large = sorted((one, other))
     return small[1] // (shape.size(large[0]) // shape.size(small[0])) == large[1]
 
 
 def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """How many free cells there are of each level in a pool of so many cells of the highest, all healthy, of which nothing but
-    these is bound."""
+    """How many free cells of each level a pool has with `tops` cells of the highest level, all healthy, in which only these are
+    bound."""
     pool, roots = Pool(shape, ""), set()
     nodes = shape.size(shape.top) // shape.devices
     for level, index in pinned:

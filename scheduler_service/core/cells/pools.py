@@ -1,8 +1,8 @@
-"""Which node is which cell of which pool: the cells of the cluster, as they follow from its nodes and what a site says of them.
+"""Pools: which node is which cell of which pool, as it follows from the nodes and from what the site says about them.
 
-Nodes are alike that have devices of one model and memory in the same tree; they make a pool whose largest cell is a node. So
-do nodes without devices that have as many CPUs: their smallest cell is a CPU, which carries its share of the memory. A site may
-name some of its nodes instead, and group them further (`PoolPlan`).
+Nodes are alike if they have devices of one model in the same tree; they make a pool whose largest cell is a node. So do nodes
+without devices that have the same number of CPUs: their smallest cell is a CPU, which carries its share of the memory. A site
+may name some of its nodes instead, and group them further (`PoolPlan`).
 """
 
 from collections import Counter
@@ -20,28 +20,28 @@ from scheduler_service.core.model.values import Mask, Vector, least
 
 
 class _Node(NamedTuple):
-    """What a node brings: the part of a shape that is inside it, and which positions are well and open."""
+    """Facts of a node: the part of a shape that is inside it, and which positions are healthy and open."""
 
     position: PoolPosition
     inner: Shape
     model: str
     healthy: Mask
     memory_mib: int = 0
-    """Of its device with the least memory; 0 where it has none."""
+    """Memory of the device that has the least; 0 if it has no devices."""
 
 
 class Pools:
-    """The pools by name. Every part of it follows from what was set last, in whatever order."""
+    """The pools by name. All of it follows from what was set last, in any order."""
 
     def __init__(self, plans: Iterable[PoolPlan] = (), host_percent: int = 0, limit_percent: int = 100) -> None:
-        """`host_percent`: how much of nodes with devices goes with none of them; `limit_percent`: how much of the memory of a
-        device jobs may use that share it."""
+        """`host_percent`: how much of nodes with devices goes with none of them; `limit_percent`: how much memory of a device
+        the jobs that share it may use."""
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
         self.positions: dict[int, PoolPosition] = {}
         self.misfits: dict[int, str] = {}
-        """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
+        """Nodes that a plan names and that are not like its other nodes: nothing is placed on them."""
         self.nodes: dict[str, dict[int, int]] = {}
         """Pool -> slot -> the node there."""
         self._covered = 100 - host_percent
@@ -49,18 +49,18 @@ class Pools:
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
         self._facts: dict[str, dict[int, _Node]] = {}
-        """Pool -> node -> what it brings."""
+        """Pool -> node -> its facts."""
         self._pool_of: dict[int, str] = {}
-        """Node -> the pool among whose facts it is."""
+        """Node -> the pool that has its facts."""
         self._first: dict[str, int] = {}
-        """Planned pool -> of its nodes the one that joined first: all others must be like it, whatever their places."""
+        """Planned pool -> its node that joined first: all others must be like that one, whatever their places."""
         self._placed: list[int] = []
-        """What `set_node` returns."""
+        """Result of `set_node`."""
         self._order: list[str] | None = None
-        """What `in_order` returns, until a pool comes or goes."""
+        """Result of `in_order`, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
         self._lowest: dict[str, tuple[Vector, int]] = {}
-        """What `share` and `device_memory_mib` return, until a node comes or goes."""
+        """Results of `share` and `device_memory_mib`, until a node comes or goes."""
         self._vcs: dict[int, VirtualCluster] = {}
         self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
         """Virtual cluster -> (pool, level) -> what open windows add to its quota."""
@@ -69,8 +69,8 @@ class Pools:
     # ---- facts -----------------------------------------------------------------------------------------------------------
 
     def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> list[int]:
-        """What the node is and has; None: it is not there. Returns the nodes that have a place in a pool now, or another one:
-        what is held of them is to be told anew."""
+        """Sets what the node is and has; None: it does not exist. Returns the nodes that have a place in a pool now, or another
+        one: what is held of them has to be set again."""
         self._placed = []
         name = self._pool_of.get(node)
         before = None if name is None else self._facts[name][node]
@@ -86,7 +86,7 @@ class Pools:
         return self._placed
 
     def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
-        """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
+        """Sets which of the node's devices are held, or kept, as guaranteed, and which ones opportunistic runs hold."""
         position = self.positions.get(node)
         if position is not None:
             pool = self.pools[position.pool]
@@ -102,7 +102,7 @@ class Pools:
                 self._set_quotas(self.pools[name], vc, row)
 
     def set_exchanged(self, vc: int, pool: str, level: str, count: int) -> None:
-        """What windows that are open add to a quota; negative for givers."""
+        """Sets what open windows add to a quota; negative for givers."""
         mine = self._exchanged.setdefault(vc, {})
         mine[pool, level] = count
         if not count:
@@ -131,21 +131,21 @@ class Pools:
     # ---- questions -------------------------------------------------------------------------------------------------------
 
     def in_order(self) -> list[str]:
-        """Pools in the order in which a job that names none tries them: those of the smallest largest cell first."""
+        """Pools in the order in which a job that names none tries them: those with the smallest top-level cell first."""
         if self._order is None:
             self._order = sorted(self.pools, key=lambda name: (self.pools[name].shape.size(self.pools[name].shape.top), name))
         return self._order
 
     def share(self, pool: str) -> Vector:
-        """What of its node goes with each device of the pool."""
+        """The share of its node that goes with each device of the pool."""
         return self._least(pool)[0]
 
     def device_memory_mib(self, pool: str) -> int:
-        """How much memory each device of the pool has at least; 0 where it has no devices."""
+        """How much memory each device of the pool has at least; 0 if it has no devices."""
         return self._least(pool)[1]
 
     def usable_mib(self, pool: str) -> int:
-        """What jobs that share a device may use together of its memory, on each device of the pool at least."""
+        """How much of a device's memory the jobs that share it may use together, on each device of the pool at least."""
         return self.device_memory_mib(pool) * self._limit_percent // 100
 
     def _least(self, pool: str) -> tuple[Vector, int]:
@@ -156,13 +156,13 @@ class Pools:
         return lowest
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
-        """The pools in which it owns something, or has it in exchange."""
+        """The pools in which the virtual cluster owns cells, or has some in exchange."""
         owned = {quota.pool for quota in vc.quotas}
         exchanged = self._exchanged.get(vc.id)
         return owned if exchanged is None else owned | {pool for (pool, _), count in exchanged.items() if count > 0}
 
     def tops(self, pool: str) -> int:
-        """How many cells of its highest level it has, healthy or not."""
+        """How many cells of its highest level the pool has, healthy or not."""
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         nodes = len(self._facts[pool]) if plan is None else len(plan.nodes)
         return nodes * shape.devices // shape.size(shape.top)
@@ -174,12 +174,12 @@ class Pools:
         return 0 <= index < len(plan.nodes) * shape.devices // shape.size(level)
 
     def place_left_out(self, node: int) -> tuple[str, int] | None:
-        """Of a node that its pool leaves out: the pool, and the place in it whose cells it had while it was like the others."""
+        """Pool and slot of a node that its pool leaves out: it had the cells there while it was like the others. Else None."""
         name = self._pool_of.get(node) if node in self.misfits else None
         return None if name is None else (name, self._facts[name][node].position.slot)
 
     def covered(self, capacity: Vector, devices: int) -> Vector:
-        """What goes with each of the devices of such a node."""
+        """The share of such a node that goes with each of its devices."""
         cpu, memory, _ = (amount * self._covered // (100 * devices) for amount in capacity)
         return Vector(cpu, memory, 1)
 
@@ -202,7 +202,7 @@ class Pools:
         return _Node(PoolPosition(pool, slot, order, share), inner, model, healthy, memory_mib)
 
     def _join(self, node: int, now: _Node) -> Pool | None:
-        """The pool, with the node in it; None where it does not fit in."""
+        """Adds the node to its pool, and returns that; None if it does not fit in."""
         name = now.position.pool
         facts = self._facts.setdefault(name, {})
         facts[node], self._pool_of[node] = now, name
@@ -219,7 +219,7 @@ class Pools:
         return self.pools[name] if node in self.positions else None
 
     def _make(self, name: str, leading: _Node) -> None:
-        """The pool anew, from all that is known of it."""
+        """Rebuilds the pool from all that is known of it."""
         plan = self._plans.get(name)
         above = plan.levels if plan is not None else ()
         levels = (*leading.inner.levels, *(level for level, _ in above))

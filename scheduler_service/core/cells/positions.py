@@ -1,4 +1,4 @@
-"""What a node brings to its pool: the tree of its devices, or of its CPUs, and where in that tree each of them is."""
+"""A node as part of its pool: the tree of its devices, or of its CPUs, and the place of each of them in that tree."""
 
 import re
 from functools import lru_cache
@@ -14,9 +14,9 @@ class PoolPosition(NamedTuple):
     pool: str
     slot: int
     order: tuple[int, ...]
-    """The index of the device at each position of the tree; empty where that is the same."""
+    """The index of the device at each position of the tree; empty if they are the same."""
     share: Vector
-    """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
+    """The share of the node that goes with each of its devices, or with each of its CPUs if it has no devices."""
 
 
 def positions(position: PoolPosition, devices: Mask) -> Mask:
@@ -44,7 +44,7 @@ def _moved(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
 
 
 def cpus_of(capacity: Vector) -> int:
-    """The leaves of a node without devices."""
+    """The number of leaves of a node without devices."""
     return max(1, capacity.cpu_milli // 1000)
 
 
@@ -55,8 +55,8 @@ def row_of(cpus: int) -> Shape:
 
 @lru_cache(maxsize=1024)
 def tree_of(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[Shape, tuple[int, ...]]:
-    """The shape of a node whose devices have these paths, and which device is at which place. A tree that is not the same
-    everywhere (the agent collapses what is odd) counts as flat."""
+    """The shape of a node whose devices have these paths, and which device is at which place. An irregular tree (the agent
+    collapses what is odd) counts as flat."""
     order = tuple(sorted(range(len(paths)), key=lambda index: (paths[index], index)))
     fans: list[int] = []
     for depth in range(len(levels), -1, -1):
@@ -74,7 +74,7 @@ def tree_of(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tupl
 
 
 def name_of(model: str, inner: Shape) -> str:
-    """What a pool is called that nobody has named: the same for nodes that are alike, and for no others."""
+    """The name of a pool that the site has not named: the same for nodes that are alike, and for no others."""
     if not model:
         return f"cpu-{inner.devices}"
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "device"

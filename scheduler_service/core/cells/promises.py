@@ -1,7 +1,7 @@
-"""What virtual clusters own and have bound, and whether what is free keeps the promise (HiveD, Eqns 1 and 2).
+"""Cells that virtual clusters own and have bound, and whether the free cells keep the promise (HiveD, Eqns 1 and 2).
 
 Eqn 2, `r_k - a_k <= f_k + F_k` at each level, is held over healthy cells. Where it cannot be, the cells that are missing at a
-level are taken off r_k, from the top down, so that what is below is not counted for cells that nobody can get.
+level are taken off r_k, from the top down, so that what is below is not counted for cells that cannot be had.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from scheduler_service.core.model.tenants.virtual_clusters import Owner
 
 
 class Balance(NamedTuple):
-    """By level."""
+    """The cells that can be had and those that are claimed, by level."""
 
     obtainable: tuple[int, ...]
-    """f_k + F_k: free cells, and those to be had by splitting larger ones that nobody has a claim to."""
+    """f_k + F_k: free cells, and those to be had by splitting larger ones that no VC has a claim to."""
     left: tuple[int, ...]
-    """Of these, what no claim stands against."""
+    """Obtainable cells that are left when all claims are met."""
     missing: tuple[int, ...]
-    """Claims that nothing stands against."""
+    """Claims that cannot be met."""
 
 
 def balance(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> Balance:
@@ -37,7 +37,7 @@ def balance(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> B
 
 
 def holds(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> bool:
-    """Whether nothing is missing at any level in the balance of the same. Costs a third of it."""
+    """Whether nothing is missing at any level, as in `balance`. Costs a third of it."""
     split = 0
     for level in range(len(fan) - 1, -1, -1):
         over = free[level] + split - claims[level]
@@ -48,7 +48,7 @@ def holds(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> boo
 
 
 class Promises:
-    """r and a, in all and for each VC."""
+    """r and a, in total and for each VC."""
 
     __slots__ = ("claims", "mine", "none", "quota", "reserved", "unbound")
 

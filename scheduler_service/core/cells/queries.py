@@ -1,4 +1,4 @@
-"""What can be asked of the pools about all their cells, or about one wherever it is; `pool_queries` does so for one pool."""
+"""Queries about all cells of the pools, or about one anywhere; those of one pool are in `pool_queries`."""
 
 from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
@@ -10,17 +10,17 @@ from scheduler_service.core.model.values import Mask, mask_of
 
 
 def has_level(pools: Pools, pool: str, level: str) -> bool:
-    """Whether there are such cells (now): rows outlive a level that its site, or an agent, calls something else."""
+    """Whether such cells exist now: rows outlive a level that the site, or an agent, renames."""
     return pool in pools.pools and level_of(pools.pools[pool].shape, level) is not None
 
 
 def lacks(pools: Pools, pool: str) -> bool:
-    """Whether there are promises that what is healthy and free in it cannot keep."""
+    """Whether the healthy and free cells of the pool cannot keep some promise."""
     return pool in pools.pools and not pools.pools[pool].holds()
 
 
 def cells_of(pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
-    """How many cells of each level of the pool it owns now, with those that it has in exchange."""
+    """How many cells of each level of the pool the virtual cluster owns now, including those that it has in exchange."""
     promises = pools.pools[pool].promises
     return promises.quota.get(vc.owner, promises.none)
 
@@ -50,7 +50,7 @@ def nodes_in(pools: Pools, binding: Binding) -> list[tuple[int, Mask]]:
 
 
 def idle_cells(pools: Pools, kind: Kind) -> int:
-    """The virtual cluster's cells that it could bind now; not those that are faulty, or not there."""
+    """How many of these cells the virtual cluster could bind now; not those that are faulty or missing."""
     vc, name, level_name = kind
     pool = pools.pools.get(name)
     level = None if pool is None else level_of(pool.shape, level_name)

@@ -1,4 +1,4 @@
-"""What a job asks of cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
+"""A job's request for cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ from scheduler_service.core.model.values import Vector, fits, times
 
 
 class Need(NamedTuple):
-    """A task: so many leaves of one node."""
+    """A task, which needs leaves of one node."""
 
     rank: int
     leaves: int
     level: int = -1
-    """Which are to be one whole cell of this level; -1: any."""
+    """The leaves are to be one whole cell of this level; -1: any leaves."""
 
 
 class Together(NamedTuple):
-    """What is to be inside one cell of the level."""
+    """Parts that are to be inside one cell of the level."""
 
     level: int
     required: bool
@@ -32,7 +32,7 @@ Part = Need | Together
 
 
 class RequestedCells(NamedTuple):
-    """Of a pool of a certain shape."""
+    """A request for cells of a pool of a certain shape."""
 
     parts: tuple[Part, ...]
     """The largest first."""
@@ -41,7 +41,7 @@ class RequestedCells(NamedTuple):
 
 
 def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
-    """All tasks in them."""
+    """All tasks in these parts."""
     for part in parts:
         if isinstance(part, Need):
             yield part
@@ -50,7 +50,7 @@ def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
 
 
 def groups_of(parts: tuple[Part, ...]) -> Iterator[Together]:
-    """All that is to be together in them, at any depth."""
+    """All groups in these parts that are to be together, at any depth."""
     for part in parts:
         if isinstance(part, Together):
             yield part
@@ -63,8 +63,8 @@ def alike(one: Part, other: Part) -> bool:
 
 
 def enough(needs: Iterable[Need], sizes: Iterable[tuple[int, int]]) -> bool:
-    """Whether, wherever they lie, there are leaves for so many tasks of each size. `sizes`: numbers of leaves that tasks may
-    share, and how many places there are with each. The condition costs little: few searches that fail begin."""
+    """Whether there are enough leaves for the tasks of each size, wherever they are. `sizes`: numbers of leaves that tasks may
+    share, and how many places there are with each. It costs little, and rules out most searches that would fail."""
     waiting, count = Counter(need.leaves for need in needs), 0
     there = [(leaves, many) for leaves, many in sizes if many]
     for leaves in sorted(waiting, reverse=True):
@@ -75,8 +75,8 @@ def enough(needs: Iterable[Need], sizes: Iterable[tuple[int, int]]) -> bool:
 
 
 def requested_cells(spec: JobSpec, shape: Shape, share: Vector) -> RequestedCells | str:
-    """What the job asks of pools of this shape, of which each leaf carries `share` of its node; or why it cannot ask that of
-    one."""
+    """The job's request to pools of this shape, in which each leaf carries `share` of its node; or why they cannot meet such a
+    request."""
     return _requested_cells(spec.demand, spec.gang, spec.cells, shape, share)
 
 
@@ -108,7 +108,7 @@ def _requested_cells(
 
 
 def _largest_first(part: Part) -> tuple[bool, int, int]:
-    """What has to be together before what may be anywhere; ranks break ties."""
+    """Sort key: groups before single tasks, and the largest first; ranks break ties."""
     if isinstance(part, Need):
         return True, -part.leaves, part.rank
     inner = [_largest_first(inside) for inside in part.parts]
@@ -116,7 +116,7 @@ def _largest_first(part: Part) -> tuple[bool, int, int]:
 
 
 def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str:
-    """A task's leaves. Where these are CPUs it has as many as carry what it asks for, or all of the cell that it names."""
+    """A task's leaves. CPUs are as many as carry what it asks for, or all of the cell that it names."""
     if bool(demand.devices) != bool(share.devices):
         return "it has no devices" if demand.devices else "its nodes have devices, which the job does not ask for"
     leaves, kind = (demand.devices, "devices") if share.devices else (_cpus(share, demand), "CPUs")
@@ -137,12 +137,12 @@ def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str
 
 
 def _cpus(share: Vector, demand: Vector) -> int:
-    """How many CPUs carry it, each with its share of the memory."""
+    """How many CPUs carry the demand, each with its share of the memory."""
     return max([1, *(-(-need // each) for need, each in zip(demand[:2], share[:2], strict=True) if each)])
 
 
 def _as_memory(share: Vector, demand: Vector) -> str:
-    """Why it is more than it names, where it is."""
+    """Why the task gets more CPUs than it names, if it does."""
     more = not share.devices and _cpus(share, demand) > _cpus(share, demand._replace(memory_mib=0))
     return f", which carry its {demand.memory_mib} MiB" if more else ""
 
@@ -152,8 +152,8 @@ def _host(amount: Vector) -> str:
 
 
 def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
-    """The parts inside the cells that are asked for them, the smallest innermost. One task is inside one cell anyway of its
-    node's level and of those above, and where it has one leaf, of any."""
+    """The parts inside the cells that are asked for them, the smallest innermost. A single task is always inside one cell of
+    its node's level and of those above, and if it has one leaf, of any level."""
     one = parts[0] if len(parts) == 1 else None
     anyway = shape.node if isinstance(one, Need) else len(shape.levels)
     if isinstance(one, Need) and one.leaves == 1:

@@ -1,7 +1,7 @@
 """The tree of a pool, and what can be said of one node's devices as a bit mask.
 
 A pool is uniform: a level and a number name a cell, and its parent is `index // fan`. Inside a node a *position* is the
-place of a device in the order of the tree, so that a cell is a run of neighbouring bits. The functions of masks are looked
+place of a device in the order of the tree, so that a cell is a run of neighboring bits. The functions of masks are looked
 up after the first time: nodes are alike, and the same few masks come again and again.
 """
 
@@ -18,7 +18,7 @@ _KNOWN = 65536
 
 
 class Shape(NamedTuple):
-    """The levels from the innermost outwards, and of how many cells of the level below each is made.
+    """The levels from the innermost outwards, and how many cells of the level below make up a cell of each.
 
     >>> p100 = Shape(("device", "switch", "socket", "node", "rack"), (1, 2, 2, 2, 4), 3)
     >>> p100.devices, p100.size(4)
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 
 def level_of(shape: Shape, name: str) -> int | None:
-    """The number of the level that is called so."""
+    """The number of the level with this name."""
     return shape.levels.index(name) if name in shape.levels else None
 
 
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=_KNOWN)
 def cell_mask(shape: Shape, level: int, index: int) -> Mask:
-    """The positions of a cell of a node."""
+    """The positions of a cell inside a node."""
     size = shape.size(level)
     return (1 << size) - 1 << index * size
 
@@ -98,7 +98,7 @@ def whole(shape: Shape, mask: Mask) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=_KNOWN)
 def parts(shape: Shape, mask: Mask) -> tuple[Part, ...]:
-    """What `whole` says, in one row: the smallest cells first."""
+    """The cells of `whole` in one sequence, the smallest first."""
     return tuple(
         Part(level, index, cell_mask(shape, level, index)) for level, cells in enumerate(whole(shape, mask)) for index in cells
     )
@@ -130,8 +130,8 @@ def height_of(shape: Shape, mask: Mask) -> int:
 def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
     """`n` leaves of the mask with the lowest common ancestor possible, or None.
 
-    Among the cells that have them: where they touch least of `avoid`, and of that least of its last masks; then where they fit
-    best (`_Fit`). Inside, as on sites without virtual clusters, of what is to be avoided as little as possible.
+    They are in the cell that touches least of `avoid`, and of that least of its last masks; then in the one that fits best
+    (`_Fit`). Inside, they are chosen as on sites without virtual clusters, with as few leaves to avoid as possible.
     """
     if n < 1:
         return 0
@@ -150,8 +150,8 @@ def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = ()) -> Mask
 
 @lru_cache(maxsize=_KNOWN)
 def pick_cell(shape: Shape, mask: Mask, level: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
-    """A cell of the level that the mask holds all of: that touches least of `avoid`, and of that least of its last masks; then
-    the one that fits best (`_Fit`)."""
+    """A cell of the level that is wholly in the mask: the one that touches least of `avoid`, and of that least of its last
+    masks; then the one that fits best (`_Fit`)."""
     best: tuple[_Fit, Mask] | None = None
     for index in range(shape.devices // shape.size(level)):
         cell = cell_mask(shape, level, index)
@@ -165,11 +165,11 @@ class _Fit(NamedTuple):
     """How good it is to take leaves in a cell: the least is best, as with `closeness.Key`."""
 
     touching: int
-    """Leaves that are to be avoided."""
+    """Number of leaves that are to be avoided."""
     layers: list[int]
-    """How many of each mask, the last first."""
+    """Number of these in each mask, the last mask first."""
     broken: list[bool]
-    """Of the cells around it, the node first: whether the mask has all of it, and a part is taken."""
+    """For each cell around it, the node first: whether the mask has all of it, and a part is taken."""
     others: list[int]
     """How many leaves of the mask these have."""
     cell: int
@@ -185,7 +185,7 @@ def _fit(shape: Shape, mask: Mask, level: int, index: int, chosen: Mask, avoid: 
 
 
 def _sparing(shape: Shape, inside: Mask, n: int, avoid: tuple[Mask, ...]) -> Mask:
-    """`n` of these leaves: such as are in nothing that is to be avoided, then from its first mask, and so on."""
+    """`n` of these leaves: first those that are not to be avoided, then those of the first mask to avoid, and so on."""
     clear = inside
     for each in avoid:
         clear &= ~each
@@ -202,7 +202,7 @@ def _fill(shape: Shape, mask: Mask, n: int) -> Mask:
 
 @lru_cache(maxsize=256)
 def _tree(shape: Shape) -> DeviceTree:
-    """A node."""
+    """The device tree of a node of this shape."""
     inner = range(shape.node - 1, 0, -1)
     paths = tuple(tuple(leaf // shape.size(level) for level in inner) for leaf in range(shape.devices))
     return device_tree(tuple(shape.levels[level] for level in inner), paths, (None,) * shape.devices)

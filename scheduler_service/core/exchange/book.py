@@ -1,4 +1,4 @@
-"""The bulletin board (HiveD, figure 5): what stands on it at a time, and the deals that can be made from it.
+"""The bulletin board (HiveD, figure 5): what is on it at a time, and the deals that can be made from it.
 
 Deals are proposed, by a policy or by a tenant; `why_not` checks every one of them again, and `agreed` makes the rows.
 """
@@ -25,10 +25,10 @@ from scheduler_service.core.model.values import Micros
 
 
 class Board:
-    """The open postings at a time. Nothing changes one; `after` makes another.
+    """The open postings at a time. A board never changes; `after` makes another.
 
-    An offer stands whole as it was posted, with the lots that exchanges have of it beside: so what is left of it, some cells
-    all the time and others before and after a window, needs no rows of its own, and comes back when an exchange ends early.
+    An offer is kept whole, as it was posted, next to the lots that exchanges have of it: so what is left of it, some cells all
+    the time and others before and after a window, needs no rows of its own, and comes back when an exchange ends early.
     """
 
     def __init__(self, postings: Iterable[Posting], exchanges: Iterable[Exchange], now: Micros) -> None:
@@ -48,7 +48,7 @@ class Board:
                 taken[exchange.offer] += (exchange.lot,)
         self._taken: Mapping[int, tuple[Lot, ...]] = dict(taken)
         self._covering: dict[int, list[tuple[int, Posting]]] = {}
-        """See `asks`; the same for all boards that come after, as what is taken is not looked at."""
+        """See `asks`; shared by all boards that come after, as it does not depend on what is taken."""
 
     def after(self, deal: Deal) -> "Board":
         """The board once the deal is made."""
@@ -70,7 +70,7 @@ class Board:
         return [posting for posting in self._own.get((vc, pool, level), ()) if posting.id in self.postings]
 
     def wanted(self, posting: Posting) -> Lot:
-        """What the posting is about from now on."""
+        """The lot of the posting, from now on."""
         return from_now(posting.lot, self.now)
 
     def left(self, offer: Posting, begin_us: Micros, end_us: Micros) -> int:
@@ -83,8 +83,8 @@ class Board:
         return covers(offer.lot, lot) and lot.count <= self.left(offer, lot.begin_us, lot.end_us)
 
     def asks(self, request: Posting) -> Iterator[tuple[int, Posting]]:
-        """The offers that could satisfy the request (Algorithm 2, line 5), and what each asks: all of it, from another VC;
-        those that want cells in return where the request gives them. Who asks least comes first, then the earliest post."""
+        """The offers that could meet the whole request (Algorithm 2, line 5), and what each asks. They are from other VCs;
+        those that want cells in return need a request that gives them. The lowest ask comes first, then the earliest post."""
         lot = self.wanted(request)
         covering = self._covering.get(request.id)
         if covering is None:
@@ -97,7 +97,7 @@ class Board:
                 yield ask, offer
 
     def deal(self, request: Posting, offer: Posting, price: int | None = None) -> Deal:
-        """Without a price: as many device-microseconds as change hands."""
+        """Without a price, the deal costs as many device-microseconds as change hands."""
         lot = self.wanted(request)
         price = lot.device_us if price is None else price
         return Deal(offer.vc, request.vc, lot, price, offer.id, request.id, offer.swap)
@@ -131,7 +131,7 @@ class Board:
 
 
 def share(posting: Posting, part: Lot) -> int:
-    """What of a posting's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
+    """The share of a posting's bid for a part of its cells; rounded up for an offer, which is not sold for less."""
     if posting.bid is None:
         return part.device_us
     of = part.count * (part.end_us - part.begin_us)
@@ -140,7 +140,7 @@ def share(posting: Posting, part: Lot) -> int:
 
 
 def _swaps(wants: Lot | None, gives: Lot | None) -> bool:
-    """A posting for surplus meets another such; one that wants cells, a tenant that gives them, or more than them."""
+    """Whether both are for surplus, or one wants cells and the other gives them, or more."""
     return wants is gives is None or (wants is not None and gives is not None and covers(gives, wants))
 
 
@@ -154,8 +154,8 @@ class Agreed(NamedTuple):
 
 
 def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
-    """Takes one id, or for a swap two. Raises PlanRefused where the deal cannot be made. Whether the cluster and the giver have
-    these cells then is asked before, by whoever knows quotas."""
+    """Makes the rows of a deal, with one id, or two for a swap. Raises PlanRefused if the board does not allow it. The caller
+    has checked that the cluster and the giver have these cells then."""
     refused = board.why_not(deal)
     if refused is not None:
         raise PlanRefused(refused)
@@ -178,8 +178,8 @@ def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
 def accept(board: Board, posting_id: int, by_vc: int, part: Lot | None = None) -> Deal:
     """The deal in which a tenant takes an offer, or gives what another requests, of its own choice.
 
-    Of an offer it gets `part`, or all cells that are left throughout the window, for the share of what is asked; one to swap
-    wants all of its return even for a part. A request is met whole, for what it bids. Raises what keeps it from being a deal.
+    Of an offer it gets `part`, or all cells that are left throughout the window, for that share of what it asks; an offer to
+    swap wants its whole return even for a part. A request is met whole, for what it bids. Raises Refused if there is no deal.
     """
     posting = board.postings.get(posting_id)
     if posting is None:

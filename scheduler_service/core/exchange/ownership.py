@@ -1,8 +1,8 @@
 """Exchanges in the state: who owns what at a time, deals that are made, windows that open and close (HiveD, section 3.3).
 
 An exchange takes as many cells of a level from one virtual cluster as it adds to another. So all of them together are promised
-the same, and Eqn 2 holds as before, as long as nobody gives what it does not own: this is what is checked over the whole window
-of each deal, and kept whenever a quota or an exchange changes.
+the same, and Eqn 2 holds as before, as long as none gives what it does not own: this is checked over the whole window of each
+deal, and kept whenever a quota or an exchange changes.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ def board_of(state: State, now: Micros) -> Board:
 
 
 def exchanges_of(state: State, vc: int) -> list[Exchange]:
-    """Those that it is a side of and that are not over, in the order in which they were agreed."""
+    """The live exchanges in which the virtual cluster gives or takes, in the order in which they were agreed."""
     return [state.exchanges.rows[exchange] for exchange in sorted(state.exchange_index.of.get(vc, ()))]
 
 
@@ -42,7 +42,7 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
 
 
 def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
-    """The most cells of each level of a pool that it owns at any time from now on, as far as is agreed."""
+    """The most cells of each level of a pool that the virtual cluster owns at any time from now on, as far as is agreed."""
     if vc.id not in state.exchange_index.of:
         return cells_of(pools, vc, pool)
     levels = pools.pools[pool].shape.levels
@@ -59,8 +59,8 @@ def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tup
 
 
 def why_not_owned(state: State, deal: Deal) -> str | None:
-    """Why a deal cannot be, whatever stands on the board: who gives must own that throughout, as things are agreed now. None:
-    it can."""
+    """Why a deal cannot be made, whatever is on the board: the giver must own the cells throughout, as things are agreed now.
+    None: it can."""
     gives = [(deal.giver, deal.lot)]
     if deal.swap is not None:
         gives.append((deal.taker, deal.swap))
@@ -97,7 +97,7 @@ def agree(state: State, deal: Deal, now: Micros, request_id: str = "") -> tuple[
 
 
 def book(state: State, what: Booked) -> None:
-    """Puts the exchange as it is now, and what is booked for it."""
+    """Writes the exchange as it is now, and what is booked for it."""
     state.put(state.exchanges, what.exchange.id, what.exchange)
     for entry in what.entries:
         state.put(state.ledger, (entry.vc, entry.exchange, entry.what), entry)
@@ -110,8 +110,8 @@ def book(state: State, what: Booked) -> None:
 
 
 def turn_windows(state: State, now: Micros) -> None:
-    """Opens and closes all windows for which it is time, and only then looks who has more bound than it owns: what goes back to
-    a virtual cluster may go on to the next in the same moment."""
+    """Opens and closes all windows that are due, and only then releases cells that virtual clusters have bound and do not own:
+    what goes back to one may pass to the next at the same moment."""
     due = [x.id for x in state.exchanges.rows.values() if (at := exchange_due(x)) is not None and at <= now]
     shrunk: dict[int, str] = {}
     for exchange_id in sorted(due):
@@ -129,15 +129,15 @@ def turn_windows(state: State, now: Micros) -> None:
 
 
 def call_off(state: State, exchange: Exchange, now: Micros, why: str) -> None:
-    """Ends it at once, whoever likes it; what its taker gave on and does not own then ends too."""
+    """Ends an exchange immediately, without asking its sides; what its taker gave to others and does not own then ends too."""
     book(state, called_off(exchange, now))
     call_off_excess(state, exchange.taker, now, why)
     _shrink(state, {exchange.taker: why}, now)
 
 
 def call_off_excess(state: State, vc: int, now: Micros, why: str) -> None:
-    """Ends what a virtual cluster gives and does not own any more, the latest agreed first. That there is none of a kind, as
-    nearly always, is seen at one look."""
+    """Ends exchanges in which a virtual cluster gives what it does not own any more, the latest agreed first. Nearly always
+    none is lacking, which takes one check for each kind."""
     given = [x for x in exchanges_of(state, vc) if x.giver == vc]
     last = max((x.lot.end_us for x in given), default=now)
     kinds = {(x.lot.pool, x.lot.level) for x in given}
@@ -151,7 +151,7 @@ def call_off_excess(state: State, vc: int, now: Micros, why: str) -> None:
 
 
 def leave_market(state: State, vc: int, now: Micros, why: str) -> None:
-    """Nothing of a virtual cluster's is on the board or in exchange any more. It stays in the ledger."""
+    """Removes all that a virtual cluster has on the board and in exchange. Its entries stay in the ledger."""
     for posting in sorted(state.postings.rows):
         if state.postings.rows[posting].vc == vc:
             state.put(state.postings, posting, withdrawn(state.postings.rows[posting]))

@@ -1,4 +1,4 @@
-"""What becomes of offers, requests and exchanges as they are posted, withdrawn, opened and ended, and what is booked for it."""
+"""How offers, requests and exchanges change as they are posted, withdrawn, opened and ended, and what is booked for it."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from scheduler_service.core.model.tenants.exchange import (
 from scheduler_service.core.model.values import Micros
 
 LATE_US: Micros = 60_000_000
-"""A window that is opened so much after it has begun was not to be had in that time: nobody was there to open it."""
+"""A window opened later than this after its begin could not be used until then: no scheduler was there to open it."""
 
 
 class Booked(NamedTuple):
@@ -31,7 +31,7 @@ class Booked(NamedTuple):
 
 
 def posted(posting: Posting) -> Posting:
-    """The posting as it goes on the board; raises FailedPrecondition for one that could never be met.
+    """The posting as it is put on the board; raises FailedPrecondition for one that could never be met.
 
     It leaves the board at the end of its window at the latest, and a swap when the first of its windows begins: cells that were
     weighed against cells are exchanged for the whole of both windows.
@@ -52,14 +52,14 @@ def posted(posting: Posting) -> Posting:
 
 
 def withdrawn(posting: Posting) -> Posting:
-    """What was agreed on of it stays agreed."""
+    """Withdraws a posting. What was agreed on from it stays agreed."""
     if posting.state not in (PostingState.OPEN, PostingState.WITHDRAWN):
         raise FailedPrecondition("WRONG_STATE", f"posting {posting.id} is {posting.state.name} and cannot be withdrawn")
     return changed(posting, state=PostingState.WITHDRAWN)
 
 
 def expired(posting: Posting, now: Micros) -> Posting:
-    """The posting once its deadline has come; before, as it is."""
+    """The posting, expired if its deadline has passed."""
     over = posting.state is PostingState.OPEN and posting.expires_us <= now
     return changed(posting, state=PostingState.EXPIRED) if over else posting
 
@@ -68,8 +68,8 @@ def expired(posting: Posting, now: Micros) -> Posting:
 
 
 def turned(exchange: Exchange, now: Micros) -> Booked:
-    """The exchange as time has it: opened, closed, or as it was. What of a window passed while nobody could open it was never
-    given, and is not paid for."""
+    """The exchange as it is now: opened, closed, or as it was. The part of a window in which no scheduler could open it was
+    never given, and is not paid for."""
     due = exchange_due(exchange)
     if due is None or now < due:
         return Booked(exchange)
@@ -91,7 +91,7 @@ def called_off(exchange: Exchange, now: Micros) -> Booked:
 
 
 def _over(exchange: Exchange, now: Micros, rest_us: Micros) -> Booked:
-    """What is paid back is the price of the rest of the window, and of what had passed of it before it was opened."""
+    """Ends an exchange. Pays back the price of the rest of the window, and of what had passed before it was opened."""
     begin, opened = exchange.lot.begin_us, exchange.opened_us
     missed = 0 if opened is None or opened - begin <= LATE_US else opened - begin
     back = exchange.price * (missed + rest_us) // (exchange.lot.end_us - begin)
@@ -100,7 +100,7 @@ def _over(exchange: Exchange, now: Micros, rest_us: Micros) -> Booked:
 
 
 def return_asked(exchange: Exchange, vc: int, now: Micros) -> Booked:
-    """One side would end it early; it is over when both have said so."""
+    """Takes the wish of one side to end it early; it ends when both have asked."""
     if vc not in (exchange.giver, exchange.taker):
         raise FailedPrecondition("NOT_YOURS", f"exchange {exchange.id} is between others")
     if exchange.return_asked_by in (0, vc) or exchange.state is ExchangeState.RETURNED:
@@ -109,6 +109,6 @@ def return_asked(exchange: Exchange, vc: int, now: Micros) -> Booked:
 
 
 def booked(exchange: Exchange, what: Booking, device_us: int, now: Micros) -> tuple[LedgerEntry, ...]:
-    """The giver is credited, and the taker debited the same."""
+    """The ledger entries that credit the giver with an amount, and debit the taker with the same."""
     sides = ((exchange.giver, device_us), (exchange.taker, -device_us))
     return tuple(LedgerEntry(vc, exchange.id, what, amount, now) for vc, amount in sides if amount)

@@ -20,7 +20,7 @@ def covers(whole: Lot, part: Lot) -> bool:
 
 
 def from_now(lot: Lot, now: Micros) -> Lot:
-    """What the lot still is once its window has begun."""
+    """The lot from now on, if its window has begun."""
     return changed(lot, begin_us=now) if lot.begin_us < now else lot
 
 
@@ -34,7 +34,7 @@ def used(lots: Iterable[Lot], begin_us: Micros, end_us: Micros) -> list[int]:
 
 
 def balance(exchanges: Iterable[Exchange], vc: int, begin_us: Micros, end_us: Micros) -> list[int]:
-    """As `used`: what exchanges of one kind of cells add to what a virtual cluster has of it; negative where it gives more.
+    """As `used`: what exchanges of one kind of cells add to those of a virtual cluster; negative where it gives more.
 
     This is `granted` at all `moments` of the window, in one pass over them.
     """
@@ -52,16 +52,16 @@ def _sums(counts: Iterable[tuple[Lot, int]], begin_us: Micros, end_us: Micros) -
 
 
 def granted(exchanges: Iterable[Exchange], at_us: Micros) -> dict[tuple[int, str, str], int]:
-    """What exchanges add to the quota of (VC, pool, level) at a time, now or to come; negative for givers.
+    """Cells that exchanges add to the quota of (VC, pool, level) at a time, now or in the future; negative for givers.
 
-    At the present time it is `in_force`, once all deadlines that have come were seen to.
+    At the present time it equals `in_force`, once all due deadlines have been acted on.
     """
     there = (x for x in exchanges if x.state is not ExchangeState.RETURNED and x.lot.begin_us <= at_us < x.lot.end_us)
     return _quotas(there)
 
 
 def in_force(exchanges: Iterable[Exchange]) -> dict[tuple[int, str, str], int]:
-    """As `granted`, of the windows that were opened and not closed: what quotas are, whatever the clock says."""
+    """As `granted`, but for the windows that were opened and not closed: the quotas as they are, whatever the clock says."""
     return _quotas(x for x in exchanges if x.state is ExchangeState.ACTIVE)
 
 

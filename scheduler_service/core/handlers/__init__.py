@@ -1,1 +1,1 @@
-"""What each request and report means for the state: one file for each subject."""
+"""Handlers of requests and reports, which apply each to the state: one file for each subject."""

@@ -1,4 +1,4 @@
-"""Whether a job's virtual cluster can ever have what it asks for: told at submit, and not by a wait without end."""
+"""Whether a job's virtual cluster can ever have what it asks for: checked at submit, so that no job waits forever."""
 
 from scheduler_service.core.cells.feasibility import why_never
 from scheduler_service.core.cells.pools import Pools
@@ -13,8 +13,8 @@ from scheduler_service.core.state.state import State
 
 
 def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
-    """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
-    still to come, as long as there are none, nobody knows."""
+    """Raises an error that says why not. A job that may run as opportunistic only has to fit in some pool, all of it idle. As
+    long as there are no nodes, no job is refused for its size."""
     vc = _named(state, spec.vc)
     if not spec.alternatives:
         _check_configuration(state, pools, vc, spec, "")
@@ -82,7 +82,7 @@ def _named(state: State, name: str) -> VirtualCluster:
 
 
 def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec, where: str) -> None:
-    """Pools, models and pins that there are not."""
+    """Refuses pools, models and pins that do not exist, or that this job cannot name."""
     cells = spec.cells
     wrong: Refused | None = None
     if spec.nodes is not ANY_NODE and spec.nodes != ANY_NODE:

@@ -1,10 +1,10 @@
-"""CPUs and memory of tasks with devices whose user has named none: what goes with these devices.
+"""Default CPUs and memory of tasks with devices, for which the user has named none: what goes with these devices.
 
-That is the site's amount for each device if it has set one, and otherwise the share of each device of its node. Where nodes
-differ it is the smallest share among those on which the job could run, so that it fits on each of them, and a node full of
-such jobs has one for each of its devices. Beside them there is room for jobs without devices: a CPU and a GiB of each share
-are left to these, where virtual clusters do not say what is (`host_percent`). If jobs take turns on a device, each has a part
-of that, less the memory of the node in which it is parked between its turns. The amounts are fixed when the job is submitted.
+That is the site's amount for each device if it has set one, and otherwise the share of each device of its node. If nodes
+differ, it is the smallest share among those on which the job could run, so that it fits on each of them, and a node full of
+such jobs has one for each of its devices. There is also room for jobs without devices: a CPU and a GiB of each share are left
+to these, unless virtual clusters reserve a part (`host_percent`). If jobs take turns on a device, each has a part of that, less
+the memory of the node in which it is parked between its turns. The amounts are fixed when the job is submitted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,19 +22,19 @@ from scheduler_service.core.sharing.parts import memory_of, part_of
 from scheduler_service.core.state.state import State
 
 _LEAST = Vector(1000, 1024, 1)
-"""What goes with a device as long as there are no nodes; so much of each device's share is left to jobs without devices."""
+"""The share of a device as long as there are no nodes; this much of each device's share is left to jobs without devices."""
 
 Fill = Callable[[Vector], Vector]
-"""From what a task asks for to the same with nothing unset."""
+"""Fills in what is unset in a task's demand."""
 
 
 def names_all(spec: JobSpec) -> bool:
-    """Whether the user has named all CPUs and memory, as is so of nearly all jobs."""
+    """Whether the user has named all CPUs and memory, as is the case for nearly all jobs."""
     return _is_set(spec.demand) and all(_is_set(other.demand) for other in spec.alternatives)
 
 
 def with_default_resources(state: State, spec: JobSpec) -> tuple[JobSpec, str]:
-    """The spec with an amount for everything, and what the story says of that."""
+    """The spec with an amount for everything, and text for the story about it."""
     filled, said = spec, list[str]()
     for number, one in enumerate(spec.in_each_configuration()):
         if _is_set(one.demand):
@@ -51,7 +51,7 @@ def with_default_resources(state: State, spec: JobSpec) -> tuple[JobSpec, str]:
 
 
 def taken_from(known: JobSpec, asked: JobSpec) -> JobSpec:
-    """What is asked, with the amounts of a known job in the place of those that it does not name."""
+    """The spec that is asked for, with the amounts of a known job in place of those that it does not name."""
     taken = asked
     both = zip(asked.in_each_configuration(), known.in_each_configuration(), strict=False)
     for number, (one, theirs) in enumerate(both):
@@ -67,7 +67,7 @@ def _is_set(demand: Vector) -> bool:
 
 
 def _needs(one: JobSpec) -> list[Vector]:
-    """Of each task group, or of the one task."""
+    """Demands of the task groups, or of the one task."""
     return [group.demand for group in one.gang] or [one.demand]
 
 
@@ -125,7 +125,7 @@ def _parked_mib(one: JobSpec, limit: int, settings: Settings) -> int:
 
 
 def _smallest_share(state: State, one: JobSpec) -> Vector | None:
-    """What goes with each device on every node on which the job could run; None: there is none."""
+    """The smallest share of a device among the nodes on which the job could run; None: no node could run it."""
     least = Vector(*(max(max(need[i] for need in _needs(one)), 0) for i in range(3)))
     shares = list(_shares_of_pools(state, one) if state.pools is not None else _shares_of_nodes(state, one, least))
     return Vector(min(share[0] for share in shares), min(share[1] for share in shares), 1) if shares else None

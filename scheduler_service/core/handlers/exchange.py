@@ -1,5 +1,5 @@
-"""What virtual clusters ask of the exchange: offers and requests, deals of their own choice, and what is to end early. Each is
-safe to repeat: what makes something new takes a request_id."""
+"""Requests of virtual clusters to the exchange: offers and requests, deals of their own choice, and early ends. Each is safe to
+repeat: one that makes something new takes a request_id."""
 
 from typing import Any, assert_never
 
@@ -33,17 +33,17 @@ from scheduler_service.core.state.queue_keys import Deadline, ExchangeDeadline
 from scheduler_service.core.state.state import State
 
 MOST_DEVICE_US = 10**18
-"""Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
+"""The most device-microseconds of a lot, or a bid: 30,000 devices for a year. All that is agreed fits into 64 bits then."""
 
 MOST_POSTINGS = 100
-"""Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
-do not count: they are no more than it has cells."""
+"""The most postings of a virtual cluster on the board at a time: each is weighed against all others whenever the board changes.
+Those of its proxy do not count: they are no more than it has cells."""
 
 # ---- offers and requests -----------------------------------------------------------------------------------------------
 
 
 def post_requested(state: State, event: PostRequested, now: Micros) -> PostingChanged:
-    """Puts an offer or a request on the board. Nobody offers more than it owns, at any time of the window."""
+    """Puts an offer or a request on the board. No virtual cluster offers more than it owns at any time of the window."""
     pools, vc = pools_of(state), named(state, event.vc)
     known = state.exchange_index.posted.get((vc.id, event.request_id))
     if known is not None:
@@ -107,7 +107,7 @@ def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
 
 
 def check_same_post(known: Posting, event: PostRequested) -> None:
-    """Raises AlreadyExists unless the request_id came with what it first came with. "From now on" is then as it was first."""
+    """Raises AlreadyExists unless the request_id came with the same posting as at first. "From now on" means from then on."""
     lots = (known.lot,) if known.swap is None else (known.lot, known.swap)
     leaves = known.lot.end_us if known.swap is None else min(lot.begin_us for lot in lots)
     expires = min(event.expires_us or known.lot.end_us, leaves)
@@ -158,7 +158,7 @@ def _check_few(state: State, vc: VirtualCluster) -> None:
 
 
 def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Exchanged:
-    """A tenant takes an offer, all of it that is left or a part, or gives what another requests."""
+    """Takes an offer for a tenant, all of it that is left or a part, or gives what another requests."""
     pools_of(state)
     vc = named(state, event.vc)
     known = state.exchange_index.accepted.get((vc.id, event.request_id))
@@ -183,7 +183,7 @@ def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
 
 
 def _part(posting: Posting | None, event: AcceptRequested, now: Micros) -> Lot | None:
-    """What of an offer is taken; None: all that is left."""
+    """The part of an offer that is taken; None: all that is left."""
     if posting is None or not (event.count or event.begin_us or event.end_us):
         return None
     lot = from_now(posting.lot, now)
@@ -192,7 +192,7 @@ def _part(posting: Posting | None, event: AcceptRequested, now: Micros) -> Lot |
 
 
 def return_requested(state: State, event: ReturnRequested, now: Micros) -> Exchanged:
-    """Ends an exchange early, once both sides have asked for it; or at once, where it is the site that does."""
+    """Ends an exchange early, once both sides have asked for it; immediately if the site asks."""
     pools = pools_of(state)
     exchange = state.exchanges.rows.get(event.exchange)
     if exchange is None:
@@ -245,8 +245,8 @@ def exchange_overdue(state: State, now: Micros, kind: ExchangeDeadline, key: tup
 
 
 def note_idle(state: State, action: NoteIdle, now: Micros) -> None:
-    """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows, nor has one of cells that
-    there are none of any more."""
+    """Notes how many cells are idle. There are no such rows for a virtual cluster without a proxy, or for cells that do not
+    exist any more."""
     row, pools, key = state.vcs.rows.get(action.vc), state.pools, (action.vc, action.pool, action.level)
     if row is None or pools is None or not row.policy.proxy_after_us or not has_level(pools, action.pool, action.level):
         state.put(state.idle, key, None)

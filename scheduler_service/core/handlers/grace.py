@@ -1,4 +1,4 @@
-"""The grace period of a job: its user gives it, or it follows from what the saves of the job take.
+"""The grace period of a job: its user sets it, or it follows from how long the saves of the job take.
 
 A run measures its saves and asks for a grace period that is long enough. A job whose user has given none gets it, up to the
 site's limit, for every stop from then on, also for that of the run that asks. The score of FitGpp counts it at once.
@@ -14,13 +14,13 @@ from scheduler_service.core.state.story import log_event
 
 
 def is_more(job: Job, grace_us: Micros) -> bool:
-    """Whether the engine is to hear that a run of the job asks for so much: for more than the job has, and for a quarter more
-    than its runs have asked for before, so that it hears seldom."""
+    """Whether the engine is to hear that a run of the job asks for this: for more than the job has, and for a quarter more than
+    its runs have asked for before, so that it hears rarely."""
     return grace_us > job.spec.grace_us and 4 * grace_us >= 5 * job.grace_wanted_us
 
 
 def grace_wanted(state: State, event: GraceWanted, now: Micros) -> None:
-    """Takes what a run asks for. What is said of a run that is over, or less than before, changes nothing."""
+    """Takes the grace period that a run asks for. Nothing changes if the run has ended, or asks for less than before."""
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
     if job is None or run is None or state.nodes.rows[run.node].name != event.node or not is_more(job, event.grace_us):
         return
@@ -42,7 +42,7 @@ def grace_wanted(state: State, event: GraceWanted, now: Micros) -> None:
 
 
 def step_too_long(state: State, event: StepTooLong, now: Micros) -> None:
-    """Tells that a stop in such a step may end the run before it has saved, unless the grace period has become longer since."""
+    """Warns that a stop in such a step may end the run before it has saved, unless the grace period has become longer since."""
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
     if job is None or run is None or event.took_us <= job.spec.grace_us:
         return

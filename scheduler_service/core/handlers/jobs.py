@@ -1,4 +1,4 @@
-"""What users ask of their jobs. Each is safe to repeat; what cannot be done is refused with the state that forbids it."""
+"""Users' requests about their jobs. Each is safe to repeat; a refusal names the state that forbids the request."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ def live(state: State, job_id: int) -> Job:
 
 
 def refusal(job: Job, what: str, instead: str) -> FailedPrecondition:
-    """What is raised for a job whose state forbids what is asked; `instead` says what to do."""
+    """The error for a job whose state forbids the request; `instead` says what to do."""
     return FailedPrecondition(
         "WRONG_STATE",
         f"job {job.id} is {job.state.name} and cannot be {what}; {instead}",
@@ -115,7 +115,7 @@ def _park(state: State, event: SuspendRequested, job: Job, now: Micros) -> str |
 
 
 def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accepted:
-    """Of a job that is still on its way out it takes back the suspension: it queues as soon as it has left."""
+    """Resumes a suspended job. If it is still stopping, takes the suspension back: it queues as soon as it has stopped."""
     job = live(state, event.job_id)
     operation = operation_of(state, job.id)
     if operation is not None and operation.kind is OperationKind.PARK:
@@ -123,7 +123,7 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
             log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         resuming.unpark(state, now, operation)
     elif operation is not None and operation.is_of_parked:
-        pass  # it goes on elsewhere
+        pass  # it continues elsewhere
     elif job.state is JobState.SUSPENDED:
         if is_over(job):
             raise refusal(job, "resumed", "its time limit is over: give it a longer one first")
@@ -169,7 +169,7 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
 
 
 def _waits_still(job: Job) -> dict[str, Any]:
-    """Why a job queues that is held no more."""
+    """The reason to show for a queued job that is no longer held."""
     if job.eligible_us is not None:
         return {"reason": Reason.RETRYING, "detail": PAUSES}
     if job.elements is not None and not startable(job):
@@ -202,13 +202,13 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
 
 
 def _is_parked(state: State, job: Job) -> bool:
-    """Whether its run is parked. It may be put back into its queue, though it is suspended: its process is killed, and it
-    starts again from its checkpoint."""
+    """Whether its run is parked. The job may be requeued although it is suspended: its process is killed, and it starts again
+    from its checkpoint."""
     return any_task(state, job.id).phase is RunPhase.PARKED
 
 
 def leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
-    """Whether it was told to leave, for this reason or for any."""
+    """Whether the job was told to stop, for this reason or for any."""
     return any(run.stop_reason is not None and why in (None, run.stop_reason) for run in state.runs_of(job.id))
 
 
@@ -259,7 +259,7 @@ def _limit(limit_us: Micros) -> str:
 
 
 def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
-    """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
+    """The job with a new limit. If it runs, that counts from the start of its launch, and ends it at once if it has passed."""
     job, runs = changed(job, time_limit_us=limit_us, limit_us=None), state.runs_of(job.id)
     if not runs or leaves(state, job) or _is_parked(state, job):
         return job

@@ -1,4 +1,4 @@
-"""A user has a running or parked job go on at another node."""
+"""Moves a running or parked job to another node, for its user."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ from scheduler_service.core.state.state import State
 
 
 def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Accepted:
-    """Repeated, it changes nothing: the job is on its way there, or is there. Raises NotFound and FailedPrecondition."""
+    """Nothing changes if the job is on its way there, or is there already. Raises NotFound and FailedPrecondition."""
     job = live(state, event.job_id)
     nodes = [named(state, name) for name in event.nodes]
     tasks = job.launch_spec.tasks()
@@ -43,7 +43,7 @@ def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Acc
     if park is not None and not event.devices and [node.id for node in nodes] == [run.node for run in runs]:
         first = next(what_holds_up(state, runs), None)
         if first is None:
-            unpark(state, now, park)  # there it goes on in place
+            unpark(state, now, park)  # it resumes in place
             return Accepted(job.id)
         held_up = f" ({first.why}); resume the job to have it wait for its own devices, or go on where there is room"
     guaranteed = any(run.guaranteed for run in runs)
@@ -75,9 +75,9 @@ def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]])
 def _idle(
     state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int], held_up: str
 ) -> tuple[int, ...]:
-    """The closest idle devices of the node for a task. Raises FailedPrecondition if there are too few, or if the job
-    asks for devices that belong together, which its user has to name. `held_up`: why a parked job does not have those that it
-    had there."""
+    """The closest idle devices of the node for a task. Raises FailedPrecondition if there are too few, or if the job asks for
+    devices that belong together, which its user has to name. `held_up`: why a parked job does not have those that it had
+    there."""
     if not demand.devices:
         if state.pools is not None and state.cpus_of(node.id):
             raise FailedPrecondition(

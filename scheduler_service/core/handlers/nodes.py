@@ -1,4 +1,4 @@
-"""What it means for the state that a node joins, comes back, falls silent, or goes for good."""
+"""Nodes that join, come back, fall silent, or are deleted."""
 
 from scheduler_service.core.allocation.overdue_stops import node_returned
 from scheduler_service.core.allocation.targets import target_nodes
@@ -41,8 +41,8 @@ from scheduler_service.core.state.story import log_event
 def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     """A node joins, or comes back. It is told what is desired of every run that is on it.
 
-    Runs of an older boot are gone and go back to their queues. Runs of this boot that the agent does not know: one that
-    was never reported ready or started is ordered again; one that was is lost.
+    Runs of an older boot are lost and go back to their queues. Of the runs of this boot that the agent does not know, one that
+    was never reported ready or started is ordered again; any other is lost.
     """
     check_inventory(event)
     node_id = state.node_ids.get(event.name, state.deleted_ids.get(event.name))
@@ -102,8 +102,8 @@ def check_inventory(event: NodeSeen) -> None:
 
 
 def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
-    """Its runs keep what they hold: they may well be running. Not those that nobody there was told of: these begin
-    elsewhere. Trials do not wait for it: nobody knows when its victims leave."""
+    """Runs of a silent node keep what they hold: they may well be running. Those that its agent was not told about begin
+    elsewhere. Trials do not wait for the node: it is not known when its victims will have stopped."""
     node_id = state.node_ids.get(event.name)
     if node_id is None:
         return
@@ -116,7 +116,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
         migrating.node_lost(state, now, node_id, f"node {node.name} fell silent")
     for key in event.untold:
         run = state.runs.rows.get(key)
-        # A gang's task that is ready was told once, and not of the second word: that all are.
+        # A ready task of a gang was told once; it lacks only the second message, that all are ready.
         if run is not None and run.node == node_id and run.started_us is None and not run.ready_at:
             _lose_run(state, run, now, f"node {node.name} fell silent before it was told of the run")
     if fell:
@@ -124,7 +124,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
 
 
 def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
-    """An operator says that nothing runs on a silent node any more. Should it come back with runs all the same, they are
+    """Takes an operator's word that nothing runs on a silent node any more. If it comes back with runs all the same, they are
     killed as unclaimed."""
     node = named(state, event.node)
     if node.state is NodeState.UP:
@@ -138,10 +138,10 @@ def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeCha
 
 
 def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros) -> NodeChanged:
-    """A node that will not come back leaves the cluster, and with it what it had, its strikes and why it was drained. Its
-    row stays, for runs refer to it: should it come after all, it joins by the same number, and open."""
+    """Removes a node that will not come back from the cluster, with its devices, its strikes and why it was drained. Its row
+    stays, as runs refer to it: if it comes back after all, it joins under the same number, and open."""
     if (deleted := state.deleted_ids.get(event.node)) is not None:
-        return NodeChanged(deleted)  # it was said before
+        return NodeChanged(deleted)  # a repeated request
     node = named(state, event.node)
     if node.state is NodeState.UP:
         raise FailedPrecondition(
@@ -161,7 +161,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
 
 
 def _ask_again(state: State) -> None:
-    """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
+    """Queues jobs again that no node could take (TOO_LARGE), if one can take them now."""
     for job_id in sorted(state.beside[Reason.TOO_LARGE]):
         job = state.jobs.rows[job_id]
         if state.could_ever_take(job):
@@ -183,7 +183,7 @@ def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:
 
 
 def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) -> None:
-    """Brings the node's devices (indices 0, 1, ...) up to date. A node changes only when nothing runs on it."""
+    """Brings the node's devices (indices 0, 1, ...) up to date. They may change only while nothing runs on the node."""
     if not _changed(state, node_id, event):
         return
     if state.runs_on.get(node_id):
@@ -201,7 +201,7 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
 
 
 def _drop_devices(state: State, node_id: int, index: int) -> None:
-    """Those from this index on are there no more."""
+    """Removes the devices from this index on."""
     while (node_id, index) in state.devices.rows:
         state.put(state.devices, (node_id, index), None)
         index += 1
@@ -221,12 +221,12 @@ def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
 
 
 def _facts(device: NodeDevice | Device) -> tuple[object, ...]:
-    """What of a device only a new inventory changes."""
+    """Facts of a device that only a new inventory changes."""
     return (device.uuid, device.model, device.memory_mib, device.path, device.numa_node, device.link_domain)
 
 
 def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
-    """Everything that is to hold on the node, harmless to repeat, and the end of what it has and nobody claims."""
+    """Orders for everything that is to hold on the node, safe to repeat, and for the end of runs there that no job claims."""
     orders: list[Order] = []
     active = state.runs_on.get(node_id, set())
     for key in sorted(active):
@@ -240,8 +240,8 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
 
 
 def _parked_there(state: State, run: Run, known: KnownRun) -> Run:
-    """The run, to be told that it is to go on if its node has parked it and the state knows nothing of that: the database was
-    restored from a backup."""
+    """The run, to be told to resume if its node has parked it and the state does not know: the database was restored from a
+    backup."""
     if run.parking is None and run.phase is RunPhase.RUNNING and known.phase in (RunPhase.PARKING, RunPhase.PARKED):
         run = changed(run, parking=Parking(0, underway=False))
         state.put(state.runs, run.key, run)
@@ -249,8 +249,8 @@ def _parked_there(state: State, run: Run, known: KnownRun) -> Run:
 
 
 def _ahead_of(state: State, job: Job, run: Run, known: KnownRun) -> Run:
-    """The run, with a generation above its node's where that was the higher one: the database was restored from a backup, and
-    lacks the changes that the node has heard of. Otherwise the node would take the next order for an old one."""
+    """The run, with a generation above its node's if that was higher: the database was restored from a backup, and lacks
+    changes that the node has heard of. Otherwise the node would take the next order for an old one."""
     behind = known.generation - generation_of(job, run)
     if behind > 0:
         run = changed(run, generation=run.generation + behind + 1)

@@ -1,4 +1,4 @@
-"""A plan that was made outside of the step comes in."""
+"""Plans that were made outside of a step."""
 
 from scheduler_service.core.messages import PlanReady
 from scheduler_service.core.model.memo import ASKED, PLANNED
@@ -8,7 +8,7 @@ from scheduler_service.core.state.state import State
 
 
 def plan_ready(state: State, event: PlanReady, _now: Micros) -> None:
-    """Gives the policy the plan that it waits for. One for which nobody waits any more, as after a restart, is left alone."""
+    """Gives the policy the plan that it waits for. A plan that is not waited for any more, as after a restart, is ignored."""
     at = event.policy, event.subject
     memo = state.memos.rows.get(at)
     if memo is not None and memo.value == (ASKED,):

@@ -20,15 +20,15 @@ from scheduler_service.core.state.story import log_event
 
 
 def resize_requested(state: State, event: ResizeRequested, now: Micros) -> Accepted:
-    """A job that waits has the new size at once. One that is being stopped already, for whatever reason, starts with the new
-    size when it starts again. Raises FailedPrecondition for a size that is out of bounds or could never run, and NotFound
-    if no node has what the job names."""
+    """A waiting job has the new size immediately. A job that is being stopped already, for whatever reason, has it when it
+    starts again. Raises FailedPrecondition for a size that is out of bounds or could never run, and NotFound if no node has
+    what the job names."""
     _resize(state, live(state, event.job_id), event.tasks, now)
     return Accepted(event.job_id)
 
 
 def resize(state: State, action: Resize, now: Micros) -> None:
-    """The same, as a policy proposes it, of a job that runs or is queued."""
+    """Resizes a running or queued job for a policy."""
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state not in (JobState.RUNNING, JobState.QUEUED):
         raise PlanRefused(f"job {action.job_id} neither runs nor is queued")
@@ -40,7 +40,7 @@ def resize(state: State, action: Resize, now: Micros) -> None:
 
 
 def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyond: int = 0) -> None:
-    """`beyond`: see `messages.Resize`. A size for which a user asks is all within the guarantee."""
+    """`beyond`: see `messages.Resize`. A size that a user asks for is all within the guarantee."""
     _check_size(job, tasks)
     now_has = job.spec.gang[0].size
     if tasks == (job.resize_to or now_has):
@@ -64,7 +64,7 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyo
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
         job = job.resized(tasks)
-        beside = job.reason in state.beside  # beside its queue, where nobody would look at it again
+        beside = job.reason in state.beside  # outside its queue, where it would not be looked at again
         state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
     job = changed(job, resize_to=0 if tasks == now_has else tasks, beyond=beyond)

@@ -1,4 +1,4 @@
-"""Saves of runs that fail between two stops."""
+"""Failed saves of runs that were not told to stop."""
 
 from scheduler_service.core.messages import SaveFailed
 from scheduler_service.core.model import EventKind
@@ -8,7 +8,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def save_failed(state: State, event: SaveFailed, now: Micros) -> None:
-    """Tells it. What is said of a run that is over tells nothing: its end says whether it saved."""
+    """Logs a failed save. Nothing is logged for a run that has ended: its end says whether it saved."""
     run = state.runs.rows.get(event.key)
     if run is None or run.job_id not in state.jobs.rows:
         return

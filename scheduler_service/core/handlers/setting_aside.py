@@ -1,4 +1,4 @@
-"""A job for which the scheduler can do nothing, since the database refuses it, is set aside: held, with the reason."""
+"""A job that the database refuses is set aside: held, with the reason, since the scheduler can do nothing for it."""
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.messages import Accepted, SetAside
@@ -10,7 +10,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def set_aside(state: State, event: SetAside, now: Micros) -> Accepted:
-    """A job that runs goes on, and none of its deadlines comes any more. It starts again once somebody has released it."""
+    """Holds the job. If it runs, it continues without any of its deadlines. It starts again only once a user releases it."""
     job = state.jobs.rows.get(event.job_id)
     if job is None or job.set_aside:
         return Accepted(event.job_id)

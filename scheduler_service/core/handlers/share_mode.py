@@ -1,7 +1,7 @@
 """A user changes how a job that asks for a part of a device holds it: alone, packed or sliced.
 
-A launch keeps what it holds. So the change counts from the next launch on, but for one: a run that shares its device with
-nobody has it alone at once.
+A launch keeps what it holds. So the change counts from the next launch on, with one exception: a run that shares its device
+with no other has it alone immediately.
 """
 
 from scheduler_service.core.allocation.share_groups import have_alone
@@ -12,7 +12,7 @@ from scheduler_service.core.state.state import State
 
 
 def changed_by_user(state: State, job: Job, mode: ShareMode | None) -> tuple[Job, str]:
-    """The job with this mode, and what is said of that; empty: nothing changes. Raises FailedPrecondition."""
+    """The job with this mode, and text for the story; empty: nothing changes. Raises FailedPrecondition."""
     wanted = job.spec.share if job.share_next is None else job.share_next
     if mode in (None, wanted):
         return job, ""

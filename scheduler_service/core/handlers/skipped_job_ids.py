@@ -1,4 +1,4 @@
-"""Numbers that an older copy of the database has not given yet, and agents, files or users may know: they are skipped."""
+"""Skips numbers that an older copy of the database has not given yet, but that agents, files or users may know."""
 
 from scheduler_service.core.messages import NumbersLost
 from scheduler_service.core.model import Cluster
@@ -7,8 +7,8 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 SKIPPED = 1_000_000
-"""How many: of jobs, which agents and checkpoints still know; of share groups, which agents know; of operations; and of
-postings and exchanges, which tenants may have noted."""
+"""How many numbers are skipped: of jobs, which agents and checkpoints still know; of share groups, which agents know; of
+operations; and of postings and exchanges, which tenants may have noted."""
 
 
 def skipping(cluster: Cluster) -> Cluster:

@@ -1,4 +1,4 @@
-"""A job comes in: is it new, can it ever run, and what does it wait for?"""
+"""Submits: is a job new, can it ever run, and what does it wait for?"""
 
 from collections.abc import Iterable, Sequence
 
@@ -62,8 +62,8 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
 
 
 def check_same_request(known: Job, event: Submitted) -> None:
-    """Raises AlreadyExists unless the request_id came with the spec that it first came with. A script that is run again from
-    another shell inherits another environment, and still means the same job."""
+    """Raises AlreadyExists unless the request_id came with the same spec as at first. A script that is run again from another
+    shell inherits another environment, and still means the same job."""
     asked = changed(event.spec, inherited=known.spec.inherited)
     first = known.as_submitted()
     if not event.grace_given:
@@ -80,8 +80,8 @@ def check_same_request(known: Job, event: Submitted) -> None:
 
 
 def check_can_ever_run(state: State, spec: JobSpec) -> None:
-    """Raises FailedPrecondition where the nodes, all of them empty, would not do for one of its configurations. With no nodes
-    yet nobody knows."""
+    """Raises FailedPrecondition if the nodes, all of them empty, could not run one of its configurations. As long as there are
+    no nodes, no job is refused for its size."""
     is_plain = not (spec.gang or spec.alternatives or spec.cells.pool) and suitable_nodes.asks_nothing(spec)
     if is_plain and (not state.node_ids or state.free_resources.could_ever_fit(spec.demand)):  # nearly always
         return
@@ -120,7 +120,7 @@ def _check_nodes(state: State, spec: JobSpec, where: str) -> None:
 
 
 def _check_named(state: State, spec: JobSpec, where: str) -> None:
-    """Raises NotFound for a model of device or a node that there is not, and names those that there are."""
+    """Raises NotFound for a device model or a node that does not exist, and names the existing models."""
     model = spec.cells.model
     if model and model not in (known := {traits.model for traits in state.suitable_nodes.traits.values()} - {""}):
         names = ", ".join(sorted(known)) or "none"
@@ -133,17 +133,17 @@ def _check_named(state: State, spec: JobSpec, where: str) -> None:
 
 
 def describe(amount: Vector) -> str:
-    """For messages: "8 devices, 2 CPUs and 1024 MiB"."""
+    """Describe for messages, as in "8 devices, 2 CPUs and 1024 MiB"."""
     return f"{amount.devices} devices, {amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
 
 
 def still_awaited(
     state: State, dependencies: Sequence[Dependency], ends: Iterable[tuple[int, JobState]]
 ) -> tuple[Dependency, ...]:
-    """Those of the dependencies that do not hold yet.
+    """The dependencies that are not satisfied yet.
 
-    Raises LookupNeeded for jobs that are not live and whose end is not among `ends`; FailedPrecondition where one can never
-    hold.
+    Raises LookupNeeded for jobs that are not live and whose end is not among `ends`; FailedPrecondition if one can never be
+    satisfied.
     """
     if not dependencies:
         return ()

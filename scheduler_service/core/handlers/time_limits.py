@@ -1,4 +1,4 @@
-"""The time limits of a site: which limit a job gets that names none, and the longest that a job may have."""
+"""The time limits of a site: the default for jobs that name none, and the longest that a job may have."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Virtual clusters come, change and go at run time; what no longer fits goes on as opportunistic, and nothing else moves."""
+"""Virtual clusters are created, changed and deleted at run time; jobs that no longer fit become opportunistic, others stay."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from scheduler_service.core.state.state import State
 
 
 def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
-    """Creates a virtual cluster, or changes one. Refused, with the level and what is missing there, where all virtual clusters
+    """Creates a virtual cluster, or changes one. Refused, with the level and what is missing there, if all virtual clusters
     together could then not have what they were promised."""
     pools = pools_of(state)
     known = state.vc_ids.get(event.name)
@@ -57,7 +57,7 @@ def _guaranteed(state: State) -> set[RunKey]:
 
 
 def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> VcChanged:
-    """Only one that has no live jobs. What it gave and took in exchange goes back."""
+    """Deletes a virtual cluster, if it has no live jobs. What it gave and took in exchange goes back."""
     pools_of(state)
     row = named(state, event.name)
     live = sorted(job.id for job in state.jobs.rows.values() if job.spec.vc == row.name)
@@ -82,14 +82,14 @@ def named(state: State, name: str) -> VirtualCluster:
 
 
 def pools_of(state: State) -> Pools:
-    """Raises FailedPrecondition where the site has no virtual clusters."""
+    """The pools of a site. Raises FailedPrecondition if it has no virtual clusters."""
     if state.pools is None:
         raise no_virtual_clusters()
     return state.pools
 
 
 def _together(quotas: Iterable[Quota]) -> tuple[Quota, ...]:
-    """One for each level of each pool, in order; none of nothing."""
+    """One quota for each level of each pool, in order; empty ones are left out."""
     counts: Counter[tuple[str, str]] = Counter()
     for quota in quotas:
         counts[quota.pool, quota.level] += quota.cells
@@ -112,7 +112,7 @@ def level_named(pools: Pools, pool: str, level: str) -> int:
 
 
 def _check_pins(state: State, pools: Pools, old: VirtualCluster, row: VirtualCluster) -> None:
-    """What it pins now must be nobody's yet; what it pins no more is out of the way."""
+    """Cells that it pins now must be unbound; those that it pins no more are not in the way."""
     names = [pin.name for pin in row.pins]
     if len(set(names)) != len(names):
         raise FailedPrecondition("PIN_TWICE", f"virtual cluster {row.name} names a pin twice: {', '.join(names)}", vc=row.name)
@@ -154,7 +154,7 @@ def _numbers(state: State, pools: Pools, pool: str, level: int) -> str:
 
 
 def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:
-    """HiveD section 3: there is a one-to-one mapping from all cells assigned to cells that are there."""
+    """Checks that there is a one-to-one mapping from all assigned cells to existing cells (HiveD, section 3)."""
     asked: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     pinned: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for vc in [*(vc for vc in state.vcs.rows.values() if vc.id != row.id), row]:
@@ -183,7 +183,7 @@ def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:
 
 
 def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) -> None:
-    """Binds the cells that are pinned now, and lets go of those that are not any more."""
+    """Binds the cells that are pinned now, and releases those that are not any more."""
     for pin in old.pins:
         if pin not in new.pins:
             key = pin.pool, pin.level, pin.cell

@@ -1,1 +1,1 @@
-"""How jobs, gangs and nodes fare: endings, gang starts, node health and device faults."""
+"""Life cycles of jobs, gangs and nodes: endings, gang starts, node health and device faults."""

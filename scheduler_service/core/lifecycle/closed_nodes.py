@@ -1,4 +1,4 @@
-"""Jobs that wait beside their queues until a node opens."""
+"""Jobs that wait outside their queues until a node opens."""
 
 from scheduler_service.core.model import Reason
 from scheduler_service.core.model.jobs import Needs
@@ -8,8 +8,8 @@ from scheduler_service.core.state.state import State
 
 
 def review_closed_nodes(state: State) -> None:
-    """Puts those jobs back into their old places that an open node could take now, and says of the others for which nodes they
-    wait. Costs a look at each, after nodes have changed."""
+    """Puts jobs that an open node could take now back into their old places, and notes for the others which nodes they wait
+    for. Costs a look at each, after nodes have changed."""
     known: dict[Needs, str | None] = {}
     for job_id in sorted(state.beside[Reason.NODES_CLOSED]):
         job = state.jobs.rows[job_id]

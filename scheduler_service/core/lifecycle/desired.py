@@ -1,5 +1,5 @@
-"""What is desired of a run on its node: a function of its row, of its job's and of its share group's, and, while it is warm, of
-the nodes of its launch.
+"""The desired state of a run on its node: a function of its row, its job's and its share group's, and, while it is warm, of the
+nodes of its launch.
 
 The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 
@@ -11,9 +11,9 @@ The engine's orders and the answer to an agent that connects are both made here,
     PARKING, PARKED    Parked                                                the same; `park` raises it
     RESUMING           Running                                               the same; `try_to_resume` raises it
     STOPPING           Stopped, within the grace period of the row           the same; `stop_run` and `shorten_grace` raise it
-    ENDED              none: it is over                                      -
+    ENDED              none: it has ended                                    -
 
-The rendezvous counts by itself because it concerns all tasks of a gang at once: their rows are not written again for it.
+The rendezvous counts by itself because it concerns all tasks of a gang: their rows are not written again for it.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from scheduler_service.core.model.sharing import ShareGroup
 
 
 def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: tuple[int, ...] = ()) -> Order | None:
-    """What the run's node is to bring about; None where there is nothing that the node has to hear of. `group`: the share group
-    that the run is in. `target_nodes`: of a run that is WARMING, the node of each task of its launch."""
+    """The order for the run's node; None if the node has nothing to hear. `group`: the share group that the run is in.
+    `target_nodes`: the node of each task in the launch of a WARMING run."""
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
             state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
@@ -55,7 +55,7 @@ def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: t
 
 
 def _target(job: Job) -> int:
-    """Of an elastic job: the number of tasks of its next launch."""
+    """The number of tasks of an elastic job's next launch."""
     return job.resize_to or len(job.launch_spec.tasks())
 
 
@@ -68,12 +68,12 @@ def share_plan(job: Job, run: Run, group: ShareGroup | None) -> SharePlan | None
 
 
 def not_needed(run: Run) -> Order:
-    """Of a run that was warm, and does not begin. It has no row any more. A node that is away is told when it connects."""
+    """The order for a warm run that does not begin. It has no row any more. A node that is away is told when it connects."""
     return Order(run.node, run.key, run.generation + 2, Stopped(0, StopReason.UNCLAIMED))
 
 
 def unclaimed(node: int, known: KnownRun) -> Order:
-    """Of a run that its node has and the state does not: it was lost, and its job may run elsewhere.
+    """The order for a run that its node has and the state does not: it was lost, and its job may run elsewhere.
 
     It has no grace period: what it saved now could take the place of what its job has saved elsewhere since. No row counts
     its generations, so the order follows whatever the node has heard.
@@ -82,19 +82,19 @@ def unclaimed(node: int, known: KnownRun) -> Order:
 
 
 def generation_of(job: Job, run: Run) -> int:
-    """Of what is desired of the run now."""
+    """The generation of what is desired of the run now."""
     return run.generation + bool(job.rendezvous)
 
 
 def gang_place(job: Job, run: Run, nodes: tuple[int, ...] = ()) -> GangPlace | None:
-    """Where a task stands in its gang, others of which may be over already; None for a job of one task. `nodes`: those of the
-    tasks, if this is not the job's launch."""
+    """The place of a task in its gang, of which other tasks may have ended already; None for a job of one task. `nodes`: those
+    of the tasks, if this is not the job's launch."""
     return _places(nodes or job.task_nodes)[run.task] if job.launch_spec.gang else None
 
 
 @lru_cache(maxsize=64)
 def _places(task_nodes: tuple[int, ...]) -> tuple[GangPlace, ...]:
-    """Of tasks on these nodes, by rank."""
+    """Places of tasks on these nodes, by rank."""
     nodes = tuple(dict.fromkeys(task_nodes))
     number, there = {node: i for i, node in enumerate(nodes)}, Counter(task_nodes)
     seen: Counter[int] = Counter()

@@ -1,7 +1,7 @@
-"""Devices that are faulty: nothing new is placed on one, and what fails on one is not the job's fault.
+"""Faulty devices: nothing new is placed on one, and what fails on one is not the job's fault.
 
-A run that holds a faulty device goes on if it can, and keeps what it holds. When it leaves, the device is neither free nor
-owned by anybody, until it is healthy again.
+A run that holds a faulty device continues if it can, and keeps what it holds. When it has left, the device is neither free nor
+owned by any run, until it is healthy again.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from scheduler_service.core.state.story import log_event
 
 def faults_seen(state: State, event: FaultsSeen, now: Micros) -> NodeChanged:
     node = named(state, event.name)
-    if node.boot_id == event.boot_id:  # else it has connected anew since, and has said what is so now
+    if node.boot_id == event.boot_id:  # else it has connected again since, and has reported its faults
         unknown = [index for index, _ in event.faults if (node.id, index) not in state.devices.rows]
         if unknown:
             raise FailedPrecondition("NO_SUCH_DEVICE", f"node {node.name} has no devices {unknown}", node=node.name)
@@ -30,7 +30,7 @@ def faults_seen(state: State, event: FaultsSeen, now: Micros) -> NodeChanged:
 def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]) -> None:
     """Makes these the node's faulty devices, and no others.
 
-    What was promised to a waiting trial and is now not to be had is given up: the trial looks for other room.
+    Earmarks that a fault makes useless are dropped: their trials look for other room.
     """
     for index in range(node.capacity.devices):
         device, why = state.devices.rows[(node.id, index)], faults.get(index, "")
@@ -52,7 +52,7 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
 
 
 def fault_of(state: State, run: Run) -> str:
-    """What is wrong with a device of the run, as "device 3: ..."; empty where nothing is."""
+    """The fault of a device of the run, as "device 3: ..."; empty if it has none."""
     if not state.holds_faulty(run):
         return ""
     faulty = (state.devices.rows[(run.node, index)] for index in run.devices)

@@ -1,6 +1,6 @@
-"""What becomes of a job when one of its tasks is over: the others are told to leave, or the job has come to its end.
+"""The end of a task: either the other tasks of its job are told to stop, or the job has come to its end.
 
-The first task that fails decides; what the others do when they are told to leave says nothing about the job.
+The first task that fails decides; what the others do when they are told to stop says nothing about the job.
 """
 
 from typing import Any
@@ -38,15 +38,15 @@ _LEFT = {
     StopReason.PARKED: Reason.PARKED,
     StopReason.MIGRATED: Reason.MIGRATED,
 }
-"""Why a job queues again whose run left because it was told to."""
+"""Why a job queues again, by the reason for which its run was stopped."""
 
 
 def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "", checkpoint: str = "") -> None:
-    """The task `run` has ended. `how` is what it did (see `exits.meaning`), None where it did its work; `detail` is a sentence
+    """The task `run` has ended. `how` is what it did (see `exits.meaning`), None if it did its work; `detail` is a sentence
     about it, and `checkpoint` is one about its job's checkpoint signal or command.
 
-    Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
-    others leave before it."""
+    Whatever a run does after it was told to stop is part of the stop and no failure: a task of a gang may die as others leave.
+    """
     job = state.jobs.rows[run.job_id]
     if job.id in state.operation_of and job.id not in state.active and migrating.migration_of(state, job.id) is None:
         parking.task_over(state, now, job.id)
@@ -56,7 +56,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     if how is None and job.launch_spec.gang and not job.rendezvous and run.stop_reason is None:
         how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
     if how is not None:
-        # That it could not be launched is no answer to being told to leave.
+        # A failed launch is no reaction to a stop.
         told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
         first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
         facts = {"left": job.left or told} | first | ({} if decided else codes)
@@ -85,7 +85,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
 
 
 def _ran(job: Job, longer: Micros) -> dict[str, Any]:
-    """How long its launches have run, with the one that is over now."""
+    """How long the job's launches have run, including the one that has ended now."""
     if not job.spec.alternatives:
         return {"ran_us": job.ran_us + longer}
     before = job.ran_in or (0,) * (1 + len(job.spec.alternatives))
@@ -94,7 +94,7 @@ def _ran(job: Job, longer: Micros) -> dict[str, Any]:
 
 
 def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:
-    """What this task did is what is said of the launch, and its node is the one that may be to blame."""
+    """The facts by which this task decides for its launch: what it did, and its node, which may be to blame."""
     if how in _MAYBE_THE_DEVICE and (fault := fault_of(state, run)):
         how, detail = Reason.DEVICE_FAULT, f"{describe(run, how)}; {fault}"
     facts: dict[str, Any] = {"verdict": how, "detail": detail}
@@ -108,7 +108,7 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
 
 
 def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, checkpoint: str) -> None:
-    """Its last task is over; `detail` and `checkpoint` are sentences about that."""
+    """Decides what becomes of a job whose last task has ended; `detail` and `checkpoint` are sentences about that."""
     if state.operation_of:
         stopped = job.verdict is _NONE and job.left and not (job.cancel_requested or job.suspend_requested or is_over(job))
         migrating.concludes(state, now, job, last, stopped)
@@ -133,7 +133,7 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
     elif job.verdict is Reason.YIELDED:
         text = "it saved its work and left, though Ebb had not asked it to"
         pause = state.settings.retry_pause_us
-        short = last.started_us is None or now - last.started_us < pause  # it would be in and out without end
+        short = last.started_us is None or now - last.started_us < pause  # else it would start and leave without end
         _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
     elif job.verdict is Reason.CHECKPOINT_AWAY:
         _again(state, now, job, last, job.verdict, detail=job.detail, eligible_us=now + state.settings.retry_pause_us)
@@ -155,8 +155,8 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
 
 
 def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
-    """A sample has failed: the job queues for its other configurations. False: it has none, or nobody knows how the run ended,
-    so that the failure is the job's."""
+    """Queues a job whose sample has failed for its other configurations. False: it has none, or it is not known how the run
+    ended, so that the failure is the job's."""
     if job.verdict is Reason.EXIT_UNKNOWN:
         return False
     text = describe(last, job.verdict) + (f"; {job.detail}" if job.detail else "")
@@ -175,7 +175,7 @@ def _blaming_no_node(job: Job) -> Job:
 
 
 def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
-    """It queues, unless a user wanted it set aside, before it failed, or it would have no time to run."""
+    """Queues the job, unless a user wanted it suspended before it failed, or it would have no time to run."""
     if job.suspend_requested:
         _suspended(state, now, job, last)
     elif is_over(job):
@@ -185,7 +185,7 @@ def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **fac
 
 
 def is_over(job: Job) -> bool:
-    """Whether its time limit is: it would be started to be told to leave, and others leave for it."""
+    """Whether the job has used up its time limit: a start would only stop others for it, and then the job itself."""
     return 0 < job.time_limit_us <= job.ran_us
 
 
@@ -236,7 +236,7 @@ def _not_saved(job: Job, last: Run) -> str:
 
 
 def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
-    """Where it had failed on other nodes, the fault was theirs."""
+    """Ends a job that succeeded. If it had failed on other nodes, the fault was theirs."""
     for node_id in job.failed_on:
         if node_id != last.node:
             strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
@@ -246,7 +246,7 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> N
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
-    # Of a gang the last task is not the one that failed; that one's node is to be avoided.
+    # The last task of a gang need not be the one that failed; the failed one's node is to be avoided.
     last = changed(last, node=job.avoid[0] if job.avoid else last.node)
     failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
@@ -269,12 +269,12 @@ def _more_than_sampled(job: Job) -> str:
 
 
 def _is_to_blame(state: State, job: Job) -> bool:
-    """It failed on so many nodes that the fault is its own, even where devices broke under it."""
+    """Whether the job failed on so many nodes that the fault is its own, even if devices broke under it."""
     return 0 < state.settings.blame_nodes <= len(job.failed_on)
 
 
 def _retries(state: State, job: Job) -> int:
-    """How often in all a job is tried again that has failed as this one has. Who vanished was hardly to blame."""
+    """How many retries a job that failed like this one has in all. A run that vanished was hardly to blame."""
     own = job.spec.retry.limit
     return max(own, state.settings.fault_retries) if job.verdict is Reason.EXIT_UNKNOWN else own
 
@@ -291,7 +291,7 @@ def _is_retried(state: State, job: Job) -> bool:
 
 
 def describe(run: Run, how: Reason | None) -> str:
-    """For people: how a run ended."""
+    """Describe to people how a run ended."""
     if how is Reason.LAUNCH_FAILED:
         return "could not be launched"
     if how in (Reason.NODE_LOST, Reason.EXIT_UNKNOWN):
@@ -318,5 +318,5 @@ def _exit(run: Run) -> str:
 
 
 def _is_unknown(run: Run) -> bool:
-    """Whether nobody collected its exit status, as where its launcher was killed; it may have said that it saved its work."""
+    """Whether its exit status was not collected, as when its launcher was killed; it may have said that it saved its work."""
     return run.lost and run.exit_signal == 0 and run.exit_code == 0

@@ -1,4 +1,4 @@
-"""What the exit of a run means: its work is done, it was stopped, or something else happened to it."""
+"""The meaning of a run's exit: its work is done, it was stopped, or something else happened to it."""
 
 from scheduler_service.core.messages import RunExited
 from scheduler_service.core.model import Exit0AfterStop, JobSpec, Reason, Run, StopReason
@@ -16,8 +16,8 @@ GOES_ON = frozenset(
         StopReason.MIGRATED,
     }
 )
-"""Reasons to stop a run whose job is to go on later. After a cancel, a time limit, or the failure of another task of its gang,
-the job has another end, which no exit with 0 replaces."""
+"""Reasons to stop a run whose job is to continue later. After a cancel, a time limit, or the failure of another task of its
+gang, the job has another end, which no exit with 0 replaces."""
 
 RESIZED = 200
 """Exit code of a program of an elastic job that has saved its work for another number of tasks. No shell reports a signal by it
@@ -25,7 +25,7 @@ RESIZED = 200
 
 
 def meaning(spec: JobSpec, run: Run, event: RunExited) -> tuple[Reason | None, str]:
-    """What a run did other than its work (None: it did its work), and a sentence about it for people.
+    """The reason why a run ended, if it did not do its work (None: it did), and a sentence about it for people.
 
     Most programs that trap SIGTERM save and exit with 0. After a stop signal this says nothing about the work, unless the
     program or its job says so.

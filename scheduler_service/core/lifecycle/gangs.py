@@ -1,7 +1,7 @@
 """Gangs start in two phases: every task is prepared, and when all are ready they are told where they meet, and begin.
 
-Within a limit, that is: else all of them are released, and tried elsewhere. A gang that takes turns begins in its turn, so it
-has a cycle more.
+This has a time limit: if it passes, all tasks are released, and tried elsewhere. A gang that takes turns begins in its turn, so
+it has a cycle more.
 """
 
 from scheduler_service.core.allocation.gang_starts import starts_in_turn
@@ -15,7 +15,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
-    """A task is prepared. With the last one the gang is told to begin, where rank 0 is. Before that, one whose agent was
+    """A task is prepared. With the last one the gang is told to begin, and where rank 0 is. Before that, a task whose agent was
     restarted may say again where it is."""
     job = state.jobs.rows[run.job_id]
     if not (run.phase.to_launch or run.phase.counts_for_gang) or job.rendezvous:
@@ -29,7 +29,7 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
 
 
 def gang_late(state: State, now: Micros, job: Job) -> None:
-    """Not all of its tasks have started in time. Those that are there are released; the nodes of the others are avoided."""
+    """Releases a gang if not all of its tasks have started in time. The nodes of those that have not are avoided."""
     tasks = state.runs_of(job.id)
     slow = [task for task in tasks if task.started_us is None and (job.rendezvous or task.phase.to_launch)]
     nodes = tuple(sorted({task.node for task in slow}))
@@ -47,8 +47,8 @@ def gang_late(state: State, now: Micros, job: Job) -> None:
 
 
 def all_started(state: State, job: Job) -> Job:
-    """The job with no limit to its start any more, once all of its tasks run."""
+    """The job, whose start has no deadline any more once all of its tasks run."""
     if job.start_by_us is None or state.begun.get(job.id, 0) < len(state.active[job.id]):
         return job
-    failed = job.verdict is not Reason.NONE  # where it did is to be avoided
+    failed = job.verdict is not Reason.NONE  # the nodes where it failed are to be avoided
     return changed(job, start_by_us=None, avoid=job.avoid if failed else ())

@@ -29,7 +29,7 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
 
 
 def undrain_requested(state: State, event: UndrainRequested, _now: Micros) -> NodeChanged:
-    """Its strikes are forgotten: whoever opens it again has seen to it."""
+    """Opens a node. Its strikes are forgotten: the user who opens it has dealt with what caused them."""
     node = named(state, event.node)
     if node.drained_us is not None or node.strikes:
         state.put(state.nodes, node.id, changed(node, drained_us=None, drain_reason="", drain_user="", strikes=0))
@@ -44,8 +44,8 @@ def named(state: State, name: str) -> Node:
 
 
 def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None:
-    """Trials do not wait for it any more: what becomes free there is not placed on. Who drains it again and gives no reason, as
-    to evict what still runs there, leaves the one that there is."""
+    """Drains a node. Trials do not wait for it any more: nothing is placed on what becomes free there. A user who drains it
+    again without a reason, as to evict what still runs there, leaves the reason that it has."""
     if node.drained_us is None:
         state.put(state.nodes, node.id, changed(node, drained_us=now, drain_reason=reason, drain_user=user))
     elif reason:
@@ -54,13 +54,13 @@ def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None
 
 
 def drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
-    """In order of ids: that of the rows depends on what was undone before."""
+    """Drops the node's earmarks in order of ids: the order of the rows depends on what was undone before."""
     for earmark in sorted((row for row in state.earmarks.rows.values() if row.node == node_id), key=lambda row: row.id):
         drop_earmarks(state, now, earmark.job_id, why)
 
 
 def strike(state: State, now: Micros, node_id: int, why: str) -> None:
-    """Something failed that was the node's fault. With too many of these it is drained."""
+    """Counts a failure that was the node's fault. With too many of these it is drained."""
     node = present(state.nodes.rows.get(node_id))
     if node is None:
         return
@@ -72,7 +72,7 @@ def strike(state: State, now: Micros, node_id: int, why: str) -> None:
 
 
 def praise(state: State, node_id: int) -> None:
-    """A job went well there: one strike is forgiven."""
+    """Forgives a strike of a node on which a job went well."""
     node = state.nodes.rows[node_id]
     if node.strikes:
         state.put(state.nodes, node_id, changed(node, strikes=node.strikes - 1))

@@ -1,7 +1,7 @@
 """Everything that goes into a step and comes out of it.
 
 Events say what happened outside. Policies answer with plans, each a tuple of actions; `enact` carries a plan out whole or
-not at all. Replies go to whoever sent the event; orders go to nodes.
+not at all. Replies go to the sender of the event; orders go to nodes.
 """
 
 from scheduler_service.core.messages.actions import (

@@ -1,4 +1,4 @@
-"""Plans: what a policy would have done. An action is one thing of them."""
+"""Plans: what a policy wants done. A plan is a tuple of actions."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from scheduler_service.core.model.values import Micros, Vector
 
 
 class Spot(NamedTuple):
-    """Where a task is to run."""
+    """The place where a task is to run."""
 
     node: int
     devices: tuple[int, ...] = ()
@@ -20,27 +20,27 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Have runs hold their devices as one share group, with these rows. Runs that are in groups already bring all of their
-    group with them. Where nothing is shared any more, each run holds its devices alone again."""
+    """Make runs hold their devices as one share group with these rows. Runs that are already in groups bring all of their
+    group with them. If nothing is shared any more, each run holds its devices alone again."""
 
     rows: tuple[Row, ...]
     device_memory_mib: tuple[tuple[RunKey, int], ...] = ()
-    """What runs may use of each of their devices, if that changes."""
+    """Memory that runs may use on each of their devices, if that changes."""
     period_us: Micros = PERIOD_US
     open: bool = False
-    """The group stays when nothing is shared, so that others may join."""
+    """The group remains even if nothing is shared, so that others may join."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unshare:
-    """Have the job hold its devices alone, all of its tasks; refused if another member of its share group uses one of them."""
+    """Make the job, with all of its tasks, hold its devices alone; refused if another member of its share group uses one."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Retime:
-    """Give the cycles of a share group another length. Its members read in their stories why."""
+    """Change the length of a share group's cycles. The stories of its members say why."""
 
     group: int
     period_us: Micros
@@ -49,8 +49,8 @@ class Retime:
 
 @dataclass(frozen=True, slots=True)
 class BeginProbe:
-    """Change how runs hold devices, and note in the stories of these jobs that this is tried. The policy remembers what was
-    there before, and ends the probe when it has measured what comes of the change."""
+    """Change how runs hold devices, and note in the stories of these jobs that this is tried. The policy remembers the previous
+    rows, and ends the probe when it has measured the effect of the change."""
 
     jobs: tuple[int, ...]
     share: Share
@@ -59,7 +59,7 @@ class BeginProbe:
 
 @dataclass(frozen=True, slots=True)
 class EndProbe:
-    """Note in the stories of these jobs what was measured, and what follows."""
+    """Note in the stories of these jobs what was measured, and what follows from it."""
 
     jobs: tuple[int, ...]
     share: Share | None
@@ -69,56 +69,56 @@ class EndProbe:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Have an elastic job that runs start again with another number of tasks."""
+    """Restart a running elastic job with a different number of tasks."""
 
     job_id: int
     tasks: int
     why: str
     beyond: int = 0
-    """How many of these, the last ones, are beyond its guarantee: the job queues without them, and starts with as many of them
-    as there is room for then (`Place.beyond`)."""
+    """How many of these tasks, the last ones, are beyond its guarantee: the job queues without them, and starts with as many
+    of them as there is room for then (`Place.beyond`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
-    job's earmarks, wherever they are. Guaranteed: in cells that are bound to its virtual cluster."""
+    """Start the job's next run, or the next element of an array, with a spot for each task in rank order. Gives up the job's
+    earmarks on all nodes. Guaranteed: in cells that are bound to its virtual cluster."""
 
     job_id: int
     spots: tuple[Spot, ...]
     guaranteed: bool = False
     configuration: int = 0
-    """In which of the job's configurations, by its number."""
+    """The number of the job's configuration in which it starts."""
     why: str = ""
-    """For people: why in this configuration, or on devices that others hold."""
+    """For people: why it starts in this configuration, or on devices that other runs hold."""
     share: Share | None = None
-    """The share group that the run is in from its start: all others that hold its devices are in it, too. None: it has its
+    """The share group that the run is in from its start, together with all runs that hold its devices. None: it holds its
     devices alone."""
     sample: Sampling | None = None
     """The launch is a sample of this configuration; None: it is to do the job's work."""
     beyond: int = 0
-    """How many of the spots, the last ones, are for tasks that an elastic job has beyond its guarantee. It has so many tasks
-    more for this launch, and these are opportunistic."""
+    """How many of the spots, the last ones, are for tasks of an elastic job beyond its guarantee. These tasks are added for
+    this launch, and are opportunistic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Have a running job go on elsewhere, a spot for each task in the order of ranks. The places are taken at once, and the job
-    is told to stop when they are ready. Guaranteed: in cells that are bound to its virtual cluster."""
+    """Move a running job elsewhere, with a spot for each task in rank order. The spots are taken immediately, and the job is
+    told to stop when they are ready. Guaranteed: in cells that are bound to its virtual cluster."""
 
     job_id: int
     spots: tuple[Spot, ...]
     why: str
     guaranteed: bool = False
     share: Share | None = None
-    """The share group that the next launch is in from the beginning of the migration: all others that hold its devices are in
-    it, too. None: it has its devices alone."""
+    """The share group that the next launch is in from the beginning of the migration, together with all runs that hold its
+    devices. None: it holds its devices alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveWay:
-    """Have a job that migrates give up its destination, for a job that has a right to the devices there: they are free at once,
-    and the job stays where it is, or queues if it was stopped for its migration already."""
+    """Make a migrating job give up its destination for a job with a right to the devices there. They are free immediately, and
+    the migrating job stays where it is, or queues if it was already stopped for its migration."""
 
     job_id: int
     for_job: int
@@ -126,7 +126,7 @@ class GiveWay:
 
 @dataclass(frozen=True, slots=True)
 class SkipSamples:
-    """Note that nothing is known of these configurations of a queued job, so that it need not be sampled in them."""
+    """Note that a queued job need not be sampled in these configurations, and that nothing is known about them."""
 
     job_id: int
     configurations: tuple[int, ...]
@@ -135,9 +135,9 @@ class SkipSamples:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Stop a best-effort job's run, all of its tasks, for a waiting job that may preempt it; refused if trials had it preempted
-    `cap` times already, where the claim of that job is capped. All jobs of its share group are stopped with it: to name two of
-    them is to name one."""
+    """Stop a best-effort job's run, with all of its tasks, for a waiting job that may preempt it; refused if the waiting job's
+    claim is capped and trials have already preempted this job `cap` times. All jobs of its share group are stopped with it, so
+    naming two of them is the same as naming one."""
 
     job_id: int
     for_job: int
@@ -147,8 +147,8 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Have the job's run leave its devices and stay in the memory of its nodes, all of its tasks; refused if it is known that
-    it cannot be parked. If a node cannot do it, the run goes on."""
+    """Park the job's run: all of its tasks leave their devices and stay in the memory of their nodes; refused if it is known
+    that the run cannot be parked. If a node cannot park it, the run continues."""
 
     job_id: int
     why: str
@@ -156,7 +156,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Unpark:
-    """Have a parked job go on, as soon as its devices are idle; of one that is being parked, take that back."""
+    """Resume a parked job as soon as its devices are idle; cancel the park of a job that is being parked."""
 
     job_id: int
     why: str = ""
@@ -164,9 +164,9 @@ class Unpark:
 
 @dataclass(frozen=True, slots=True)
 class AddEarmark:
-    """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
+    """Reserve `want` on the node for a waiting trial: what is free now, and what the victims release.
 
-    A gang has one for each of its nodes, all in one plan; `tasks` are the ranks that are to run on this one.
+    A gang has one earmark for each of its nodes, all in one plan; `tasks` are the ranks that are to run on this node.
     """
 
     job_id: int
@@ -176,16 +176,16 @@ class AddEarmark:
     decision: Decision | None = None
     tasks: tuple[int, ...] = (0,)
     devices: tuple[tuple[int, ...], ...] = ()
-    """In cells: which devices, for each of the tasks."""
+    """In cells: the devices for each of the tasks."""
     configuration: int = 0
-    """Of the job, in which it is to start."""
+    """The configuration in which the job is to start."""
     why: str = ""
-    """For people: why in this configuration."""
+    """For people: why it is to start in this configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Make a free cell one of a virtual cluster's, for a job of its that is about to use it."""
+    """Bind a free cell to a virtual cluster, for one of its jobs that is about to use the cell."""
 
     vc: int
     pool: str
@@ -195,28 +195,28 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices; or, where it is
-    leaving already, to do so within the site's grace period. All jobs of its share group are told the same: to name two of them
-    is to name one."""
+    """Stop a job's run, with all of its tasks, for a job that has a right to its devices; limit an opportunistic run that is
+    already stopping to the site's grace period. All jobs of its share group are stopped with it, so naming two of them is the
+    same as naming one."""
 
     job_id: int
     for_job: int
     beyond: int = 0
-    """So many of the tasks that the job has beyond its guarantee leave, and no others: it is resized, and goes on with the
-    rest. 0: the job leaves."""
+    """Stop only this many of the tasks that the job has beyond its guarantee: it is resized and continues with the rest. 0:
+    stop the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """The job's devices are all in cells that are bound to its virtual cluster: it holds them as guaranteed from now on, with
-    all of its share group."""
+    """Make a job guaranteed, with all of its share group: all of its devices are in cells that are bound to its virtual
+    cluster."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Demote:
-    """The job loses its guarantee, with all of its share group, and runs on as opportunistic."""
+    """Take the guarantee from a job and all of its share group; they keep running as opportunistic."""
 
     job_id: int
     cause_job: int = 0
@@ -224,14 +224,14 @@ class Demote:
 
 @dataclass(frozen=True, slots=True)
 class Agree:
-    """Have cells change hands, as what the two sides posted allows."""
+    """Exchange cells, as the postings of the two sides allow."""
 
     deal: Deal
 
 
 @dataclass(frozen=True, slots=True)
 class NoteIdle:
-    """Note how many cells of a kind a virtual cluster, whose proxy is on, has idle now."""
+    """Note how many cells of a kind are idle now in a virtual cluster whose proxy is on."""
 
     vc: int
     pool: str
@@ -261,28 +261,28 @@ class DropEarmark:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Write a memo of the policy, in place of the one about the same subject."""
+    """Write a memo of the policy, replacing the one about the same subject."""
 
     policy: str
     subject: str
     value: tuple[int | str, ...] | None
-    """None: forget it."""
+    """None: delete the memo."""
     job_id: int = 0
-    """The memo goes with this job when that ends; 0: with none."""
+    """The job that this memo is deleted with when the job ends; 0: none."""
     due_us: Micros | None = None
-    """When the policy is to be asked, though nothing else happens."""
+    """When the policy is to be asked even if nothing else happens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Have a plan made outside of the step, since it takes long. It comes as the event PlanReady, or never: a policy that
-    delegates remembers ASKED about the subject, with a time at which it asks again."""
+    """Make a plan outside the step, since it takes long. It arrives as the event PlanReady, or never: a policy that delegates
+    remembers ASKED about the subject, with a time at which it asks again."""
 
     policy: str
     subject: str
-    """Of the policy's memo."""
+    """Subject of the policy's memo."""
     question: Callable[[], tuple[int | str, ...]]
-    """Gives the plan, in a form that only the policy knows. It can be pickled, and depends on nothing else."""
+    """Returns the plan, in a form that only the policy knows. It can be pickled, and depends on nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

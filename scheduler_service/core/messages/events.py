@@ -24,9 +24,9 @@ class Submitted:
     request_id: str
     spec: JobSpec
     grace_given: bool = True
-    """False: the spec's grace period is the site's default of the moment, not the user's word."""
+    """False: the spec's grace period is the site's current default, not the user's choice."""
     ends: tuple[tuple[int, JobState], ...] = ()
-    """How those of its dependencies ended that are not live any more."""
+    """How its dependencies that are not live any more ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CancelRequested:
 class SuspendRequested:
     job_id: int
     park: bool = False
-    """Park it; if it cannot be parked, it saves its work and leaves."""
+    """Park it; if it cannot be parked, it saves its work and exits."""
     park_only: bool = False
     """Park it, or leave it running."""
 
@@ -62,14 +62,14 @@ class ReleaseRequested:
 class RequeueRequested:
     job_id: int
     run: int = 0
-    """The launch that is to leave; 0: the present one."""
+    """The launch that is to stop; 0: the current one."""
     why: str = ""
-    """For the story of the job, if Ebb itself asks for it."""
+    """For the story of the job, if Ebb itself requests it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequested:
-    """An elastic job is to have so many tasks."""
+    """A request to change the number of tasks of an elastic job."""
 
     job_id: int
     tasks: int
@@ -77,38 +77,38 @@ class ResizeRequested:
 
 @dataclass(frozen=True, slots=True)
 class MigrateRequested:
-    """A running job is to go on at another node, or at several: one for each task, or one for all."""
+    """A request to move a running job to other nodes: one for each task, or one for all."""
 
     job_id: int
     nodes: tuple[str, ...]
     devices: tuple[tuple[int, ...], ...] = ()
-    """For each task; empty: any that are idle."""
+    """Devices of each task; empty: any that are idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRequested:
-    """What is None stays."""
+    """A request to change a job. Fields that are None stay as they are."""
 
     job_id: int
     priority: int | None = None
     time_limit_us: Micros | None = None
-    """0 takes the limit away."""
+    """0 removes the limit."""
     dependencies: tuple[Dependency, ...] | None = None
     ends: tuple[tuple[int, JobState], ...] = ()
     """As in Submitted."""
     grace_us: Micros | None = None
-    """It stays then, whatever the runs of the job ask for."""
+    """A fixed grace period, whatever the runs of the job request later."""
     grace_follows: bool = False
-    """The grace period follows again from what the job's saves take."""
+    """The grace period again follows from how long the job's saves take."""
     skip_steps: int | None = None
-    """The next launches count so many steps, from the first one on, without taking them; 0 takes it back."""
+    """Number of first training steps that the next launches skip, counting them as done; 0 cancels the skip."""
     share: ShareMode | None = None
-    """How it holds the device of which it asks for a part."""
+    """How it holds the device of which it requests a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultsSeen:
-    """Which of a node's devices are faulty, and why: all of them, so that the last word counts."""
+    """All devices of a node that are faulty, and why; the last such event counts."""
 
     name: str
     boot_id: str
@@ -142,7 +142,7 @@ class NodeDeleteRequested:
 
 @dataclass(frozen=True, slots=True)
 class VcRequested:
-    """A virtual cluster is to be created, or changed: what is None stays as it is, or is as a new one has it."""
+    """A request to create or change a virtual cluster. A field that is None is not changed, or gets its default."""
 
     name: str
     create: bool
@@ -159,7 +159,7 @@ class VcDeleteRequested:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells that are alike, for a window of time."""
+    """Cells of one kind, for a window of time."""
 
     pool: str
     level: str
@@ -171,16 +171,16 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class PostRequested:
-    """A virtual cluster offers cells of its own, or requests others'."""
+    """A virtual cluster offers cells of its own, or requests those of others."""
 
     vc: str
     request_id: str
     kind: PostingKind
     cells: Cells
     bid: int | None = None
-    """Device-microseconds of surplus: what a request pays at most, and an offer wants at least; None: as many as it has."""
+    """Device-microseconds of surplus: the most that a request pays, the least that an offer wants; None: as many as it has."""
     swap: Cells | None = None
-    """Cells in return: what an offer wants, what a request gives."""
+    """Cells in return: those that an offer wants, or a request gives."""
     expires_us: Micros = 0
     """When it leaves the board; 0: with its window."""
 
@@ -189,7 +189,7 @@ class PostRequested:
 class WithdrawRequested:
     posting: int
     vc: str = ""
-    """Whose it must be; empty: the site withdraws it."""
+    """The virtual cluster that must own the posting; empty: the site withdraws it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +200,14 @@ class AcceptRequested:
     request_id: str
     posting: int
     count: int = 0
-    """Of an offer: how many of its cells, and when; 0: as the offer has it."""
+    """Number of cells to take from an offer (and, below, when); 0: as the offer says."""
     begin_us: Micros = 0
     end_us: Micros = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnRequested:
-    """An exchange is to end before its time: both sides ask for it."""
+    """A request to end an exchange before its time, for which both sides must ask."""
 
     exchange: int
     vc: str = ""
@@ -221,12 +221,12 @@ class KnownRun:
     key: RunKey
     phase: RunPhase
     generation: int = 0
-    """Of the last order about it that the node took; 0: unknown."""
+    """Generation of the last order about it that the node accepted; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """An agent connected: what its node is, and which runs it knows."""
+    """An agent connected: describes its node, and the runs that it knows."""
 
     name: str
     boot_id: str
@@ -235,18 +235,18 @@ class NodeSeen:
     address: str = ""
     agent_version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    """In the order of names."""
+    """(name, value), in order of names."""
     checkpoints_at: str = ""
-    """Where other nodes fetch checkpoints (host:port); empty: nowhere."""
+    """Address (host:port) from which other nodes fetch checkpoints; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent:
-    """No sign of life from a node for longer than the site allows. Of one that is silent already: more runs that are untold."""
+    """No sign of life from a node for longer than the site allows. Sent again for a silent node if more runs are untold."""
 
     name: str
     untold: tuple[RunKey, ...] = ()
-    """Runs whose start nobody there was told of: no agent has been connected since they were placed."""
+    """Runs whose start no agent there knows about: none has been connected since they were placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +261,12 @@ class RunStarted:
     program: str = ""
     """The file that was executed; empty: unknown."""
     restored: str = ""
-    """What became of a dump of the job by CRIU, for people; empty: there was none."""
+    """For people: what became of a dump of the job by CRIU; empty: it had no dump."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReady:
-    """Report `sequence` of a node: a task of a gang is prepared, and can be reached there."""
+    """Report `sequence` of a node: a task of a gang is prepared, and can be reached at this address."""
 
     node: str
     boot_id: str
@@ -278,7 +278,7 @@ class RunReady:
 
 @dataclass(frozen=True, slots=True)
 class RunExited:
-    """Report `sequence` of a node: the run is over and left nothing behind."""
+    """Report `sequence` of a node: the run has ended and left nothing behind."""
 
     node: str
     boot_id: str
@@ -297,9 +297,9 @@ class RunExited:
     done: bool = False
     """With exit code 0: the program had said that its work is done."""
     checkpoint: str = ""
-    """What came of the job's checkpoint signal or command, for people."""
+    """For people: the result of the job's checkpoint signal or command."""
     not_fetched: str = ""
-    """Why its checkpoint could not be had from another node, so that it did not begin."""
+    """Why its checkpoint could not be fetched from another node, so that it did not begin."""
     out_of_device_memory: str = ""
     """How much of which device it used, if it was killed for that."""
     began_from: str = ""
@@ -307,7 +307,7 @@ class RunExited:
     saved: str = ""
     """The last checkpoint that its program saved, if it said so."""
     save: SaveResult | None = None
-    """Whether what it had done was saved; None: there was nothing to save, or its agent does not say."""
+    """Whether its work was saved; None: it had nothing to save, or its agent does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,13 +319,13 @@ class RunParked:
     sequence: int
     key: RunKey
     rung: str = ""
-    """How, such as "cooperative" or "driver"."""
+    """How it was parked, such as "cooperative" or "driver"."""
     moved_bytes: int = 0
-    """What was moved to host memory, from all devices together."""
+    """Bytes that were moved to host memory from all devices together."""
     residue_bytes: int = 0
-    """What is left on each device, at most."""
+    """Maximum bytes that are left on any device."""
     phases: tuple[tuple[str, Micros], ...] = ()
-    """What the node's own phases of the park took, by name, in the order of names."""
+    """Durations of the node's own phases of the park, by name, in order of names."""
     saves: bool = False
     """It can save its checkpoint and exit while it is parked."""
 
@@ -344,7 +344,7 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunParkRefused:
-    """Report `sequence` of a node: the run could not be parked and goes on, or it could not be resumed."""
+    """Report `sequence` of a node: the run could not be parked and continues, or it could not be resumed."""
 
     node: str
     boot_id: str
@@ -352,12 +352,12 @@ class RunParkRefused:
     key: RunKey
     why: str = ""
     lost: bool = False
-    """The process is gone, or could not go on and was killed."""
+    """The process disappeared, or could not continue and was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReady:
-    """What a policy delegated has been made; `plan` is in words of the policy's own."""
+    """A plan that a policy delegated is ready; `plan` is in the policy's own format."""
 
     policy: str
     subject: str
@@ -366,8 +366,8 @@ class PlanReady:
 
 @dataclass(frozen=True, slots=True)
 class NumbersLost:
-    """The database is older than what was done under it, as an agent has shown: numbers may have been given that it does not
-    know of."""
+    """The database is older than what was done under it, as an agent has shown: numbers of jobs and of other rows may have been
+    given that it does not know."""
 
 
 JobRequest = (
@@ -393,7 +393,7 @@ ExchangeRequest = PostRequested | WithdrawRequested | AcceptRequested | ReturnRe
 
 
 Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
-"""What people ask for: refused when too much of it waits."""
+"""Requests of users: refused when too many of them wait."""
 
 
 Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRefused
@@ -401,8 +401,8 @@ Report = RunStarted | RunReady | RunExited | RunParked | RunResumed | RunParkRef
 
 @dataclass(frozen=True, slots=True)
 class ReportRefused:
-    """What a report says cannot be made durable, again and again: it is counted, so that those behind it are taken, and its job
-    is set aside."""
+    """A report whose commit was refused repeatedly: it is counted, so that the reports behind it are processed, and its job is
+    set aside."""
 
     report: Report
     why: str

@@ -1,6 +1,6 @@
-"""Orders: what a node is told of its runs. Each says what is to hold of one run, and the generation of that word.
+"""Orders: what nodes are told about their runs. Each has the desired state of one run, and the generation of that state.
 
-A state is a class, with what goes with it.
+Each desired state is a class with its own fields.
 """
 
 from scheduler_service.core.model import Job, Run, RunKey, StopReason
@@ -11,7 +11,7 @@ from scheduler_service.core.model.values import Micros
 
 @dataclass(frozen=True, slots=True)
 class GangPlace:
-    """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
+    """A task's place in its gang. Node ranks follow the order in which nodes are first used."""
 
     world_size: int
     local_rank: int
@@ -26,22 +26,22 @@ class SharePlan:
 
     group: int
     generation: int
-    """Of the plan. An agent goes by the highest that it has heard from any member of the group."""
+    """Generation of the plan. An agent uses the highest that it has received for any member of the group."""
     rows: tuple[Row, ...]
     period_us: Micros
     active: tuple[int, ...]
-    """The rows, by their places, in which this run executes. In the others it is parked."""
+    """Indices of the rows in which this run executes. In the others it is parked."""
     device_memory_mib: int
-    """What this run may use of each of its devices; 0: as much as runs may use."""
+    """Memory that this run may use on each of its devices; 0: as much as any run may use."""
     parked_mib: int
-    """What is kept of its node's memory for what it has on its devices while it is parked."""
+    """Memory of its node that is kept for what it has on its devices while it is parked."""
     packed: bool = False
-    """Its job asks to be packed, so others may come to execute at the same time, even if it is alone now."""
+    """Its job is to be packed, so others may start to execute at the same time, even if it is alone now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a task is started from. `gang` is None for a job of one task."""
+    """Everything that a task is started from. `gang` is None for a job of one task."""
 
     job: Job
     run: Run
@@ -67,23 +67,23 @@ class Warming(Launch):
 
 @dataclass(frozen=True, slots=True)
 class Parked(Launch):
-    """The task's process is there, and has nothing on its devices but a residue. `Running` after that resumes it."""
+    """The task's process exists, with nothing on its devices but a residue. `Running` after that resumes it."""
 
     time_limit_us: Micros = 0
-    """For the park, counted from the first order to park. A node that cannot do it in this time refuses: the run goes on."""
+    """Limit for the park, counted from the first order to park. A node that cannot meet it refuses: the run continues."""
     number: int = 0
-    """Which park of the launch this is, from 1 on. It is the same for all tasks, by which a gang on several nodes knows it."""
+    """Number of this park of the launch, from 1 on: the same for all tasks, so that a gang on several nodes can identify it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Nothing of the run is left. It is told to exit, and has its grace period for that."""
+    """Nothing of the run is left. It is told to exit within its grace period."""
 
     grace_us: Micros
     """Counted from the first order to stop."""
     reason: StopReason
     cause_job: int = 0
-    """The job that needs the room, or 0."""
+    """The job that needs its resources, or 0."""
     resize_to: int = 0
     """For RESIZED: the number of tasks of the next launch, when the stop was decided or repeated. 0: another reason."""
 
@@ -93,14 +93,14 @@ Desired = Prepared | Warming | Running | Parked | Stopped
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to hold of a run on its node.
+    """The desired state of a run on its node.
 
-    An order with a generation that the node has, or an older one, changes nothing there. So an order may be repeated, and
-    orders may overtake each other.
+    An order with a generation that the node has, or an older one, changes nothing there. So orders may be repeated, and may
+    overtake each other.
     """
 
     node: int
     key: RunKey
     generation: int
-    """Grows with each change of what is to hold of this run, from 1 on."""
+    """Grows with each change of the desired state of this run, from 1 on."""
     desired: Desired

@@ -1,4 +1,4 @@
-"""What finds out why a commit was refused: steps that do a part of what is to be done, and the event that sets a job aside."""
+"""Messages that help to find out why a commit was refused: parts of a step, and the event that sets a job aside."""
 
 from typing import NamedTuple
 
@@ -22,14 +22,14 @@ Due = tuple[Micros, Deadline, tuple[int | str, ...]]
 
 
 class Part(NamedTuple):
-    """What a step does beside its events; None: all that is to be done."""
+    """The work that a step does besides its events; None: all that is due."""
 
     deadlines: tuple[Due, ...] | None = None
-    """Those that it acts on, of those that have passed."""
+    """Passed deadlines that it acts on."""
     resumes: tuple[int, ...] | None = None
-    """The operations whose parked runs it resumes, of those that wait."""
+    """Waiting operations whose parked runs it resumes."""
     plans: int | None = None
-    """How many plans of the policy it carries out at most."""
+    """Maximum number of plans of the policy that it carries out."""
 
 
 WHOLE = Part()
@@ -38,14 +38,14 @@ EVENTS_ONLY = Part(deadlines=(), resumes=(), plans=0)
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What would be done for a job cannot be made durable: the job is held, until somebody releases it."""
+    """A job for which work cannot be made durable: it is held until a user releases it."""
 
     job_id: int
     why: str
 
 
 def beneficiaries(plan: Plan) -> tuple[int, ...]:
-    """The jobs for which a plan acts: those that it starts; else those for which others stop; else those that it changes."""
+    """Return the jobs that a plan benefits: those that it starts; else those for which others stop; else those it changes."""
     starts = [action.job_id for action in plan if isinstance(action, Place | AddEarmark)]
     claims = [action.for_job for action in plan if isinstance(action, Preempt | Reclaim | GiveWay)]
     changes = [job_id for action in plan if (job_id := getattr(action, "job_id", 0))]

@@ -1,4 +1,4 @@
-"""What a step answers: replies to events, and all that it changed and ordered."""
+"""Results of a step: replies to events, and all that it changed and ordered."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ from scheduler_service.core.state.journal import Change, Entry, net
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Reply to Submitted and to requests about a job: the job, new or already there."""
+    """Reply to Submitted and to requests about a job: the job, new or existing."""
 
     job_id: int
 
@@ -31,12 +31,12 @@ class VcChanged:
 
     vc: int
     demoted: tuple[RunKey, ...] = ()
-    """The runs that lost their guarantee by it, in order."""
+    """Runs that lost their guarantee because of the request, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostingChanged:
-    """Reply to requests about an offer or a request, new or already there."""
+    """Reply to requests about an offer or a request, new or existing."""
 
     posting: int
 
@@ -50,7 +50,7 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
+    """Reply to NodeSeen: the node's ID, its last report in the state, and the desired states of all its runs."""
 
     node: int
     acknowledged: int
@@ -59,7 +59,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Reply to a report: it and all before it are in the state. `stale` when it came from another boot."""
+    """Reply to a report: it and all before it are in the state. `stale` if it came from another boot."""
 
     node: str
     sequence: int
@@ -71,7 +71,7 @@ Reply = Accepted | NodeChanged | VcChanged | PostingChanged | Exchanged | Joined
 
 @dataclass(frozen=True)
 class Step:
-    """What one step did. `replies` has one entry for each event: a Reply, or the exception that refused it."""
+    """The result of one step. `replies` has one entry for each event: a Reply, or the exception that refused it."""
 
     entries: Sequence[Entry]
     """Every row that was put, in order."""
@@ -79,19 +79,19 @@ class Step:
     orders: tuple[Order, ...]
     log: tuple[JobEvent, ...]
     refused: tuple[str, ...] = ()
-    """Plans that were undone, and why: a fault of a policy, worth a warning."""
+    """Plans that were undone, and why: a policy's bug, worth a warning."""
     delegated: tuple[Delegate, ...] = ()
-    """What is to be done once this step is durable, or is left if it never is."""
+    """Plans to make once this step is durable; dropped if it never is."""
     enacted: tuple[Plan, ...] = ()
     """The plans that were carried out."""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """The net effect, which is what is made durable."""
+        """The net effect of the step, which is what is made durable."""
         return net(self.entries)
 
 
 class Rng(Protocol):
-    """The randomness that a step is given; `random.Random` is one."""
+    """The source of randomness that a step is given, such as `random.Random`."""
 
     def randrange(self, stop: int, /) -> int: ...

@@ -1,8 +1,8 @@
-"""The rows that the engine keeps: jobs, runs, nodes, devices, earmarks. Those of virtual clusters are in `virtual_clusters`.
+"""The rows that the engine keeps: jobs, runs, nodes, devices, earmarks. Those of virtual clusters are in `tenants`.
 
 Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
-were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
-no slots, which makes changing them cheap (see `rows`).
+were given without copying. All are plain values: facts about the cluster, without behavior. Kinds of rows that change
+have no slots, which makes changing them cheap (see `rows`).
 """
 
 from scheduler_service.core.model.configurations import (

@@ -1,4 +1,4 @@
-"""Who may ask for what: the roles, and the tokens by which callers are known."""
+"""Access control: the roles, and the tokens that identify callers."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,10 +7,10 @@ from scheduler_service.core.model.values import Micros
 
 
 class Role(IntEnum):
-    """What a token is for. Numbers are in the database and never change."""
+    """The purpose of a token. Numbers are in the database and never change."""
 
     USER = 1
-    """Submits jobs, changes its own, and sees everything."""
+    """Submits jobs, changes its own jobs, and sees everything."""
     OPERATOR = 2
     """A user who may also change others' jobs, and drain and fence nodes."""
     AGENT = 3
@@ -23,10 +23,10 @@ class Token:
 
     id: int
     subject: str
-    """Whose it is: the user of the jobs that are submitted with it."""
+    """The token's owner: the user of the jobs that are submitted with it."""
     role: Role
     last_chars: str
-    """The end of the secret, by which its owner recognises it."""
+    """The end of the secret, by which its owner recognizes it."""
     created_us: Micros
     expires_us: Micros | None = None
     revoked_us: Micros | None = None

@@ -1,18 +1,18 @@
-"""By what right a job has others stopped. Which runs each claim reaches is a table: `state/eligibility.py`."""
+"""The rights by which jobs preempt others. The table in `state/eligibility.py` says which runs each claim reaches."""
 
 from enum import Enum
 
 
 class Claim(Enum):
-    """By what right a job has others stopped."""
+    """The right by which a job preempts others."""
 
     GUARANTEED = 1
     """Work in cells that its virtual cluster owns."""
     TRIAL = 2
     """A trial inside its virtual cluster's guarantee, or on a site without virtual clusters."""
     OPPORTUNISTIC_TRIAL = 3
-    """A trial that runs in others' idle cells."""
+    """A trial that runs in idle cells of other virtual clusters."""
     PRIORITY = 4
-    """A job of a virtual cluster whose policy goes by priority."""
+    """A job of a virtual cluster whose policy preempts by priority."""
     REORDER = 5
-    """A job under a policy that re-orders work that runs, such as least attained service."""
+    """A job under a policy that reorders running jobs, such as least attained service."""

@@ -1,4 +1,4 @@
-"""Configurations: the ways in which a job can run, of which a policy chooses one for each launch (AlloX, section 3)."""
+"""Configurations: the ways in which a job can run. A policy chooses one for each launch (AlloX, section 3)."""
 
 import re
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from scheduler_service.core.model.values import Micros, Vector
 
 
 class TaskGroup(NamedTuple):
-    """Tasks of a gang that are alike."""
+    """Identical tasks of a gang."""
 
     size: int
     demand: Vector
-    """Of each task."""
+    """Resources of each task."""
     command: tuple[str, ...] = ()
-    """Empty: the job's."""
+    """Command of these tasks; empty: the job's."""
 
 
 class NodeSelector(NamedTuple):
@@ -35,23 +35,23 @@ class Configuration(NamedTuple):
     """Another way in which a job can run. The first one is in the fields of the job's spec."""
 
     demand: Vector
-    """Of all tasks together."""
+    """Resources of all tasks together."""
     gang: tuple[TaskGroup, ...] = ()
     """Empty: one task."""
     cells: CellRequest = CellRequest()
     device_memory_mib: int = 0
-    """At least so much memory on each device; 0: any."""
+    """Minimum memory of each device; 0: any."""
     nodes: NodeSelector = ANY_NODE
     command: tuple[str, ...] = ()
-    """Empty: the job's."""
+    """Command in this configuration; empty: the job's."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Added to the job's, whose variables of the same names it replaces."""
+    """Variables added to the job's environment; they replace those of the same names."""
     estimate_us: Micros = 0
     """How long the job is expected to run in all in this configuration; 0: unknown."""
 
 
 def chosen_configuration(number: int, why: str) -> str:
-    """What the story says of a launch in this configuration; `why` is empty if the policy does not say why.
+    """Return the story's text for a launch in this configuration; `why` is empty if the policy gives no reason.
 
     >>> chosen_configuration(1, ""), chosen_configuration(1, "the fastest")
     ('configuration 1', 'configuration 1 (the fastest)')
@@ -60,7 +60,7 @@ def chosen_configuration(number: int, why: str) -> str:
 
 
 def why_chosen(text: str) -> str:
-    """The reason in a text that begins with what `chosen_configuration` gives; empty if there is none.
+    """Return the reason in a text that begins as `chosen_configuration` writes it; empty if the text gives no reason.
 
     >>> why_chosen("configuration 1 (the fastest (by far)), on n1"), why_chosen("configuration 1"), why_chosen("on n1")
     ('the fastest (by far)', '', '')

@@ -1,4 +1,4 @@
-"""States, reasons and kinds, by the numbers that the database and the API know them by."""
+"""States, reasons and kinds, with the numbers that the database and the API use for them."""
 
 from enum import IntEnum
 
@@ -22,7 +22,7 @@ class ShareMode(IntEnum):
 
 
 class JobState(IntEnum):
-    """Values as in ebb.v1.JobState, which says what each means."""
+    """The state of a job. Values as in ebb.v1.JobState, which says what each means."""
 
     QUEUED = 1
     STARTING = 2
@@ -105,7 +105,7 @@ class StopReason(IntEnum):
 
 
 class Exit0AfterStop(IntEnum):
-    """What an exit with 0 means after a stop signal. Values as in ebb.v1.Exit0AfterStop, which says what each means."""
+    """Meaning of exit code 0 after a stop signal. Values as in ebb.v1.Exit0AfterStop, which says what each means."""
 
     STOPPED = 1
     DONE = 2
@@ -120,23 +120,23 @@ class DependencyKind(IntEnum):
 
 
 class NodeState(IntEnum):
-    """Values as in ebb.v1.NodeState."""
+    """The state of a node. Values as in ebb.v1.NodeState."""
 
     UP = 1
     SILENT = 2
     DELETED = 3
-    """It is no node of the cluster any more. Its row stays, for the runs that were there."""
+    """No longer a node of the cluster. Its row stays, for the runs that were there."""
 
 
 class EarmarkPhase(IntEnum):
     VACATING = 1
-    """Part of what is kept still belongs to victims that have not left yet."""
+    """Part of what is to be kept still belongs to victims that have not exited yet."""
     READY = 2
     """Everything is kept; the deadline runs."""
 
 
 class EventKind(IntEnum):
-    """A line of a job's story. Values as in ebb.v1.JobEventKind."""
+    """The kind of a line in a job's story. Values as in ebb.v1.JobEventKind."""
 
     SUBMITTED = 1
     PLACED = 2
@@ -182,7 +182,7 @@ class EventKind(IntEnum):
 
 
 class OperationKind(IntEnum):
-    """Values as in ebb.v1.OperationKind."""
+    """The kind of an operation. Values as in ebb.v1.OperationKind."""
 
     PARK = 1
     MIGRATE = 2
@@ -192,16 +192,16 @@ class OperationKind(IntEnum):
 
 
 class OperationPhase(IntEnum):
-    """Values as in ebb.v1.OperationPhase, which says what each means."""
+    """The phase of an operation. Values as in ebb.v1.OperationPhase, which says what each means."""
 
     PARKING = 1
     PARKED = 2
     WAITING = 3
-    """To resume, as soon as the devices of its runs are idle; of a resize: in its queue."""
+    """Waits for the devices of its runs to become idle, so that they can resume; a resized job waits in its queue."""
     RESUMING = 4
     WARMING = 5
-    """The destination makes itself ready; the job runs on."""
+    """The destination gets ready while the job keeps running."""
     SAVING = 6
     """The job saves its work and stops."""
     STARTING = 7
-    """It begins at its destination, or with its new size."""
+    """The job starts at its destination, or with its new size."""

@@ -1,4 +1,4 @@
-"""What is known of how long a job would run in each of its configurations, and from where (AlloX, section 4.1)."""
+"""Estimates of how long a job would run in each of its configurations, and their sources (AlloX, section 4.1)."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from scheduler_service.core.model.values import Micros
 
 
 class Source(IntEnum):
-    """Where an estimate comes from. Values as in ebb.v1.EstimateSource."""
+    """The source of an estimate. Values as in ebb.v1.EstimateSource."""
 
     USER = 1
     HISTORY = 2
@@ -16,25 +16,25 @@ class Source(IntEnum):
 
 
 class Estimate(NamedTuple):
-    """What one source says of one configuration of a job."""
+    """An estimate from one source for one configuration of a job."""
 
     configuration: int
     source: Source
     time_us: Micros = 0
-    """How long the job would run in all; 0: the source cannot say, and `detail` says why."""
+    """Total run time of the job; 0: the source cannot say, and `detail` says why."""
     error_us: Micros = 0
     """The standard error of that time."""
     memory_mib: int = 0
-    """The most host memory that the run was seen to use; 0: unknown."""
+    """Peak host memory that the run was seen to use; 0: unknown."""
     detail: str = ""
     impossible: bool = False
     """The job failed in this configuration and is not started in it again."""
     steps: int = 0
-    """Of a sample: how many steps the job has in all, as the program says; 0: unknown."""
+    """Total steps of the job, as reported by the program during a sample; 0: unknown."""
 
 
 class Reading(NamedTuple):
-    """A point of a run's step count."""
+    """One reading of a run's step count."""
 
     steps: int
     """Steps that the process of the run has done."""
@@ -43,22 +43,22 @@ class Reading(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """The current launch of a job is a sample: it is stopped when enough is known of its configuration."""
+    """A launch that is a sample: it is stopped when enough is known about its configuration."""
 
     share_ppm: int
-    """How many of the job's steps it does, in millionths of all."""
+    """Part of the job's steps that the sample does, in millionths."""
     most_us: Micros
-    """How long it may run."""
+    """Time that the sample may run."""
     until_us: Micros | None = None
-    """When that time is over; None: its process has not begun."""
+    """End of that time; None: its process has not begun."""
     readings: tuple[Reading, ...] = ()
-    """What was read so far: the first step, one about half way, and the last one."""
+    """Readings so far: of the first step, of one about halfway, and of the last one."""
     total: int = 0
-    """Steps of the whole job; 0: the program has not given it."""
+    """Steps of the whole job; 0: the program has not reported them."""
     spread_ppm: int = 0
     """The standard error of the step time, in millionths of it."""
     memory_mib: int = 0
-    """The most that the run was seen to use."""
+    """Peak host memory that the run was seen to use."""
 
 
 class SampledMemory(NamedTuple):
@@ -66,16 +66,16 @@ class SampledMemory(NamedTuple):
 
     configuration: int
     memory_mib: int
-    """What it asks for now: the default again, once a run has needed more than the sample."""
+    """Memory that it requests now; the default again once a run has needed more than the sample."""
     default_mib: int
-    """What it asked for at first."""
+    """Memory that it requested at first."""
 
 
 class PastRun(NamedTuple):
-    """How long a job ran that succeeded."""
+    """The run time of a job that succeeded."""
 
     model: str
-    """Of its devices; empty if it had none."""
+    """Model of its devices; empty if it had none."""
     devices: int
     cpu_milli: int
     tasks: int

@@ -1,4 +1,4 @@
-"""What a node is made of, as its agent reports it."""
+"""The hardware of a node, as its agent reports it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How long a launch has executed: the time in which it was parked, and the turns of others, do not count."""
+"""How long a launch has executed: time in which it was parked, and other runs' turns, do not count."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from scheduler_service.core.model.values import WHOLE, Micros
 
 
 def parked_us(run: Run, now: Micros) -> Micros:
-    """How long the run has been parked, in all."""
+    """Return the total time that the run has been parked."""
     parking = run.parking
     if parking is None:
         return 0
@@ -17,7 +17,7 @@ def parked_us(run: Run, now: Micros) -> Micros:
 
 
 def waited_us(run: Run, now: Micros) -> Micros:
-    """How long the run has waited for its turns since it started, in all."""
+    """Return the total time that the run has waited for its turns since it started."""
     turns = run.turns
     if turns is None or run.started_us is None:
         return 0
@@ -26,7 +26,7 @@ def waited_us(run: Run, now: Micros) -> Micros:
 
 
 def with_part(run: Run, part_ppm: int, now: Micros) -> Turns | None:
-    """The turns of the run from now on, if it may compute for this part of the time."""
+    """Return the turns of the run from now on, if it may compute for this part of the time."""
     before = run.turns
     if before is None and part_ppm == WHOLE:
         return None
@@ -34,19 +34,19 @@ def with_part(run: Run, part_ppm: int, now: Micros) -> Turns | None:
 
 
 def part_of(run: Run) -> int:
-    """The part of the time in which the run may compute, in millionths."""
+    """Return the part of the time in which the run may compute, in millionths."""
     return WHOLE if run.turns is None else run.turns.part_ppm
 
 
 def first_of(runs: Iterable[Run]) -> Run | None:
-    """The task of a launch that started first, by which its time counts: tasks are parked, and have their turns, together."""
+    """Return the task of a launch that started first. It determines the launch's time: tasks park and take turns together."""
     began = [(run.started_us, run) for run in runs if run.started_us is not None]
     return min(began, key=lambda pair: pair[0])[1] if began else None
 
 
 def executed(runs: Iterable[Run]) -> tuple[Micros, Micros | None, int]:
-    """How long the launch with these tasks has executed, in parts: so long, and since then if it executes, of which this part
-    counts (in millionths). The answer is the same whenever it is asked, until something changes."""
+    """Return how long the launch with these tasks has executed, in three parts: a duration; if it executes, the time since when
+    it also counts; and the part of that which counts, in millionths. The answer does not depend on when it is asked."""
     first = first_of(run for run in runs if run.ended_us is None)
     if first is None:
         return 0, None, WHOLE
@@ -63,7 +63,7 @@ def executed(runs: Iterable[Run]) -> tuple[Micros, Micros | None, int]:
 
 
 def executed_us(runs: Iterable[Run], now: Micros) -> Micros:
-    """How long the launch with these tasks has executed, from the start of the first of them; 0 if none has started."""
+    """Return how long the launch with these tasks has executed since the first of them started; 0 if none has."""
     first = first_of(runs)
     if first is None:
         return 0
@@ -72,8 +72,8 @@ def executed_us(runs: Iterable[Run], now: Micros) -> Micros:
 
 
 def limit_at(job: Job, runs: Iterable[Run], now: Micros) -> Micros | None:
-    """When the time limit of a launch with these tasks is over, if its part of the time stays as it is. None: it has no limit,
-    has not started, or has no turns."""
+    """Return when a launch with these tasks reaches its time limit, if its part of the time does not change; None: it has no
+    limit, has not started, or has no turns."""
     first = first_of(runs) if job.time_limit_us else None
     if first is None:
         return None

@@ -1,33 +1,33 @@
-"""What a policy remembers between two steps."""
+"""Memos: data that policies remember between steps."""
 
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Micros
 
 ASKED, PLANNED = "asked", "planned"
-"""How the value of a memo begins that waits for a plan (`Delegate`), and that has one (`PlanReady`), which follows."""
+"""First element of the value of a memo that waits for a plan (`Delegate`), or that has one (`PlanReady`), which follows."""
 
 
 @dataclass(frozen=True)
 class Memo:
-    """Policies are functions of the state: what one must remember is a row, which is durable like all others."""
+    """A row for what a policy must remember. Policies are functions of the state, so this is as durable as other rows."""
 
     policy: str
-    """By the policy's name in the registry."""
+    """The policy's name in the registry."""
     subject: str
-    """What the memo is about, in words of the policy's own: a job, a user, a pair of kinds of jobs. Of a memo without a job,
+    """The subject of the memo, in the policy's own terms: a job, a user, a pair of kinds of jobs. For a memo without a job,
     see `shared`."""
     value: tuple[int | str, ...]
     job_id: int = 0
-    """The memo goes with this job when that ends; 0: with none."""
+    """The job that this memo is deleted with when the job ends; 0: none."""
     due_us: Micros | None = None
-    """When the policy is to be asked, though nothing else happens; None: it need not be."""
+    """When the policy is to be asked even if nothing else happens; None: it need not be."""
     due: bool = False
-    """The time was reached, and the policy has not written the memo again since."""
+    """`due_us` was reached, and the policy has not written the memo again since."""
 
 
 def shared(vc: str, what: str) -> str:
-    """The subject of a memo that goes with no job. The virtual cluster is a part of it, so that the policy of that virtual
-    cluster is asked when the memo is due (empty: the site's), and so that no two virtual clusters share a memo.
+    """Return the subject of a memo that belongs to no job. It includes the virtual cluster (empty: the site), so that the
+    policy of that virtual cluster is asked when the memo is due, and so that no two virtual clusters share a memo.
 
     >>> shared("vision", "user/ann"), shared("", "user/ann")
     ('vision/user/ann', '/user/ann')
@@ -36,7 +36,7 @@ def shared(vc: str, what: str) -> str:
 
 
 def vc_of(subject: str) -> str:
-    """Of a memo that goes with no job: the virtual cluster that it belongs to; empty: the site.
+    """Return the virtual cluster of a memo that belongs to no job; empty: the site.
 
     >>> vc_of("vision/user/ann"), vc_of("/user/ann")
     ('vision', '')

@@ -1,4 +1,4 @@
-"""Nodes, their devices, what is kept for whom, and the cluster as a whole."""
+"""Nodes, their devices, earmarks, and the cluster as a whole."""
 
 from scheduler_service.core.model.enums import EarmarkPhase, NodeState
 from scheduler_service.core.model.rows import dataclass, derived
@@ -9,7 +9,7 @@ from scheduler_service.core.model.values import ZERO, Mask, Micros, Vector, mask
 @dataclass(frozen=True)
 class Node:
     id: int
-    """Counts up as nodes first appear; the order in which nodes are tried."""
+    """Numbered in the order in which nodes first appear, which is also the order in which they are tried."""
     name: str
     boot_id: str
     state: NodeState
@@ -22,26 +22,26 @@ class Node:
     address: str = ""
     agent_version: str = ""
     drained_us: Micros | None = None
-    """Since when nothing new is placed on it; None: it is open."""
+    """When it was drained: nothing new is placed on it since. None: it is open."""
     drain_reason: str = ""
     drain_user: str = ""
     """Empty: Ebb itself."""
     strikes: int = 0
-    """Failures that were this node's fault, as far as can be told, less what went well since."""
+    """Failures that were this node's fault, as far as can be told, less one for each job that went well since."""
     labels: tuple[tuple[str, str], ...] = ()
-    """As its agent reports them, (name, value), in the order of names."""
+    """(name, value), as its agent reports them, in order of names."""
     checkpoints_at: str = ""
-    """Where other nodes fetch checkpoints (host:port); empty: nowhere."""
+    """Address (host:port) from which other nodes fetch checkpoints; empty: none."""
 
 
 def present(node: Node | None) -> Node | None:
-    """The node, if it is one of the cluster (still)."""
+    """Return the node if it is (still) part of the cluster, else None."""
     return None if node is None or node.state is NodeState.DELETED else node
 
 
 @dataclass(frozen=True)
 class NodeDevice:
-    """A device of a node. Which runs hold it is told by the runs."""
+    """A device of a node. The rows of runs say which of them hold it."""
 
     node: int
     index: int
@@ -58,7 +58,7 @@ class NodeDevice:
 
 @dataclass(frozen=True)
 class Earmark:
-    """Resources of a node that are kept for one job that has not started, with the runs that were told to stop for it.
+    """Resources of a node that are kept for one job that has not started, and the runs that were told to stop for it.
 
     What is kept (`kept`) is neither free nor owned; what is still missing (`want - kept`) is promised by `victims`.
     """
@@ -75,13 +75,13 @@ class Earmark:
     tasks: tuple[int, ...] = (0,)
     """The ranks of the job's tasks that are to run there."""
     devices: tuple[tuple[int, ...], ...] = ()
-    """In cells: the devices (CPUs, as of a run) that are kept, for each of these tasks; empty: any that are free then."""
+    """In cells: the devices (or CPUs, as in `Run.devices`) kept for each of these tasks; empty: any that are free then."""
     configuration: int = 0
-    """Of the job, in which it is to start; the same for all of its earmarks."""
+    """The configuration in which the job is to start; the same for all of its earmarks."""
 
     @derived
     def mask(self) -> Mask:
-        """All devices that it keeps."""
+        """All devices that the earmark keeps."""
         mask = 0
         for devices in self.devices:
             mask |= mask_of(devices)
@@ -99,7 +99,7 @@ class Cluster:
     next_earmark: int = 1
     next_vc: int = 1
     clock_us: Micros = 0
-    """The time of the last step; time never goes back behind it."""
+    """The time of the last step; time never goes back before it."""
     next_posting: int = 1
     next_exchange: int = 1
     next_share_group: int = 1

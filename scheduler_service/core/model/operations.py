@@ -1,7 +1,7 @@
 """Operations: changes of a running job that take several phases, each of which is an event (ADR 43).
 
-A new leader goes on from the phase that it finds in the row. The row is deleted when the operation is over; what its phases
-took is in the job's story and in the rows of its runs.
+A new leader resumes from the phase that it finds in the row. The row is deleted when the operation has ended; how long its
+phases took is in the job's story and in the rows of its runs.
 """
 
 from scheduler_service.core.model.enums import OperationKind, OperationPhase
@@ -10,16 +10,16 @@ from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import Micros
 
 OBSERVING = frozenset({OperationKind.VACATE, OperationKind.RESIZE})
-"""Kinds that follow a stop of a job, and hold up nothing (`allocation.vacating`)."""
+"""Kinds that only follow a stop of a job, and block nothing (`allocation.vacating`)."""
 PARKED_FROM = "parked_from"
-"""Noted of a migration whose job is parked: the phase of the park, to which the job returns if it does not go elsewhere."""
+"""Note on the migration of a parked job: the phase of the park, to which the job returns if it does not move."""
 MOVES = "moves"
-"""Noted of a park: how often its job was to go elsewhere, and did not."""
+"""Note on a park: how many times its job was to move to another node, and did not."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A job has one at a time."""
+    """A change of a job that takes several phases. A job has at most one at a time."""
 
     id: int
     kind: OperationKind
@@ -29,21 +29,21 @@ class Operation:
     """The run that it changes: the first task of the launch."""
     begun_us: Micros
     phase_us: Micros
-    """When it came to its phase."""
+    """When it entered its phase."""
     target: RunKey | None = None
-    """The run that takes the place of `source`, if there is to be one."""
+    """The run that is to replace `source`, if any."""
     deadline_us: Micros | None = None
-    """When its phase is given up; None: the phase may take any time."""
+    """When its phase is given up; None: the phase has no time limit."""
     undo: tuple[int | str, ...] = ()
-    """From what it is undone, in words of its kind."""
+    """Data from which it is undone, in the format of its kind."""
     more: tuple[tuple[str, int | str], ...] = ()
-    """What else its kind has to remember, by name, in the order of names."""
+    """Other data that its kind has to remember, by name, in order of names."""
 
     @property
     def is_of_parked(self) -> bool:
-        """Whether it moves a job that is parked."""
+        """Whether the operation moves a parked job."""
         return self.kind is OperationKind.MIGRATE and bool(self.noted(PARKED_FROM))
 
     def noted(self, name: str, usual: int | str = 0) -> int | str:
-        """What is remembered by this name; `usual` if nothing is."""
+        """Return what is remembered under this name; `usual` if nothing is."""
         return next((value for known, value in self.more if known == name), usual)

@@ -1,4 +1,4 @@
-"""Frozen rows: new ones, and one with some of its fields changed. Nothing in a step costs more.
+"""Frozen rows: making new ones, and copies with some fields changed. Nothing in a step costs more.
 
 A frozen dataclass sets its fields one by one; here they are copied together, at a fifth of the cost. For this, rows have no
 __post_init__ and no slots.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 else:
 
     class derived(cached_property):  # noqa: N801  # as its model
-        """Without the lock that it takes up to Python 3.11. A changed row has it from the row before: it must follow from what
-        does not change."""
+        """A `cached_property` without the lock that it takes up to Python 3.11. A changed row inherits the cached value, so the
+        value must depend only on fields that do not change."""
 
         def __get__(self, row: Any, owner: type | None = None) -> Any:
             if row is None:
@@ -37,9 +37,9 @@ else:
             return value
 
     def dataclass(*, frozen: bool, slots: bool = False) -> Callable[[type[R]], type[R]]:
-        """As `dataclasses.dataclass`. That nobody changes a frozen one, mypy sees to; at run time Python would call a function
-        for each field to set it, which takes three times as long. Nor do defaults stay in the class, where Python would look
-        for each field first."""
+        """Does what `dataclasses.dataclass` does, but only mypy enforces `frozen`: at run time Python would call a function to
+        set each field, which takes three times as long. Nor do defaults stay in the class, where Python would look for each
+        field first."""
 
         def made_of(fields: type[R]) -> type[R]:
             kind = dataclasses.dataclass(fields, slots=slots, unsafe_hash=frozen)
@@ -51,7 +51,7 @@ else:
         return made_of
 
     def changed(row: R, /, **facts: Any) -> R:
-        """Does what `dataclasses.replace` does. What `|` gives may share its keys with other rows': it is slow to look into."""
+        """Does what `dataclasses.replace` does. The result of `|` may share its keys with other rows, which slows look-ups."""
         new = _new(row.__class__)
         new.__dict__ = {**row.__dict__, **facts}
         return new
@@ -64,7 +64,7 @@ else:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Every field in its order; those that must be given are None."""
+    """Return all fields in order with their defaults; None for those that must be given."""
     return {field.name: None if field.default is MISSING else field.default for field in fields_of(kind)}
 
 

@@ -1,6 +1,6 @@
-"""Where a launch of a task stands: one table gives each phase its predicates, another what may come next.
+"""Phases of a run: one table gives each phase its predicates, another the phases that may follow it.
 
-Code asks a predicate, and never compares phases: a new phase is a line here.
+Code tests a predicate and never compares phases, so a new phase is one more line here.
 """
 
 from enum import IntEnum
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 
 class RunPhase(IntEnum):
-    """Of a run, as the scheduler knows it. Its agent has phases of its own (ebb.agent.v1.RunPhase)."""
+    """The phase of a run as the scheduler knows it. Agents have phases of their own (ebb.agent.v1.RunPhase)."""
 
     to_launch: bool
     """The agent has been told nothing yet, or has not prepared it yet."""
@@ -22,9 +22,9 @@ class RunPhase(IntEnum):
     holds_host: bool
     """It holds CPUs and memory of its node."""
     awaits_source: bool
-    """It is no part of its job's launch yet: it begins when the run before it has ended at another node."""
+    """It is not part of its job's launch yet: it begins when the run before it has ended at another node."""
     over: bool
-    """It holds nothing any more."""
+    """It no longer holds anything."""
 
     STARTING = 1
     RUNNING = 2
@@ -67,4 +67,4 @@ NEXT = MappingProxyType(
         RunPhase.ENDED: frozenset[RunPhase](),
     }
 )
-"""The phases that a run may come to from each. That it stays in one is no transition."""
+"""The phases that may follow each phase. Staying in a phase is not a transition."""

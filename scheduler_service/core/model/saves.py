@@ -1,11 +1,11 @@
-"""Whether what runs had done was saved when they ended."""
+"""Whether the work of runs was saved when they ended."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class SaveOutcome(IntEnum):
-    """Values as in ebb.v1.SaveOutcome, which says what each means."""
+    """The outcome of a save. Values as in ebb.v1.SaveOutcome, which says what each means."""
 
     UNKNOWN = 0
     SAVED = 1
@@ -16,13 +16,13 @@ _WORST_LAST = (SaveOutcome.SAVED, SaveOutcome.UNKNOWN, SaveOutcome.NOT_SAVED)
 
 
 class SaveResult(NamedTuple):
-    """Of one run."""
+    """Whether one run saved its work."""
 
     outcome: SaveOutcome
     step: int = -1
-    """Of its last checkpoint, which holds all that it had done if the outcome is SAVED; -1: unknown, or there is none."""
+    """Step of its last checkpoint, which holds all of its work if the outcome is SAVED; -1: unknown, or no checkpoint."""
     detail: str = ""
-    """For people: why it did not save, or why that cannot be known; or what has saved it."""
+    """For people: why it did not save, why that cannot be known, or how its work was saved."""
 
     def __str__(self) -> str:
         why = f" ({self.detail})" if self.detail else ""
@@ -37,7 +37,7 @@ UNKNOWN = SaveResult(SaveOutcome.UNKNOWN)
 
 
 class LaunchSave(NamedTuple):
-    """Of the tasks of one launch that have ended."""
+    """The worst result among the tasks of one launch that have ended."""
 
     run: int
     """The launch."""
@@ -45,7 +45,7 @@ class LaunchSave(NamedTuple):
 
 
 def with_task(before: LaunchSave | None, run: int, save: SaveResult | None) -> LaunchSave | None:
-    """The result of a launch after one more of its tasks has ended. `save` is that of the task; None: it is not known."""
+    """Return the result of a launch after one more of its tasks has ended. `save` is the task's result; None: unknown."""
     if before is None or before.run != run:
         return None if save is None else LaunchSave(run, save)
     return LaunchSave(run, max(before.worst, save or UNKNOWN, key=lambda one: (_WORST_LAST.index(one.outcome), -one.step)))

@@ -1,4 +1,4 @@
-"""What the engine itself must know of the site's choices; policies have their own."""
+"""Site settings that the engine itself needs; policies have their own."""
 
 from typing import NamedTuple
 
@@ -7,56 +7,56 @@ from scheduler_service.core.model.values import SECOND, Micros
 
 
 class Settings(NamedTuple):
-    """Durations are in microseconds."""
+    """Settings of the engine. Durations are in microseconds."""
 
     default_grace_us: Micros = 30 * SECOND
-    """The grace period of jobs that name none."""
+    """The grace period of jobs that specify none."""
     grace_limit_us: Micros = 300 * SECOND
-    """The longest grace period that a job gets because its saves take so long."""
+    """The longest grace period that a job can get because of how long its saves take."""
     default_time_limits_us: tuple[Micros, Micros] = (0, 0)
-    """The time limits of trials, and of best-effort jobs, that name none; 0: none."""
+    """The time limits of trials, and of best-effort jobs, that specify none; 0: no limit."""
     longest_time_limits_us: tuple[Micros, Micros] = (0, 0)
-    """The longest time limits that trials, and best-effort jobs, may have; 0: any, and none is needed."""
+    """The longest time limits that trials, and best-effort jobs, may have; 0: any, and a job needs none."""
     earmark_ttl_us: Micros = 60 * SECOND
-    """How long an earmark outlives the moment at which its last promised part became free."""
+    """How long an earmark is kept after its last promised part became free."""
     aging_us: Micros = 0
-    """How much waiting is worth a step of priority; 0: waiting is worth nothing."""
+    """Waiting time that raises a job's priority by 1; 0 disables aging."""
     min_run_us: Micros = 0
-    """How long a run may not be preempted for a trial after its start."""
+    """Time after its start during which a run may not be preempted for a trial."""
     gang_start_us: Micros = 60 * SECOND
-    """In which all tasks of a gang must have started, from its placement."""
+    """Time from its placement within which all tasks of a gang must have started."""
     retry_pause_us: Micros = SECOND
-    """Before the first retry; each further one waits twice as long, 5 minutes at most."""
+    """Pause before the first retry; each further one waits twice as long, 5 minutes at most."""
     fault_retries: int = 0
-    """How often a run that vanished is tried again, whatever retries its job has: the fault was hardly its own."""
+    """Minimum number of retries after a run vanished, whatever the job allows: it was hardly the job's fault."""
     blame_nodes: int = 3
-    """A job that failed on so many nodes is not tried again; 0: no limit."""
+    """A job that has failed on this many nodes is not retried; 0: no limit."""
     bad_node_strikes: int = 3
-    """A node with so many strikes is drained; 0: never."""
+    """Number of strikes at which a node is drained; 0: never."""
     reclaim_grace_us: Micros = 30 * SECOND
-    """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    """The longest grace period of an opportunistic run whose devices are reclaimed."""
     host_percent: int = 0
-    """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    """Percentage of the CPUs and memory of nodes with devices that belongs to no device: it is for jobs without devices."""
     cpu_milli_per_device: int = 0
-    """The CPU that goes with each device of a job that names none; 0: the device's share of its node."""
+    """CPU for each device of a job that requests none; 0: the device's share of its node."""
     memory_mib_per_device: int = 0
-    """The same of memory."""
+    """Host memory for each device of a job that requests none; 0: the device's share of its node."""
     default_jobs_per_device: int = 1
-    """So many jobs that name neither CPUs nor memory find room with each device: as many as take turns on it."""
+    """How many jobs that request neither CPUs nor memory fit with each device: as many as take turns on it."""
     history_rows: int = 0
-    """Of how many scripts past runs are kept, for estimates of later ones; 0: of none."""
+    """Number of scripts whose past runs are kept, for estimates of later ones; 0: none."""
     device_memory_limit_percent: int = 92
-    """The part of a device's memory that the members of a share group may use together."""
+    """Percentage of a device's memory that the members of a share group may use together."""
     parked_residue_mib: int = 512
-    """What a parked run leaves on each of its devices, such as its context."""
+    """Memory that a parked run leaves on each of its devices, such as its context."""
     warm_limit_us: Micros = 300 * SECOND
-    """In which the destination of a migration must be ready."""
+    """Time within which the destination of a migration must be ready."""
     park_limit_us: Micros = 60 * SECOND
-    """In which a node must have parked a run, or resumed it."""
+    """Time within which a node must have parked a run, or resumed it."""
     pack_other_users: bool = False
-    """Whether packed jobs of several users may share a device. A fault of one may end the others."""
+    """Whether packed jobs of several users may share a device. A fault in one of them may end the others."""
     pools: tuple[PoolPlan, ...] | None = None
-    """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
+    """Pools that a site with virtual clusters names, besides those that follow from its nodes; None: no virtual clusters."""
 
 
 DEFAULTS = Settings()

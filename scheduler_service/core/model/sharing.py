@@ -1,6 +1,6 @@
-"""Share groups: who holds a set of devices, and which runs execute on them at the same time (Gandiva, section 3).
+"""Share groups: runs that share devices, and which of them execute at the same time (Gandiva, section 3).
 
-A run that holds its devices alone is in no group, and nothing is stored for it.
+A run that holds its devices alone is in no group, and no group is stored for it.
 """
 
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros
 
 PERIOD_US: Micros = 60 * SECOND
-"""The usual time slice of one cycle: Gandiva slices by the minute."""
+"""The default length of a cycle: Gandiva slices by the minute."""
 
 
 class Row(NamedTuple):
-    """Runs that execute at the same time. Their devices may be the same (packed) or others (as in an Ousterhout matrix)."""
+    """Runs that execute at the same time, on the same devices (packed) or on different ones (as in an Ousterhout matrix)."""
 
     runs: tuple[RunKey, ...]
     """In order, each once."""
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def parts_of(rows: tuple[Row, ...]) -> dict[RunKey, int]:
-    """The part of each cycle in which each run may compute, in millionths."""
+    """Return the part of each cycle in which each run may compute, in millionths."""
     if len(rows) == 1:
         return dict.fromkeys(rows[0].runs, WHOLE)
     turns: dict[RunKey, int] = {}
@@ -53,11 +53,11 @@ class ShareGroup:
     generation: int = 1
     """Grows with each change of what agents are told: devices, rows and period."""
     open: bool = False
-    """It stays a group when nothing is shared, so that other runs may join."""
+    """It remains a group even if nothing is shared, so that other runs may join."""
 
     @property
     def cycle_us(self) -> Micros:
-        """In which everyone has a turn; 0: nobody takes turns."""
+        """Time in which each row with a weight has a turn; 0: the rows do not take turns."""
         return self.period_us if sum(row.weight > 0 for row in self.rows) > 1 else 0
 
     def members(self) -> tuple[RunKey, ...]:

@@ -1,4 +1,4 @@
-"""How much of the time a run may compute that takes turns with others."""
+"""The part of the time in which a run that takes turns with others may compute."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from scheduler_service.core.model.values import Micros
 
 
 class Turns(NamedTuple):
-    """Of a run that takes turns on its devices, or once did."""
+    """Turns of a run that takes turns on its devices, or once did."""
 
     part_ppm: int
     """The part of the time in which it may compute, in millionths."""
     since_us: Micros
-    """Since when that has been its part."""
+    """Time since when that has been its part."""
     waited_us: Micros = 0
-    """How long it had waited for its turns before, while it was started."""
+    """How long it had waited for its turns before that, since it started."""

@@ -30,7 +30,7 @@ class Vector(NamedTuple):
 
 ZERO = Vector()
 UNSET = -1
-"""In the place of CPUs or memory that a user has not named. No row has it."""
+"""Placeholder for CPUs or memory that a user has not specified. No row has it."""
 
 Mask = int
 """A set of device indices: bit i is device i."""
@@ -52,7 +52,7 @@ def times(a: Vector, count: int) -> Vector:
 
 
 def least(a: Vector, b: Vector) -> Vector:
-    """The smaller of each component."""
+    """Return the component-wise minimum."""
     return _new(Vector, (min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2])))
 
 
@@ -63,7 +63,7 @@ def fits(need: Vector, room: Vector) -> bool:
 
 @lru_cache(maxsize=65536)
 def mask_of(indices: tuple[int, ...]) -> Mask:
-    """The set of these device indices; empty where one of them is negative, or is there twice."""
+    """Return the set of these device indices; empty if one of them is negative or occurs twice."""
     mask = 0
     for index in indices:
         if index < 0 or mask >> index & 1:
@@ -74,7 +74,7 @@ def mask_of(indices: tuple[int, ...]) -> Mask:
 
 @lru_cache(maxsize=65536)
 def first_of(mask: Mask, count: int) -> tuple[int, ...]:
-    """The first `count` device indices of the set, or as many as there are.
+    """Return the first `count` device indices of the set, or all if it has fewer.
 
     >>> first_of(0b1101, 2)
     (0, 2)

@@ -58,7 +58,7 @@ def combined(guesses: Sequence[Guess]) -> Guess:
 
 
 def weights(errors: Sequence[float]) -> list[float]:
-    """The share of each guess in the mean, from standard errors above 0: their squares' inverses, in parts of 1."""
+    """The weight of each guess in the mean, from standard errors above 0: the inverses of their squares, in parts of 1."""
     least = min(errors)
     inverse = [(least / error) ** 2 for error in errors]  # in units of the least one: the square of a tiny error is 0
     whole = sum(inverse)
@@ -83,7 +83,7 @@ def regression(points: Sequence[tuple[float, float]], at: float) -> Guess | None
 
 
 def mean(values: Sequence[float]) -> Guess | None:
-    """The mean of values, and the standard deviation among them. One alone has no deviation: None as well as for no value."""
+    """The mean of values, and the standard deviation among them. None for fewer than two, as one value has no deviation."""
     if len(values) < 2:
         return None
     middle = sum(values) / len(values)
@@ -104,7 +104,7 @@ class Expected(NamedTuple):
 
 
 def expected(parts: Iterable[Estimate]) -> Expected:
-    """What several sources say of the same configuration."""
+    """Combines what several sources say of the same configuration."""
     known = [part for part in parts if part.time_us]
     if not known:
         return Expected(0, 0, ())
@@ -115,8 +115,8 @@ def expected(parts: Iterable[Estimate]) -> Expected:
 
 
 def expected_us(job: Job, configuration: int) -> Micros:
-    """How long the job is expected to run in all in this configuration, by its number; 0: unknown. The user's word alone,
-    unless a policy has noted estimates. Of the configuration in which it ran last: by its measured rate, if that is known."""
+    """How long the job is expected to run in all in this configuration, by its number; 0: unknown. It is the user's estimate,
+    unless a policy has noted others. In the last configuration that it ran in, its measured rate decides, if known."""
     if not job.spec.alternatives:
         configuration = job.configuration  # of a view: the one that it has
     if job.profile is not None and (measured := _measured_us(job, configuration)):
@@ -129,8 +129,8 @@ def expected_us(job: Job, configuration: int) -> Micros:
 
 
 def _measured_us(job: Job, configuration: int) -> Micros:
-    """What the steps of the job take at the rate that was measured in its last launch, if that was in this configuration. 0:
-    that is not known, or nobody knows how many steps there are."""
+    """How long the steps of the job take at the rate measured in its last launch, if that was in this configuration. 0: the
+    rate or the number of steps is not known."""
     steps = max((part.steps for part in job.estimates if part.configuration == configuration), default=0)
     profile = job.profile
     if not steps or profile is None or configuration != job.configuration:

@@ -1,7 +1,7 @@
 """How long earlier runs of a user's script took, and what follows from that for later ones.
 
-Two jobs run the same script if a user submits them with the same command in the same directory, numbers among the arguments
-apart. These numbers are the sizes of a run. Jobs of equal sizes are expected to take equally long; for others the time
+Two jobs run the same script if a user submits them with the same command in the same directory, except for numbers among
+the arguments. These numbers are the sizes of a run. Jobs of equal sizes are expected to take equally long; for others the time
 follows from the sizes by a line, if one of them alone differs.
 """
 
@@ -54,8 +54,8 @@ def _number(text: str) -> float | None:
 
 
 def keep(state: State, now: Micros, job: Job, last: Run) -> None:
-    """Keeps how long a job took that has succeeded, and how long samples say that it takes in its other configurations. `last`
-    is the task that ended last."""
+    """Keeps how long a successful job took, and how long samples say that it takes in its other configurations. `last` is the
+    task that ended last."""
     most = state.settings.history_rows
     if not most:
         return
@@ -110,7 +110,7 @@ def _whole_time(job: Job) -> Micros:
 
 
 def known_from_history(state: State, job: Job) -> Job:
-    """The job with what the history says of its configurations, and of these also the user's word."""
+    """The job with what the history says of its configurations, and with the user's own estimates of these."""
     parts: list[Estimate] = []
     for number, spec in enumerate(job.spec.in_each_configuration()):
         if (guess := _past(state, job.user, spec)) is not None:

@@ -16,15 +16,15 @@ from scheduler_service.core.state.state import State
 FEWEST = 20
 """Mini-batches behind a time that counts."""
 LEAST_CONFIDENCE = 500_000
-"""In millionths. What is less certain changes no profile and decides no probe."""
+"""In millionths. A less certain measurement changes no profile and decides no probe."""
 _MATERIAL = 10
-"""A profile is written anew if a part of it changes by more than one in so many."""
+"""A profile is written again if a part of it changes by more than one part in this many."""
 _UTILISATION = PPM // 20
-"""The same of a utilisation."""
+"""The same for a utilization."""
 
 
 def mini_batch_measured(state: State, event: MiniBatchMeasured, now: Micros) -> None:
-    """Takes what a node has measured of a run. What is said of a run that does not run there changes nothing."""
+    """Takes what a node has measured of a run. Nothing changes if the run does not run there."""
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
     if job is None or run is None or event.key.task or run.phase.exits_soon or run.is_parked or run.started_us is None:
         return
@@ -40,8 +40,7 @@ def mini_batch_measured(state: State, event: MiniBatchMeasured, now: Micros) -> 
 
 
 def switching_measured(state: State, event: SwitchingMeasured, _now: Micros) -> None:
-    """Takes what a node says of the parks and resumes of a run. What is said of a run that takes no turns there changes
-    nothing."""
+    """Takes what a node says of the parks and resumes of a run. Nothing changes if the run takes no turns there."""
     run = state.runs.rows.get(event.key)
     if run is None or not run.group or run.phase.exits_soon or state.nodes.rows[run.node].name != event.node:
         return
@@ -55,7 +54,7 @@ def is_certain(measured: Measured) -> bool:
 
 
 def plan_of(group: ShareGroup | None) -> tuple[int, int]:
-    """What identifies the share plan under which a run is measured."""
+    """Identifies the share plan under which a run is measured."""
     return (0, 0) if group is None else (group.id, group.generation)
 
 
@@ -75,7 +74,7 @@ def _measured(state: State, event: MiniBatchMeasured, run: Run, group: ShareGrou
 
 
 def _note(state: State, job: Job, run: Run, measured: Measured) -> None:
-    """The job's profile, if it is another one than before."""
+    """Writes the job's profile, if it differs from the one before."""
     before = job.profile
     devices = job.launch_spec.demand.devices
     model = state.devices.rows[run.node, run.devices[0]].model if run.given else ""

@@ -1,4 +1,4 @@
-"""Migrations: a job goes on at another node, which is ready before the job stops (Gandiva, section 4.2).
+"""Migrations: a job continues at another node, which is ready before the job stops (Gandiva, section 4.2).
 
     phase      the runs of the job                           ends with                          and then
     WARMING    run; those of the next launch hold their      the last report that one is warm   SAVING: the job is told to stop
@@ -6,7 +6,7 @@
     SAVING     were told to save and stop                    the end of the last of them        STARTING: the next launch begins
                                                              anything but saved work, or a      what it means without the
                                                              destination that is lost           migration: the job queues, say
-    STARTING   those of the next launch, which fetch the     the last report that one runs      the operation is over
+    STARTING   those of the next launch, which fetch the     the last report that one runs      the operation ends
                checkpoint and begin                          one that ends before it runs       the job queues, first of all
 
 A parked job stays parked while its destination makes itself ready, and saves without its devices: see `moving_parked`.
@@ -44,7 +44,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
 _TOOK = ("warm_us", "save_us")
-"""Noted of an operation: how long its phases took, for the last line of the story."""
+"""Keys under which an operation notes how long its phases took, for the last line of the story."""
 
 
 def migration_of(state: State, job_id: int) -> Operation | None:
@@ -64,8 +64,8 @@ def migrate(
     why: str,
     share: Share | None = None,
 ) -> None:
-    """Has the next launch of a running or parked job made ready at these places. `share`: the launch shares them with others,
-    from now on. Raises PlanRefused, with nothing changed."""
+    """Makes the next launch of a running or parked job ready at these places. `share`: the launch shares them with others, from
+    now on. Raises PlanRefused, with nothing changed."""
     park = park_of(state, job.id)
     _check_can_migrate(state, job, guaranteed, park)
     before = state.savepoint()
@@ -81,7 +81,7 @@ def migrate(
         begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
     else:
         same = [run.node for run in state.runs_of(job.id)] == [spot.node for spot in spots]
-        back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy has it go on
+        back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy resumes it
         becomes_move(state, now, park, back_to, target, deadline, same)
         names = where(state.operations.rows[park.id], names)
     ready = "which makes itself ready" if park is None else "made ready while the job is parked"
@@ -118,7 +118,7 @@ def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
 
 
 def give_way(state: State, action: GiveWay, now: Micros) -> None:
-    """The devices that are kept for the job at its destination are free at once. Raises PlanRefused."""
+    """Frees the devices that are kept for the job at its destination. Raises PlanRefused."""
     operation = migration_of(state, action.job_id)
     runs = [] if operation is None else targets(state, operation)
     require(bool(runs) and all(run.awaits for run in runs), f"nothing is made ready for job {action.job_id}")
@@ -144,8 +144,8 @@ def warmed(state: State, now: Micros, run: Run, ready_at: str) -> None:
 
 
 def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
-    """The last task of a job that migrates has saved its work and stopped: the next launch begins at the destination. False,
-    and nothing has changed, if that cannot be."""
+    """Begins the next launch at the destination, as the last task of a migrating job has saved its work and stopped. False,
+    with nothing changed, if that is not possible."""
     operation = migration_of(state, job.id)
     if operation is None or operation.phase is not OperationPhase.SAVING or _hindrance(state, job, operation, last):
         return False
@@ -178,9 +178,9 @@ def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
 
 
 def _how_it_saved(job: Job, last: Run) -> str:
-    """What is said of the launch that has ended, of which this was the last task."""
+    """Text about the launch that has ended, of which this was the last task."""
     if (whole := job.last_save) is None or whole.run != last.run:
-        # As of an agent that does not say it. A program that fails, or exits with 0, may have saved.
+        # Some agents do not say it. A program that fails, or exits with 0, may have saved.
         return "it saved its work" if last.yielded else "whether it saved its work is not known; it stopped"
     save = whole.worst
     if save.outcome is SaveOutcome.SAVED:
@@ -207,7 +207,7 @@ def _hindrance(state: State, job: Job, operation: Operation, last: Run) -> str:
 
 
 def started(state: State, now: Micros, job_id: int) -> None:
-    """A run of the job has started. With the last one the migration is over."""
+    """Takes the start of a run of the job. With the last one the migration ends."""
     operation = migration_of(state, job_id)
     if operation is None or operation.phase is not OperationPhase.STARTING:
         return
@@ -228,7 +228,7 @@ def started(state: State, now: Micros, job_id: int) -> None:
 
 
 def _note(state: State, now: Micros, operation: Operation, name: str) -> None:
-    """The phase is over, and took so long."""
+    """Notes how long the phase took, and advances to the next one."""
     note_phase(state, now, operation, "")
     noted = changed(operation, more=tuple(sorted({**dict(operation.more), name: now - operation.phase_us}.items())))
     following = OperationPhase.SAVING if name == "warm_us" else OperationPhase.STARTING
@@ -239,7 +239,7 @@ def _note(state: State, now: Micros, operation: Operation, name: str) -> None:
 
 
 def give_up(state: State, now: Micros, operation: Operation, why: str) -> None:
-    """The job does not go where it was to go. It runs on or stays parked, or does what it would do without the migration."""
+    """Gives a migration up. The job runs on or stays parked, or does what it would do without the migration."""
     job = state.jobs.rows[operation.job_id]
     if operation.is_of_parked and operation.phase is OperationPhase.WARMING and job.id in state.active:
         back_to_park(state, now, operation, why)
@@ -254,14 +254,14 @@ def overdue(state: State, now: Micros, operation: Operation) -> None:
 
 
 def target_over(state: State, now: Micros, run: Run, why: str) -> None:
-    """A run that was being made ready, or was, is gone."""
+    """Gives a migration up because a run at its destination, ready or not, has been lost."""
     operation = migration_of(state, run.job_id)
     if operation is not None:
         give_up(state, now, operation, f"the destination is lost: {why}")
 
 
 def node_lost(state: State, now: Micros, node_id: int, why: str) -> None:
-    """A node takes no part in migrations any more that have not come to their destination."""
+    """Gives up migrations from or to a lost node, unless they have come to their destination."""
     for key in sorted(state.runs_on.get(node_id, ())):
         operation = migration_of(state, key.job_id)
         if operation is not None and operation.phase is not OperationPhase.STARTING:
@@ -269,8 +269,8 @@ def node_lost(state: State, now: Micros, node_id: int, why: str) -> None:
 
 
 def concludes(state: State, now: Micros, job: Job, last: Run, saved: bool) -> None:
-    """The last task of a launch is over. `saved`: nothing but a stop has ended it. What is left of a migration that cannot go
-    on is given up, before the job goes where it goes then."""
+    """Takes the end of a launch's last task. `saved`: nothing but a stop has ended it. A migration that cannot continue is
+    given up, before the job goes where it goes then."""
     operation = migration_of(state, job.id)
     if operation is None:
         return

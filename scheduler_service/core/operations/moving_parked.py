@@ -1,4 +1,4 @@
-"""Parked jobs that go on elsewhere: what is particular to a migration whose source is parked.
+"""Parked jobs that continue elsewhere: what is special about a migration whose source is parked.
 
 The operation of the park becomes that of the migration, and keeps its number. While the destination makes itself ready, the
 runs stay parked; then they save without their devices, and exit.
@@ -7,7 +7,7 @@ runs stay parked; then they save without their devices, and exit.
     the destination, before the runs were to save     it is parked as before; after three times it waits for its own devices
     the save of a job of one task                     it is parked as before, and does not go elsewhere
     the save of a task of a gang                      others may have left: it is stopped, and begins from its last checkpoint
-    anything later                                    as of any migration: it begins from what was saved
+    anything later                                    as in any migration: it begins from what was saved
 """
 
 from scheduler_service.core.allocation.operations import begin, not_migrated, note_phase, operation_of, turn_into
@@ -32,7 +32,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
 MOST_MOVES = 3
-"""After so many that came to nothing, a job goes elsewhere only if its user says so."""
+"""After this many moves that came to nothing, a job moves only if its user says so."""
 _SAME_NODES = "same_nodes"
 _PLACES = (OperationPhase.PARKED, OperationPhase.WAITING)
 
@@ -54,7 +54,7 @@ def check_can_save(run: Run) -> None:
 
 
 def may_move(state: State, operation: Operation) -> bool:
-    """Whether the job of this park may go elsewhere without being told so by its user."""
+    """Whether the job of this park may move without its user asking for it."""
     runs = state.runs_of(operation.job_id)
     job = state.jobs.rows[operation.job_id]
     can_save = all(run.parking is not None and run.parking.saves for run in runs)
@@ -71,7 +71,7 @@ def becomes_move(
     deadline_us: Micros,
     same_nodes: bool,
 ) -> None:
-    """The destination makes itself ready for the job, which returns to the phase `back_to` if nothing comes of that."""
+    """Turns a park into a migration. The job returns to the phase `back_to` if that fails."""
     note_phase(state, now, park, "")
     more = {PARKED_FROM: int(back_to), _SAME_NODES: int(same_nodes)}
     turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, more, deadline_us, target)
@@ -79,12 +79,12 @@ def becomes_move(
 
 
 def where(operation: Operation, names: str) -> str:
-    """For people: where the job of a migration goes."""
+    """Describe to people where the job of a migration goes."""
     return "other devices of its node" if operation.noted(_SAME_NODES) else names
 
 
 def back_to_park(state: State, now: Micros, operation: Operation, why: str, phase: OperationPhase | None = None) -> None:
-    """The job does not go elsewhere. It is parked as before, or in this phase."""
+    """Ends the migration of a parked job, which is parked as before, or in this phase."""
     note_phase(state, now, operation, why)
     release_targets(state, now, operation, why)
     phase = phase or OperationPhase(int(operation.noted(PARKED_FROM)))
@@ -111,7 +111,7 @@ def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
     state.put(state.runs, run.key, stays)
     if operation is not None:
         back_to_park(state, now, operation, why)
-    else:  # it was lost meanwhile where the job was to go
+    else:  # the destination was lost meanwhile
         begin(state, now, job, OperationKind.PARK, OperationPhase.WAITING)
         show(state, job)
     _log_failure(state, now, job, run, why)
@@ -123,7 +123,7 @@ def _log_failure(state: State, now: Micros, job: Job, run: Run, why: str) -> Non
 
 
 def stay_parked(state: State, now: Micros, operation: Operation) -> None:
-    """Its user wants it suspended, before it has gone elsewhere."""
+    """Keeps the job parked: its user wants it suspended, before it has moved."""
     require(operation.phase is OperationPhase.WARMING, f"job {operation.job_id} is on its way")
     why = "its user suspended it again"
     back_to_park(state, now, operation, why, OperationPhase.PARKED)

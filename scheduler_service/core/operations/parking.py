@@ -1,17 +1,17 @@
-"""Parks: a run leaves its devices, stays in the memory of its node, and goes on there later (Gandiva, section 3.1).
+"""Parks: a run leaves its devices, stays in the memory of its node, and resumes there later (Gandiva, section 3.1).
 
     phase      the runs of the job                        ends with                            and then
     PARKING    were told to park, and hold their devices  the last report that one is parked   PARKED; their devices are free
-                                                          a refusal, or the deadline           they go on, or save and leave
-                                                          a resume                             they go on
+                                                          a refusal, or the deadline           they continue, or save and stop
+                                                          a resume                             they continue
     PARKED     hold host memory alone                     a resume                             WAITING
     WAITING    the same                                   their devices, all of them idle      RESUMING; they hold these again
-    RESUMING   were told to go on                         the last report that one executes    the operation is over
+    RESUMING   were told to resume                        the last report that one executes    the operation ends
                                                           a failure, or the deadline           they are stopped: the job queues
 
 The tasks of a gang are parked and resumed together: until the last of them is parked, all hold their devices. Whatever stops
-the job ends the operation. A parked run that is stopped is killed at once. If it goes on elsewhere instead of waiting for its
-devices, it saves without them (`moving_parked`).
+the job ends the operation. A parked run that is stopped is killed at once. If it continues elsewhere instead of waiting for
+its devices, it saves without them (`moving_parked`).
 """
 
 from scheduler_service.core.allocation.bindings import give_back
@@ -42,16 +42,16 @@ from scheduler_service.core.state.story import log_event
 
 MIB = 1 << 20
 FALLBACK = "fallback"
-"""Noted of an operation whose job saves its work and leaves if it cannot be parked."""
+"""Noted in an operation whose job saves its work and stops if it cannot be parked."""
 BY_USER = "user"
-"""Noted of an operation that a user asked for: policies leave the job parked."""
+"""Noted in an operation that a user asked for: policies leave the job parked."""
 
 
 # ---- to park -----------------------------------------------------------------------------------------------------------
 
 
 def park(state: State, now: Micros, job: Job, by_user: bool, fallback: bool) -> None:
-    """Tells the runs of a running job to park. `fallback`: if they cannot be parked, they are told to save and leave. Raises
+    """Tells the runs of a running job to park. `fallback`: if they cannot be parked, they are told to save and stop. Raises
     PlanRefused, with nothing changed, if it is known that they cannot be parked."""
     _check_can_park(state, job)
     before, limit = state.savepoint(), state.settings.park_limit_us
@@ -88,14 +88,14 @@ def _check_can_park(state: State, job: Job) -> None:
 
 
 def _most_mib(state: State, run: Run) -> int:
-    """The host memory that what the run has on its devices can take, at most."""
+    """The most host memory that the run's data on its devices can take."""
     rows = state.devices.rows
     return sum(limit_mib(rows[run.node, index].memory_mib, state.settings) for index in run.devices)
 
 
 def _spare_mib(state: State, run: Run) -> int:
-    """The memory of its node that can be kept for what the run has on its devices. Where there are cells, a parked run has only
-    what goes with no device: the rest is for who gets its devices."""
+    """The memory of its node that can be kept for the run's data on its devices. If there are cells, a parked run has only what
+    goes with no device: the rest is for jobs that get its devices."""
     spare = state.free_resources.free(run.node).memory_mib
     return spare if state.host is None else min(spare, state.host.free(run.node).memory_mib - run.demand.memory_mib)
 
@@ -109,7 +109,7 @@ def _no_room(state: State, run: Run) -> str:
 
 
 def parked(state: State, event: RunParked, run: Run, now: Micros) -> None:
-    """A node has parked a run. If nobody waits for that any more, it was told to go on since."""
+    """A node has parked a run. If this is not waited for any more, the run was told to resume since."""
     operation = operation_of(state, run.job_id)
     if operation is None or run.phase is not RunPhase.PARKING or run.parking is None:
         return
@@ -175,14 +175,14 @@ def refused(state: State, event: RunParkRefused, run: Run, now: Micros) -> None:
 
 
 def _keeps_devices(state: State, now: Micros, run: Run, why: str) -> None:
-    """A member of a share group could not be parked at the end of its turn. Its node says so once for each plan."""
+    """Logs that a member of a share group could not be parked at the end of its turn. Its node says so once for each plan."""
     where = f"on {node_name(state, run)} " if state.jobs.rows[run.job_id].spec.gang else ""
     text = f"not parked {where}for the turn of others, and keeps its devices until its next park: {why}"
     log_event(state, now, run.job_id, EventKind.PARK_REFUSED, run=run.key.run, node=run.node, reason=Reason.PARKED, text=text)
 
 
 def _refuse(state: State, now: Micros, operation: Operation, run: Run, why: str) -> None:
-    """The job is not parked: all of its tasks go on. If its user wants it suspended all the same, they save and leave."""
+    """The job is not parked: all of its tasks continue. If its user wants it suspended in any case, they save and stop."""
     fallback = bool(operation.noted(FALLBACK))
     text = f"not parked: {why}; {'it saves its work and leaves' if fallback else 'it goes on'}"
     job = take_back(state, now, operation, text)
@@ -195,7 +195,7 @@ def _refuse(state: State, now: Micros, operation: Operation, run: Run, why: str)
 
 
 def overdue(state: State, now: Micros, operation: Operation) -> None:
-    """The phase has taken too long. A node that is silent has longer."""
+    """Acts on a phase that has taken too long. A silent node is given more time."""
     runs = state.runs_of(operation.job_id)
     limit = 2 * state.settings.park_limit_us
     first = runs[0]
@@ -209,7 +209,7 @@ def overdue(state: State, now: Micros, operation: Operation) -> None:
 
 
 def task_over(state: State, now: Micros, job_id: int) -> None:
-    """A task has ended. With the last one its job's operation is over; else the others may all be parked, or all at work."""
+    """A task has ended. With the last one its job's operation ends; else the others may all be parked, or all at work."""
     operation = operation_of(state, job_id)
     if operation is None:
         return
@@ -223,7 +223,7 @@ def task_over(state: State, now: Micros, job_id: int) -> None:
 
 
 def keep_for_user(state: State, operation: Operation) -> bool:
-    """The user of a job that is parked, or moves from where it is parked, wants it suspended: policies leave it alone from now
+    """Keeps a job that is parked, or moves from where it is parked, suspended for its user: policies leave it alone from now
     on. Returns whether they did not before."""
     parks = operation.kind is OperationKind.PARK and operation.phase is not OperationPhase.RESUMING
     moves = operation.is_of_parked and operation.phase is OperationPhase.WARMING

@@ -1,4 +1,4 @@
-"""How a run that is parked, or is being parked, goes on; see `parking`."""
+"""How a run that is parked, or is being parked, resumes; see `parking`."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class HeldUp(NamedTuple):
 
 
 def unpark(state: State, now: Micros, operation: Operation) -> None:
-    """Has a parked job go on as soon as its devices are idle. Of one that is being parked it takes that back."""
+    """Resumes a parked job as soon as its devices are idle. If it is still being parked, takes that back."""
     match operation.phase:
         case OperationPhase.PARKING:
             take_back(state, now, operation, "its user has it go on")
@@ -39,7 +39,7 @@ def unpark(state: State, now: Micros, operation: Operation) -> None:
 
 
 def stay_parked(state: State, now: Micros, operation: Operation) -> None:
-    """Takes a resume back that waits for devices."""
+    """Takes back a resume that waits for devices."""
     note_phase(state, now, operation, "its user suspended it again")
     advance(state, now, operation, OperationPhase.PARKED)
     show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=True))
@@ -52,7 +52,7 @@ def resume_waiting(state: State, now: Micros, chosen: Collection[int] | None = N
 
 
 def try_to_resume(state: State, now: Micros, operation: Operation) -> None:
-    """Gives the runs their devices back if all of these are idle, and tells them to go on."""
+    """Gives the runs their devices back if all of these are idle, and tells them to resume."""
     job, runs = state.jobs.rows[operation.job_id], state.runs_of(operation.job_id)
     if next(what_holds_up(state, runs), None) is not None:
         return
@@ -71,7 +71,7 @@ def try_to_resume(state: State, now: Micros, operation: Operation) -> None:
 
 
 def what_holds_up(state: State, runs: Sequence[Run]) -> Iterator[HeldUp]:
-    """Everything that is not idle of what these parked runs, which are those of a job, had."""
+    """All that these parked runs of a job had and that is not idle."""
     wanted: dict[int, int] = {}
     taken: set[int] = set()
     for run in runs:
@@ -140,7 +140,7 @@ def check_resumed(state: State, now: Micros, operation: Operation, text: str) ->
 
 
 def take_back(state: State, now: Micros, operation: Operation, why: str) -> Job:
-    """Of a job that is being parked: all of its tasks are told to go on. They hold their devices still."""
+    """Takes back a park under way: all tasks of the job are told to resume. They still hold their devices."""
     note_phase(state, now, operation, why)
     end(state, operation)
     for run in state.runs_of(operation.job_id):
@@ -149,7 +149,7 @@ def take_back(state: State, now: Micros, operation: Operation, why: str) -> Job:
 
 
 def give_up(state: State, now: Micros, run: Run, why: str, most_us: Micros | None = None) -> None:
-    """The run cannot go on: the job is stopped, and starts again from its checkpoint unless its user wants it suspended."""
+    """Stops a job with a run that cannot resume. It starts again from its checkpoint unless its user wants it suspended."""
     job = state.jobs.rows[run.job_id]
     text = f"it cannot go on after a park: {why}"
     log_event(state, now, job.id, EventKind.PARK_REFUSED, run=job.run, node=run.node, reason=Reason.PARKED, text=text)

@@ -1,4 +1,4 @@
-"""What samples say of memory: it is the demand of a configuration for which the user has named none (AlloX, section 4.1).
+"""Memory by samples: the demand of a configuration for which the user has named none (AlloX, section 4.1).
 
 Such a configuration has the memory that goes with its devices by default, which is mostly far more than it uses. A sample that
 was measured replaces that by what its run used, and a quarter more, as it saw only the first part of the work. If a later run
@@ -11,11 +11,11 @@ from scheduler_service.core.model.rows import changed
 
 _MORE_PER_CENT = 25
 _LEAST_MIB = 256
-"""A demand is at least so much more than what was measured."""
+"""A demand is at least this much more than what was measured."""
 
 
 def with_sampled_memory(job: Job) -> tuple[Job, str]:
-    """The job, none of whose tasks is active, with what its samples have measured, and what the story says of that."""
+    """The job, which has no active task, with the memory that its samples have measured, and text for the story."""
     spec, known, said = job.spec, list(job.sampled_memory), list[str]()
     done = {one.configuration for one in known}
     for sample in job.estimates:
@@ -31,7 +31,7 @@ def with_sampled_memory(job: Job) -> tuple[Job, str]:
 
 
 def with_default_memory(job: Job) -> Job | None:
-    """The job with the memory by default for the configuration in which it ran; None: it had that."""
+    """The job with the default memory for the configuration in which it ran; None: it had that."""
     for place, one in enumerate(job.sampled_memory):
         if one.configuration == job.configuration and one.memory_mib < one.default_mib:
             rest = job.sampled_memory[:place] + job.sampled_memory[place + 1 :]

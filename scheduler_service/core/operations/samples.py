@@ -6,7 +6,7 @@ ends in one of these ways:
     the sample                      what is noted of the configuration                   the job
     did enough steps                the time on the line through two points of the step  queues again
     ran for as long as it may       the same                                             queues again
-    did so without counting steps   that the time is unknown, of all that are not known  goes on: it is a sample no more
+    did so without counting steps   that the time is unknown, of all that are not known  continues, no longer a sample
     failed                          that the configuration is impossible                 queues again, if it has another one
 
 Whatever else stops the run (a cancel, a preemption, a lost node) ends the sample without a result, and the policy may place
@@ -31,13 +31,13 @@ _PPM = 1_000_000
 
 
 def is_enough(sampling: Sampling, steps: int, total: int) -> bool:
-    """Whether a sample is complete that has done so many steps of so many."""
+    """Whether a sample that has done this many steps of all is complete."""
     return total > 0 and steps >= max(FEWEST, -(-total * sampling.share_ppm // _PPM))
 
 
 def is_news(sampling: Sampling, told: int, steps: int, total: int) -> bool:
-    """Whether the engine is to hear of so many steps, after it has heard of `told`: of twice as many, so that it hears seldom,
-    and of the end of the sample."""
+    """Whether the engine is to hear of this many steps, after it has heard of `told`: of twice as many, so that it hears
+    rarely, and of the end of the sample."""
     return steps > max(told, 1) and (steps >= 2 * told or is_enough(sampling, steps, total))
 
 
@@ -47,7 +47,7 @@ def begun(sampling: Sampling, now: Micros) -> Sampling:
 
 
 def run_measured(state: State, event: RunMeasured, now: Micros) -> None:
-    """Takes what a node has measured of a sample. What is said of another run changes nothing."""
+    """Takes what a node has measured of a sample. Nothing changes if the run is no sample."""
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
     if job is None or run is None or job.sampling is None or run.phase is not RunPhase.RUNNING:
         return
@@ -73,7 +73,7 @@ def _read(sampling: Sampling, event: RunMeasured) -> Sampling:
 
 
 def cut_off(state: State, now: Micros, job: Job) -> None:
-    """The sample has run for as long as it may."""
+    """Ends a sample that has run for as long as it may."""
     runs, sampling = state.runs_of(job.id), job.sampling
     if sampling is None or not runs or runs[0].phase.exits_soon:
         state.put(state.jobs, job.id, changed(job, sampling=None))
@@ -83,7 +83,7 @@ def cut_off(state: State, now: Micros, job: Job) -> None:
 
 def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> None:
     """Notes what is known now, and stops the run. If nothing was measured, there is nothing to choose by, and a stop would only
-    cost the work of a program that may not save: the run goes on."""
+    cost the work of a program that may not save: the run continues."""
     measured = _measured(job, sampling)
     parts = measured or _unknown(job, sampling)
     job = changed(job, sampling=None, estimates=(*job.estimates, *parts))
@@ -96,7 +96,7 @@ def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> 
 
 
 def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
-    """Empty: the readings give no estimate."""
+    """The estimate that follows from the readings; empty if they give none."""
     guess = from_readings(sampling.readings, sampling.total, sampling.spread_ppm / _PPM)
     if guess is None:
         return ()
@@ -108,7 +108,7 @@ def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
 
 
 def _unknown(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
-    """A program that tells nothing in one configuration tells nothing in the others: no more samples are taken."""
+    """Unknown times: a program that tells nothing in one configuration tells nothing in others, so it is not sampled again."""
     if len(sampling.readings) < FEWEST:
         why = f"the program counted fewer than {FEWEST} steps in {sampling.most_us / SECOND:g} s"
     else:
@@ -137,7 +137,7 @@ def failed(job: Job, how: str) -> Job | None:
 
 
 def describe(part: Estimate) -> str:
-    """For people: what one source says."""
+    """Describe to people what one source says."""
     name = f"configuration {part.configuration}"
     if part.impossible:
         return f"{name} is impossible: {part.detail}"

@@ -1,4 +1,4 @@
-"""The rows of a share group after a change. Policies propose rows; these functions make them from those that there are."""
+"""The rows of a share group after a change. Policies propose rows; these functions make them from the existing ones."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,7 +7,7 @@ from scheduler_service.core.model.sharing import Row
 
 
 def packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row, ...]:
-    """With these runs in the row of this number, beside those that it has.
+    """The rows with these runs in the row of this number, in addition to those that it has.
 
     >>> packed((Row((RunKey(1, 1),)),), 0, [RunKey(2, 1)])[0].runs
     (RunKey(job_id=1, run=1, task=0), RunKey(job_id=2, run=1, task=0))
@@ -17,25 +17,25 @@ def packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row
 
 
 def sliced(rows: Sequence[Row], keys: Collection[RunKey], weight: int = 1) -> tuple[Row, ...]:
-    """With these runs in a row of their own, which comes last in a cycle."""
+    """The rows with these runs in a row of their own, which comes last in a cycle."""
     return (*rows, Row(tuple(sorted(keys)), weight))
 
 
 def weighted(rows: Sequence[Row], weights: Sequence[int]) -> tuple[Row, ...]:
-    """With these weights, one for each row."""
+    """The rows with these weights, one for each row."""
     return tuple(row._replace(weight=weight) for row, weight in zip(rows, weights, strict=True))
 
 
 def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
-    """Without these runs, and without rows that have no others. If none of the rows that are left has a turn, all have one."""
+    """The rows without these runs, and without rows that have no others. If no row that is left has a turn, all get one."""
     fewer = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
     left = tuple(row for row in fewer if row.runs)
     return left if any(row.weight for row in left) else tuple(row._replace(weight=1) for row in left)
 
 
 def with_idle_turns(rows: Sequence[Row], members: Sequence[Run]) -> tuple[Row, ...]:
-    """With turns for jobs that have none, though nobody who has turns uses one of their devices any more. They execute beside
-    all who have turns, and those among them that want the same devices take turns. `members`: all that are in the rows."""
+    """The rows with turns for jobs that have none, although no job with turns uses their devices any more. They execute
+    together with all that have turns; those that want the same devices take turns. `members`: all that are in the rows."""
     used = {run.key: {(run.node, index) for index in run.devices} for run in members}
     turned = {key for row in rows if row.weight for key in row.runs}
     taken = {device for key in turned for device in used[key]}

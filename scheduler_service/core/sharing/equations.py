@@ -1,4 +1,4 @@
-"""What the members of a share group use together: device memory, host memory and time.
+"""Resources that the members of a share group use together: device memory, host memory and time.
 
 On each device, the members of the active row use memory at the same time. A run in no active row is parked: what it has on its
 devices is moved to its node's memory, but for a residue that stays (Gandiva, section 3.1; the residue is that of a CUDA
@@ -28,7 +28,7 @@ class Excess(NamedTuple):
 
 
 def limit_mib(memory_mib: int, settings: Settings) -> int:
-    """What runs may use together of a device with this memory.
+    """The memory that runs may use together of a device with this memory.
 
     >>> limit_mib(81920, Settings())
     75366
@@ -37,7 +37,7 @@ def limit_mib(memory_mib: int, settings: Settings) -> int:
 
 
 def used_mib(run: Run, limit: int) -> int:
-    """What the run may use of one device. One that names no limit of its own may use all that runs may use."""
+    """The memory that the run may use of one device: its own limit, or all that runs may use if it names none."""
     return run.device_memory_mib or limit
 
 
@@ -70,7 +70,7 @@ def excess(
 
 
 def users_of(members: Iterable[Run]) -> dict[Device, list[Run]]:
-    """By device, the members that have it; devices in the order of members."""
+    """The members that have each device; devices in the order of members."""
     found: dict[Device, list[Run]] = {}
     for run in members:
         for index in run.devices:
@@ -86,7 +86,7 @@ def parked_mib(rows: Sequence[Row], run: Run, memory: Mapping[Device, int], sett
 
 
 def time_share(rows: Sequence[Row], key: RunKey) -> Fraction:
-    """The part of its time in which the run executes.
+    """The fraction of the time in which the run executes.
 
     >>> a, b = RunKey(1, 1), RunKey(2, 1)
     >>> time_share((Row((a,), 3), Row((b,))), a)
@@ -96,7 +96,7 @@ def time_share(rows: Sequence[Row], key: RunKey) -> Fraction:
 
 
 def executes_alone(rows: Sequence[Row], run: Run, members: Iterable[Run]) -> bool:
-    """Whether nobody else executes on a device of the run while the run executes: the run is not packed."""
+    """Whether no other run executes on a device of the run while the run executes: the run is not packed."""
     mask = mask_of(run.devices)
     beside = {key for row in rows if run.key in row.runs for key in row.runs}
     return not any(

@@ -13,7 +13,7 @@ from scheduler_service.core.model.values import WHOLE
 from scheduler_service.core.sharing.changes import packed, sliced
 
 SLICES = 4
-"""So many sliced jobs find room on a device, whatever memory they use in their turn. Of small parts, more do."""
+"""This many sliced jobs find room on a device, whatever memory they use in their turn; more if their parts are small."""
 
 
 def memory_of(spec: JobSpec, limit_mib: int, settings: Settings) -> int:
@@ -42,7 +42,7 @@ def part_of(spec: JobSpec, limit_mib: int) -> int:
 
 
 def first_row(spec: JobSpec, key: RunKey) -> Row:
-    """That of the first member of a share group. Rows of sliced runs have their parts as weights."""
+    """The row of the first member of a share group. Rows of sliced runs have their parts as weights."""
     return Row((key,), spec.gpu_fraction_ppm if spec.share is ShareMode.SLICED else 1)
 
 

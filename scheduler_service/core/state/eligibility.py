@@ -1,7 +1,7 @@
-"""Who may have whose runs preempted: one table, asked by policies, by `enact` and by explanations alike.
+"""Which jobs may preempt which runs: one table, used by policies, by `enact` and by explanations.
 
-A claim is the right by which a job has room made for itself. The table gives each claim the runs that it may take, and what
-bounds it. Whatever is not in the table may have nobody preempted.
+A claim is the right by which a job preempts others to get their resources. The table says which runs each claim may take,
+and its limits. A job without a claim in the table may preempt no run.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ from scheduler_service.core.state.tables import Tables
 
 
 class Rule(NamedTuple):
-    """Which runs a claim may take. `own`: those of the claimant's virtual cluster alone; `opportunistic`: those that are
-    guaranteed nothing alone; `best_effort`: no trials; `outranks(victim's priority, claimant's)`; `behind`: those alone that
-    are behind the claimant by the order of their queue; `bounded`: by the minimum run time; `capped`: by P (FitGpp, Eqn 4)."""
+    """Which runs a claim may take. `own`: only those of the claimant's virtual cluster; `opportunistic`: only those without a
+    guarantee; `best_effort`: no trials; `outranks(victim's priority, claimant's)`; `behind`: only those that are behind the
+    claimant by the order of their queue; `bounded`: by the minimum run time; `capped`: by P (FitGpp, Eqn 4)."""
 
     own: bool
     opportunistic: bool
@@ -44,7 +44,7 @@ RULES = {
 
 
 class Spared(Enum):
-    """Why nobody who is bounded may have a run preempted now."""
+    """Why no job with a `bounded` claim may preempt a run now."""
 
     NOT_BEST_EFFORT = "is not best-effort"
     NOT_SERVED = "is from before virtual clusters were turned on or off"
@@ -55,7 +55,7 @@ class Spared(Enum):
 
 
 def claim_of(state: Tables, job: Job) -> Claim | None:
-    """By which right a queued job has runs of its own virtual cluster stopped, or of a site that has none; None: by none."""
+    """Return the right by which a queued job preempts runs in its virtual cluster, or on a site without any; None: no right."""
     claim = state.order_for(job).claim
     if claim is not None or job.spec.job_class is not JobClass.TRIAL:
         return claim
@@ -63,8 +63,8 @@ def claim_of(state: Tables, job: Job) -> Claim | None:
 
 
 def spared(state: Tables, run: Run, job: Job) -> Spared | None:
-    """Why nobody who is bounded may have the run preempted, whoever asks; None: that depends on who does. Facts of one run: the
-    index of candidates is made of them."""
+    """Return why no job with a `bounded` claim may preempt the run; None: that depends on the claimant. The answer depends only
+    on the run and its job: the index of candidates is built from it."""
     if job.spec.job_class is not JobClass.BEST_EFFORT:
         return Spared.NOT_BEST_EFFORT
     if not run.phase.preemptible:
@@ -77,7 +77,7 @@ def spared(state: Tables, run: Run, job: Job) -> Spared | None:
 
 
 def why_not(state: Tables, claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str | None:
-    """Why the claim does not reach this job's runs, by the table; None: it does. What time bounds is `spared`'s."""
+    """Return why the claim does not reach this job's runs, by the table; None: it does. `spared` checks limits of time."""
     rule = RULES[claim]
     if rule.own and job.spec.vc != claimant.spec.vc:
         return f"job {job.id} is another virtual cluster's"

@@ -1,4 +1,4 @@
-"""What follows from the rows of cell exchange, kept up as they change; and what each virtual cluster has in surplus."""
+"""Indices over the rows of the cell exchange, updated as the rows change."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from scheduler_service.core.state.queue_keys import Deadline
 
 
 class ExchangeIndex:
-    """Indices: functions of the postings and exchanges that are live."""
+    """Indices over live postings and exchanges."""
 
     def __init__(self) -> None:
         self.of: dict[int, set[int]] = {}
-        """Virtual cluster -> the exchanges that it is a side of."""
+        """Virtual cluster -> the exchanges in which it gives or takes."""
         self.in_force: dict[Kind, int] = {}
-        """What windows that are open add to quotas; negative for givers."""
+        """Cells that open windows add to quotas; negative for givers."""
         self.posted: dict[tuple[int, str], int] = {}
         """(virtual cluster, request_id) -> its posting."""
         self.accepted: dict[tuple[int, str], int] = {}
@@ -26,7 +26,7 @@ class ExchangeIndex:
                 _note(self.posted, (row.vc, row.request_id), row.id, there)
 
     def exchange(self, old: Exchange | None, new: Exchange | None) -> list[Kind]:
-        """The kinds of cells of which somebody's quota in force is another now."""
+        """Update the indices; return the kinds of cells for which a quota in force has changed."""
         kinds: dict[Kind, None] = {}
         for row, there in ((old, False), (new, True)):
             if row is None:
@@ -47,7 +47,7 @@ class ExchangeIndex:
         return list(kinds)
 
     def snapshot(self) -> dict[str, object]:
-        """For tests: everything, as plain comparable values."""
+        """Return everything as plain comparable values, for tests."""
         return {
             "of": {vc: set(ids) for vc, ids in self.of.items()},
             "in_force": dict(self.in_force),
@@ -57,12 +57,12 @@ class ExchangeIndex:
 
 
 def accepted_by(exchange: Exchange) -> int:
-    """Who took an offer, or gave what was requested, by its own choice; of what the arbiter matched, the taker."""
+    """Return the virtual cluster that accepted an offer or a request; the taker if the arbiter matched the exchange."""
     return exchange.giver if exchange.request and not exchange.offer else exchange.taker
 
 
 def quotas_of(exchange: Exchange) -> Iterator[tuple[Kind, int]]:
-    """What it adds to quotas while its window is open."""
+    """Yield the cells that the exchange adds to quotas while its window is open."""
     lot = exchange.lot
     yield (exchange.taker, lot.pool, lot.level), lot.count
     yield (exchange.giver, lot.pool, lot.level), -lot.count

@@ -1,8 +1,8 @@
-"""Who is preempted together, and what comes free then.
+"""Which runs are preempted together, and what they release.
 
-A run that holds its devices alone, or a gang, is preempted as one. So is a share group with all jobs in it: what its members
-leave one by one is of no use before the last of them has left. A member that is made ready while its job runs elsewhere gives
-way: its job is not one of these.
+A run that holds its devices alone, or a gang, is preempted as one. So is a share group with all jobs in it: what members
+release one by one is of no use before the last of them has exited. A member that is made ready while its job runs elsewhere
+gives way: its job is not preempted with the group.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from scheduler_service.core.state.tables import Tables
 
 
 def group_of(state: Tables, job_id: int) -> ShareGroup | None:
-    """The share group of the job's runs; None: they hold their devices alone, or there are none."""
+    """Return the share group of the job's runs; None: they hold their devices alone, or it has no runs."""
     if not state.share_groups.rows:
         return None
     key = next(iter(state.active.get(job_id, ())), None)
@@ -22,19 +22,19 @@ def group_of(state: Tables, job_id: int) -> ShareGroup | None:
 
 
 def together(state: Tables, job_id: int) -> tuple[int, ...]:
-    """The jobs that are preempted or reclaimed with this one, which is one of them; in order."""
+    """Return the jobs that are preempted or reclaimed together with this one, including it, in order."""
     group = group_of(state, job_id)
     return (job_id,) if group is None else tuple(sorted({run.job_id for run in _executing(state, group)}))
 
 
 def runs_together(state: Tables, job_id: int) -> list[Run]:
-    """The runs that are preempted or reclaimed with the job: its own, and those of all members of its share group."""
+    """Return the runs that are preempted or reclaimed with the job: its own, and those of all members of its share group."""
     group = group_of(state, job_id)
     return state.runs_of(job_id) if group is None else _executing(state, group)
 
 
 def made_ready(state: Tables, job_id: int) -> list[Run]:
-    """The members of the job's share group that wait for the end of the run before them, which is elsewhere."""
+    """Return the members of the job's share group that wait for the end of the run before them, which is elsewhere."""
     group = group_of(state, job_id)
     members = () if group is None else group.members()
     return [run for key in members if (run := state.runs.rows[key]).awaits]
@@ -45,7 +45,7 @@ def _executing(state: Tables, group: ShareGroup) -> list[Run]:
 
 
 def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
-    """These jobs, in order, without those that are preempted with one before them."""
+    """Return these jobs, in order, without those that are preempted together with an earlier one."""
     if not state.share_groups.rows:
         return list(job_ids)
     first: list[int] = []
@@ -58,14 +58,14 @@ def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
 
 
 def members_on(state: Tables, group: ShareGroup, node: int) -> list[Run]:
-    """In order."""
+    """Return the members of the group on the node, in order."""
     return [run for key in group.members() if (run := state.runs.rows[key]).node == node]
 
 
 def holding(state: Tables, run: Run) -> Vector:
-    """What comes free on the node when the run goes with all that are preempted with it. The first member of a share group that
-    executes on a node counts for the group and for all of its members there, and the others for nothing, so that sums over them
-    are right."""
+    """Return what comes free on the node when the run and all that are preempted with it have ended. The first executing member
+    of a share group on a node counts for the group and all of its members there, and the others for nothing, so that sums over
+    them are right."""
     if not run.group:
         return run.charged if run.parked_mib else run.demand
     group = state.share_groups.rows[run.group]
@@ -79,8 +79,8 @@ def holding(state: Tables, run: Run) -> Vector:
 
 
 def devices_released(state: Tables, runs: Iterable[Run]) -> dict[int, Mask]:
-    """By node, the devices that are held by nobody once these runs have ended: those of a share group that no other member
-    uses."""
+    """Return, by node, the devices that no run holds once these runs have ended. Devices of a share group are released only if
+    no other member uses them."""
     ending = {run.key: run for run in runs}
     found: dict[int, Mask] = {}
     for run in ending.values():
@@ -94,7 +94,7 @@ def devices_released(state: Tables, runs: Iterable[Run]) -> dict[int, Mask]:
 
 
 def released(state: Tables, runs: list[Run]) -> Vector:
-    """What comes free, in all, once these runs have ended, and no others."""
+    """Return the total resources that come free once exactly these runs have ended."""
     total, shared = ZERO, [run for run in runs if run.group]
     for run in runs:
         total = add(total, run.charged)

@@ -1,8 +1,8 @@
-"""The record of what a step changed, from which it is undone and made durable.
+"""The journal: a record of what a step changed, from which the step is undone or made durable.
 
-A table maps a key to a frozen row. `Journal.put` is the only way to change one: it notes the row that was there and tells
-the table's index. Indices follow from the rows alone, so undoing is putting the old rows back in reverse order, and what
-the indices hold is restored by the same code that built them.
+A table maps a key to a frozen row. `Journal.put` is the only way to change one: it notes the previous row and updates the
+table's indices. Indices follow only from the rows, so undoing means putting the old rows back in reverse order, and the
+indices are restored by the same code that built them.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -13,8 +13,8 @@ R = TypeVar("R")
 
 
 class Table(Generic[K, R]):
-    """Live rows by key. `reindex(old, new)` is called at every change; `ended(row)` rows leave memory when put. What a step
-    changes in a table that is not `durable` is undone with the step, and is not made durable with it."""
+    """Live rows by key. `reindex(old, new)` is called at every change; rows for which `ended(row)` is true are removed from
+    memory when put. Changes to a table that is not `durable` are undone with the step, but not made durable with it."""
 
     __slots__ = ("durable", "ended", "name", "reindex", "rows")
 
@@ -32,7 +32,7 @@ class Table(Generic[K, R]):
         self.ended = ended
 
     def replace(self, key: K, new: R | None) -> R | None:
-        """Sets the row, or removes it (None, or a row that has ended); returns what was there."""
+        """Sets the row, or removes it (None, or a row that has ended); returns the previous row."""
         old = self.rows.get(key)
         if new is None or (self.ended is not None and self.ended(new)):
             if old is not None:
@@ -54,11 +54,11 @@ class Change(NamedTuple):
 
 
 Entry = tuple[Table[Any, Any], Any, Any, Any]
-"""A table, the key, the row that was there, and the row that was put."""
+"""A table, the key, the previous row, and the row that was put."""
 
 
 class Journal:
-    """What was put since the last `clear`, in order. A list of entries that was cleared stays as it was for whoever has it."""
+    """All puts since the last `clear`, in order. `clear` makes a new list, so holders of the old one keep its entries."""
 
     __slots__ = ("entries",)
 
@@ -79,7 +79,7 @@ class Journal:
         self.entries.append((table, key, old, new))
 
     def undo(self, to: int = 0) -> None:
-        """Puts back, newest first, everything that came after the first so many entries."""
+        """Undoes all entries after the first `to`, newest first."""
         for table, key, old, _ in reversed(self.entries[to:]):
             table.replace(key, old)
         if to:

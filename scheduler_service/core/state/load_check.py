@@ -1,7 +1,7 @@
-"""Whether rows that are about to be loaded go together. What no commit of Ebb's leaves behind, a hand in the database may, or a
-backup of which only a part came back; and nobody would notice it but by two jobs that fight for a device.
+"""Consistency check of rows that are about to be loaded. No commit of Ebb leaves contradictions behind, but a manual change of
+the database may, or a partly restored backup; without the check they would show only when two jobs fight for a device.
 
-Nothing is asked of cells here: whose they are depends on what pools are called now (see `startup_repair`).
+Cells are not checked here: who owns them depends on the current names of pools (see `startup_repair`).
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
 
 def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
-    """Says each, with the jobs and nodes concerned. Costs a pass over the rows: (table name, key, row)."""
+    """Yield each contradiction, with the jobs and nodes concerned, in one pass over the rows: (table name, key, row)."""
     tables: dict[str, dict[Any, Any]] = defaultdict(dict)
     for name, key, row in rows:
         tables[name][key] = row
@@ -34,7 +34,7 @@ def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
 
 
 def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
-    """A job has runs that have not ended exactly when its state says so, all of its last launch."""
+    """Check that a job has runs that have not ended exactly when its state says so, all of its last launch."""
     active = set()
     parked = {key.job_id for key, run in runs.items() if run.is_parked}
     for key, run in runs.items():
@@ -57,8 +57,8 @@ def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
 
 
 def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[int, set[int]]) -> Iterator[str]:
-    """A device is held by one run or share group at most, and is one of its node; so are the CPUs that are in the place of
-    devices."""
+    """Check that each device is held by at most one run or share group, and belongs to its node; so with the CPUs that take the
+    place of devices."""
     holders: dict[tuple[int, int], RunKey] = {}
     for key, run in runs.items():
         node = nodes[run.node].name
@@ -72,7 +72,7 @@ def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[i
 
 
 def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Earmark]) -> Iterator[str]:
-    """No node has given more than it has."""
+    """Check that no node has given more than it has."""
     taken: dict[int, Vector] = defaultdict(lambda: ZERO)
     shared: dict[int, set[int]] = defaultdict(set)
     for run in runs.values():
@@ -97,7 +97,7 @@ def _said(amount: Vector) -> str:
 def _of_earmarks(
     jobs: dict[int, Job], runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Earmark]
 ) -> Iterator[str]:
-    """What is kept is for a job that waits, is kept once, and comes from runs that are leaving."""
+    """Check that each earmark is for a waiting job, keeps what no other keeps, and waits for runs that are stopping."""
     held: dict[int, dict[RunKey, Mask]] = defaultdict(dict)
     for key, run in runs.items() if kept else ():
         held[run.node][key] = mask_of(run.devices)

@@ -1,4 +1,4 @@
-"""Whether share groups that are about to be loaded go with the runs in them; see `load_check`."""
+"""Consistency check of share groups that are about to be loaded, and of the runs in them; see `load_check`."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from scheduler_service.core.model.sharing import ShareGroup
 def contradictions_of_groups(
     groups: Mapping[int, ShareGroup], runs: Mapping[RunKey, Run], nodes: Mapping[int, Node]
 ) -> Iterator[str]:
-    """A group and its members name each other, it holds what they use, and no other group holds that."""
+    """Check that a group and its members name each other, that it holds what they use, and that no other group holds it."""
     used: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for key, run in runs.items():
         if run.group and run.group not in groups:

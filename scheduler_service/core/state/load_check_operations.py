@@ -1,4 +1,4 @@
-"""Whether operations that are about to be loaded go with the jobs and runs that they change; see `load_check`."""
+"""Consistency check of operations that are about to be loaded, with the jobs and runs that they change; see `load_check`."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +9,7 @@ from scheduler_service.core.model.operations import Operation
 def contradictions_of_operations(
     operations: Mapping[int, Operation], jobs: Mapping[int, Job], runs: Mapping[RunKey, Run]
 ) -> Iterator[str]:
-    """A job has one at most, which changes its launch."""
+    """Check that a job has at most one operation, and that it changes the job's launch."""
     active = {(key.job_id, key.run) for key in runs}
     other: dict[int, int] = {}
     for row in operations.values():

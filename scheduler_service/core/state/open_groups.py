@@ -1,4 +1,4 @@
-"""The share groups that a job may join, by how much of their device is left."""
+"""Share groups that jobs may join, by how much of their device is left."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
@@ -15,28 +15,28 @@ class OpenTo(NamedTuple):
     guaranteed: bool
     """The group holds cells of its virtual cluster."""
     opportunistic: bool
-    """Its jobs may never hold such cells: a job that may have them is not held up by others."""
+    """Its jobs may never hold such cells, so that a job that may hold them does not wait behind others."""
     user: str = ""
-    """Of packed jobs that share with nobody else; empty: anybody."""
+    """The user of packed jobs that share only with each other; empty: any user."""
 
 
 class Room(NamedTuple):
     to: OpenTo
     memory_mib: int
-    """Of the device."""
+    """Memory of the device."""
     part_ppm: int
-    """Of the device, that is left."""
+    """Part of the device that is left."""
 
 
 class OpenGroups:
-    """Groups whose only device is used in parts. Those with least room come first, so that large parts find room later."""
+    """Groups whose only device is used in parts. Those with the least room come first, so that large parts find room later."""
 
     __slots__ = ("_found", "_room")
 
     def __init__(self) -> None:
         self._room: dict[int, Room] = {}
         self._found: dict[OpenTo, dict[int, list[tuple[int, int]]]] = {}
-        """Who may join -> memory of the device -> part that is left and id of the group, in order."""
+        """Jobs that may join -> memory of the device -> (part that is left, ID of the group), in order."""
 
     def set(self, group: int, room: Room | None) -> None:
         old = self._room.pop(group, None)
@@ -53,14 +53,14 @@ class OpenGroups:
             insort(self._found.setdefault(room.to, {}).setdefault(room.memory_mib, []), (room.part_ppm, group))
 
     def with_room(self, to: OpenTo, part_of: Callable[[int], int]) -> Iterator[int]:
-        """Groups that such a job may join; on devices with least memory first. `part_of`: what it asks for of a device with so
-        much memory, in millionths."""
+        """Yield groups that such a job may join, those on devices with the least memory first. `part_of` returns the part that
+        the job requests of a device with a given memory, in millionths."""
         for memory, found in sorted(self._found.get(to, {}).items()):
             for place in range(bisect_left(found, (part_of(memory), 0)), len(found)):
                 yield found[place][1]
 
     def most_room(self, to: OpenTo) -> tuple[int, int]:
-        """How many such groups there are, and the largest part that is left on one of their devices."""
+        """Return the number of such groups, and the largest part that is left on one of their devices."""
         lists = self._found.get(to, {}).values()
         return sum(map(len, lists)), max((found[-1][0] for found in lists), default=0)
 

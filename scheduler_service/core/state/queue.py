@@ -1,4 +1,4 @@
-"""A queue of jobs, which mostly come to its end and leave at its front."""
+"""A queue of jobs, which mostly join at its end and leave at its front."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ from scheduler_service.core.state.queue_order import QueueKey
 
 
 class Queue:
-    """Keys in order. One that leaves at the front leaves a gap there, and one that comes to stand first takes it: at both ends
-    a queue costs the same however long it is. Elsewhere all behind the place is moved in one go."""
+    """Keys in order. Removing the first key leaves a gap, which a new first key fills: at both ends the cost does not depend on
+    the length of the queue. Elsewhere all keys behind the position are moved in one go."""
 
     __slots__ = ("_front", "_keys", "first")
 
     def __init__(self) -> None:
         self.first: QueueKey | None = None
-        """It is asked for at every look."""
+        """The first key, stored because every look at the queue asks for it."""
         self._keys: list[QueueKey] = []
         self._front = 0
-        """How many places are free there."""
+        """Number of free places at the front."""
 
     def add(self, key: QueueKey) -> None:
         keys, front = self._keys, self._front
@@ -33,7 +33,7 @@ class Queue:
         self.first = keys[self._front]
 
     def remove(self, key: QueueKey) -> None:
-        """It is there."""
+        """Removes a key, which must be in the queue."""
         keys, front = self._keys, self._front
         if key != self.first:
             del keys[bisect_left(keys, key, front)]
@@ -46,7 +46,7 @@ class Queue:
         self.first = keys[front] if keys else None
 
     def behind(self, others: int) -> QueueKey | None:
-        """The one that stands behind so many others; None: there are no more than these."""
+        """Return the key behind this number of others; None: the queue has no more keys than these."""
         keys, place = self._keys, self._front + others
         return keys[place] if place < len(keys) else None
 
@@ -61,4 +61,4 @@ class Queue:
 
 
 NOBODY = Queue()
-"""An empty queue, for whoever asks for one that does not exist."""
+"""An empty queue, returned for a queue that does not exist."""

@@ -1,6 +1,6 @@
-"""Which jobs are in a queue, and in which, and which points in time a row waits for.
+"""Which queues a job is in, and which deadlines a row has.
 
-Functions of one row alone: the indices of the state are made of them.
+These are functions of a single row; the indices of the state are built from them.
 """
 
 from enum import IntEnum
@@ -11,30 +11,30 @@ from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Micros
 
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
-"""States of jobs that have a run that has not ended; of an array, that elements of it have."""
+"""States of jobs with a run that has not ended, and of arrays with such elements."""
 _EXCLUSIVE = ShareMode.EXCLUSIVE
 _QUEUED, _TOO_LARGE, _NODES_CLOSED = JobState.QUEUED, Reason.TOO_LARGE, Reason.NODES_CLOSED
 
 
 class Lane(IntEnum):
-    """What a queued job waits for; one that may overflow waits for both kinds of cells."""
+    """The kind of resources that a queued job waits for; a job that may overflow waits for both kinds of cells."""
 
     TRIAL = 1
     """A trial, for cells of its virtual cluster; on a site without virtual clusters, for any node."""
     BEST_EFFORT = 2
     """A best-effort job, for the same."""
     OPPORTUNISTIC = 3
-    """A job of either class, for anybody's idle cells."""
+    """A job of either class, for any idle cells."""
 
 
 LANE = {JobClass.TRIAL: Lane.TRIAL, JobClass.BEST_EFFORT: Lane.BEST_EFFORT}
-"""Of a job that may run in cells of its virtual cluster, or on any node."""
+"""Lane of a job that may run in cells of its virtual cluster, or on any node."""
 OWN_LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
-"""Of those that wait for cells of their virtual cluster, or for any node."""
+"""Lanes of jobs that wait for cells of their virtual cluster, or for any node."""
 
 
 class Named(NamedTuple):
-    """What a job names of the cells that it waits for. Those that name the same may have the same, and wait for each other."""
+    """Properties of the cells that a job waits for. Jobs with equal ones may have the same cells, and wait for each other."""
 
     pool: str
     model: str
@@ -47,7 +47,7 @@ _ANYWHERE = (ANY,)
 
 
 class Deadline(IntEnum):
-    """What is to happen at a point in time that some row names."""
+    """The kind of a deadline, with the field of the row that contains its time."""
 
     EARMARK = 1
     """earmark.deadline_us"""
@@ -78,25 +78,25 @@ class Deadline(IntEnum):
 
 
 ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.POSTING_EXPIRES, Deadline.POSTING_BEGINS, Deadline.IDLE]
-"""Those of cell exchange."""
+"""Deadlines of the cell exchange."""
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START, Deadline.SAMPLE)
-"""Those of a job."""
+"""Deadlines of a job."""
 Due = tuple[Micros | None, Micros | None, Micros | None, Micros | None]
 NOT_DUE: Due = (None, None, None, None)
 PAUSES = "the pause after its last run is not over"
-"""Why a job is not eligible, where nothing better is known."""
+"""The reason why a job is not eligible, if no better one is known."""
 
 
 def due(job: Job) -> Due:
-    """When each of DUE comes. For a job that is set aside, none does."""
+    """Return the times of the job's deadlines, in the order of DUE. A job that is set aside has none."""
     if job.set_aside:
         return NOT_DUE
     return job.eligible_us, job.limit_us, job.start_by_us, job.sampling.until_us if job.sampling else None
 
 
 def stands(job: Job) -> bool:
-    """Whether it is in a queue. One that no node can take waits beside it, in nobody's way, until a node joins or opens that
-    can."""
+    """Whether the job is in a queue. A job that no node can take waits outside the queues, where it blocks no other job, until
+    a node that can take it joins or opens."""
     if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
         return False
     if job.reason is _TOO_LARGE or job.reason is _NODES_CLOSED:
@@ -105,7 +105,7 @@ def stands(job: Job) -> bool:
 
 
 def may_do_without_devices(spec: JobSpec) -> bool:
-    """Whether a job may start though no device is idle: it asks for none, in one of its configurations, or may join others on a
+    """Whether a job may start even if no device is idle: it needs none in one of its configurations, or may join others on a
     device in use."""
     return not spec.demand.devices or bool(spec.alternatives) or spec.share is not _EXCLUSIVE
 
@@ -119,8 +119,8 @@ def startable(job: Job) -> bool:
 
 
 def unsampled(job: Job) -> tuple[int, ...]:
-    """The configurations of which nobody has said how long the job would take, and which were not tried. None of an array and
-    its elements, nor of a job that has no choice."""
+    """Return the configurations without an estimate of the run time that were not tried either; none for arrays and their
+    elements, and for jobs with only one configuration."""
     spec = job.spec
     if not spec.alternatives or job.elements is not None or job.array_job:
         return ()
@@ -139,7 +139,7 @@ _IDLE = (Lane.OPPORTUNISTIC,)
 
 
 def lanes_of(job: Job) -> tuple[Lane, ...]:
-    """Those in which a queued job is."""
+    """Return the lanes of a queued job."""
     spec = job.spec
     trial = spec.job_class is JobClass.TRIAL
     if spec.guarantee is Guarantee.GUARANTEED or not spec.vc:
@@ -150,19 +150,19 @@ def lanes_of(job: Job) -> tuple[Lane, ...]:
 
 
 def own_lane(job: Job) -> Lane:
-    """That of its class."""
+    """Return the lane of the job's class."""
     return LANE[job.spec.job_class]
 
 
 def named_by(job: Job) -> Named:
-    """What the job names in the only configuration that it has, or in the first."""
+    """Return what the job names in its first or only configuration."""
     spec = job.spec
     return tuple.__new__(Named, (*spec.cells[:3], max(spec.device_memory_mib, spec.gpu_memory_mib)))
 
 
 def queues_in(lane: Lane, job: Job) -> tuple[Named, ...]:
-    """In which of the lane's queues the job is: one for all that its configurations name. One queue holds all that is
-    opportunistic, since any cell may do, and one all jobs of a lane on a site without virtual clusters."""
+    """Return the job's queues in the lane: one for each `Named` of its configurations. All opportunistic jobs are in one queue,
+    since any cell may do, and so are all jobs of a lane on a site without virtual clusters."""
     if lane is Lane.OPPORTUNISTIC or not job.spec.vc:
         return _ANYWHERE
     if not job.spec.alternatives:

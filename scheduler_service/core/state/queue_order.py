@@ -1,7 +1,7 @@
-"""In which order the jobs of a queue are served. An order is a part of a policy; the state keeps its queues by it.
+"""The order in which the jobs of a queue are served. An order is part of a policy; the state sorts its queues by it.
 
 The key of a job is a function of its row, of a memo of the policy, and of the settings. So an order may depend on time: the
-policy writes a memo again when the time that the memo names is due, and the queue is sorted anew where the memo counts.
+policy rewrites a memo when the time in the memo is due, and jobs whose key depends on the memo move in their queue.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,16 @@ from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND, Micros
 
 QueueKey = tuple[int, ...]
-"""The least is served first. The last part is the job's id."""
+"""The lowest key is served first. Its last element is the job's ID."""
 Key = Callable[[Job, Memo | None, Settings], QueueKey]
 _QUEUED = JobState.QUEUED
 
 
 def by_priority(job: Job, _memo: Memo | None, settings: Settings) -> QueueKey:
-    """By priority, then those that have run (FitGpp section 3), then as submitted.
+    """Order by priority, then jobs that have run before (FitGpp section 3), then by time of submission.
 
-    With aging a step of priority is worth `aging_us` of waiting: a job that has waited for longer than that is before a new
-    one of the next higher priority. As all age alike, their order never changes, and nothing need be looked at again as time
-    goes on.
+    With aging, one level of priority is worth `aging_us` of waiting: a job that has waited longer than that precedes a new job
+    of the next higher priority. All jobs age at the same rate, so their order never changes as time passes.
     """
     has_run = job.requeued or job.state is not _QUEUED
     if aging_us := settings.aging_us:
@@ -34,31 +33,31 @@ def by_priority(job: Job, _memo: Memo | None, settings: Settings) -> QueueKey:
 
 
 class QueueOrder(NamedTuple):
-    """Where jobs are in their queue, and what follows from that for those behind them."""
+    """The order of a queue, and what it implies for the jobs behind another."""
 
     key: Key = by_priority
-    """Of a queued job; of one that runs, where it would be if it were queued."""
+    """Returns the key of a queued job, or the key that a running job would have if it were queued."""
     claim: Claim | None = None
-    """By which right a job may have runs behind it stopped; None: by no right that follows from the order."""
+    """Right by which a job may preempt runs behind it; None: the order gives no such right."""
     policy: str = ""
-    """Whose memos the key depends on; empty: it depends on none."""
+    """The policy on whose memos the key depends; empty: none."""
     subject: Callable[[Job], str] = lambda job: f"job/{job.id}"
-    """Of which of these memos the key of a job depends."""
+    """Returns the subject of the memo on which the key of a job depends."""
     overtakes: bool = False
-    """Jobs behind one that does not fit are served all the same."""
+    """Jobs behind one that does not fit are served anyway."""
     charged_to: Callable[[Job], str] | None = None
-    """The subject, such as a user, to which the policy charges what runs of a job hold; None: runs are charged to nobody."""
+    """Returns the subject, such as a user, that the policy charges for what a job's runs hold; None: runs are not charged."""
     introspects: bool = False
-    """The policy goes by what is measured of runs."""
+    """The policy depends on measurements of runs."""
     rearranges: bool = False
-    """The policy changes how runs hold devices: it looks at rows that have no turns, and at jobs that have grown."""
+    """The policy changes how runs hold devices: it looks at rows without turns, and at jobs that have grown."""
     measured_us: Micros = 60 * SECOND
-    """How long, at least, after a measurement of a run such a policy is told of the next one."""
+    """Minimum time between two measurements of a run that such a policy receives."""
 
 
 BY_PRIORITY = QueueOrder()
 OrderOf = Callable[[VcPolicy | None], QueueOrder]
-"""The order of virtual clusters with this policy; None: of the site, where it has no virtual clusters."""
+"""Returns the order of virtual clusters with this policy; None: the order of a site without virtual clusters."""
 
 
 def always_by_priority(_policy: VcPolicy | None) -> QueueOrder:

@@ -1,8 +1,8 @@
 """The state of the cluster: tables of rows, and the indices that make a step cost what it changes.
 
-`State.put` is the only way to change anything. Each index is a function of the rows, kept up by the table's `reindex` hook
-(see `indices`) at every put, and so also at every undo; `rebuilt` makes them anew from the rows, which is how tests know
-them right.
+`State.put` is the only way to change anything. Each index is a function of the rows, updated by the table's `reindex` hook
+(see `indices`) at every put, and so at every undo. Tests check the indices against `rebuilt`, which builds them from the
+rows again.
 """
 
 from collections.abc import Iterator
@@ -53,14 +53,14 @@ _INDEX: dict[str, Reindex] = {
 
 
 class State(Tables):
-    """See the module and `Tables`."""
+    """The tables and their indices, with savepoints and undo; see the module and `Tables`."""
 
     def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS, order_of: OrderOf = always_by_priority) -> None:
         super().__init__(cluster, settings, order_of, _INDEX)
 
     @property
     def candidates(self) -> Candidates:
-        """The runs that trials may preempt. Brought up to date on access: most runs come and go without anybody looking."""
+        """The runs that trials may preempt. Brought up to date on access: most runs come and go without any policy looking."""
         for key in self.stale_candidates:
             update_candidate(self, key)
         self.stale_candidates.clear()
@@ -76,7 +76,7 @@ class State(Tables):
 
     @property
     def idle_groups(self) -> IdleGroups:
-        """Which nodes have the best idle devices for a task, on a site without virtual clusters. Up to date on access."""
+        """The nodes with the best idle devices for a task, on a site without virtual clusters. Brought up to date on access."""
         if self.kept_idle_groups.stale and self.pools is None:
             self.kept_idle_groups.update_offers(self.idle_devices, self.nodes.rows, self.devices.rows)
         return self.kept_idle_groups
@@ -100,15 +100,15 @@ class State(Tables):
         self.delegated.clear()
 
     def settle(self) -> None:
-        """The policies have looked at everything."""
+        """Notes that the policies have looked at everything."""
         self.unsettled = self.longer = self.board_changed = self.nodes_changed = False
         self.bound_otherwise.clear()
         self.turned, self.charged_anew, self.stirred = set(), set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
-        """A supposition: inside it rows are changed by `put` as anywhere else. At its end everything is as it was: rows,
-        indices, the log, `news`, and the flags that tell policies where to look. Suppositions may be nested.
+        """A supposition: inside it rows are changed by `put` as usual. At its end everything is restored: rows, indices, the
+        log, `news`, and the flags that tell policies where to look. Suppositions may be nested.
 
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
@@ -125,7 +125,7 @@ class State(Tables):
             self.stirred = stirred
 
     def adopt(self) -> None:
-        """Makes what was changed since the last adopt final: it cannot be undone any more."""
+        """Makes all changes since the last adopt final: they cannot be undone any more."""
         self.journal.clear()
         self.log.clear()
         self.news.clear()
@@ -146,13 +146,13 @@ class State(Tables):
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
 
     def rebuilt(self) -> "State":
-        """A new state made from this one's rows; equal to it in `snapshot` if the indices are right."""
+        """Return a new state made from this one's rows; its `snapshot` equals this one's if the indices are right."""
         other = State(self.cluster, self.settings, self.order_of)
         other.restore((t.name, key, row) for t in self.tables() if t is not self.cluster_table for key, row in t.rows.items())
         return other
 
     def snapshot(self) -> dict[str, object]:
-        """Rows and indices as plain comparable values."""
+        """Return rows and indices as plain comparable values."""
         return {
             "rows": {table.name: dict(table.rows) for table in self.tables()},
             "queues": {

@@ -1,4 +1,4 @@
-"""What is told of a job: each line of its story goes into the log of the step."""
+"""Stories of jobs: each line of a job's story goes into the log of the step."""
 
 from scheduler_service.core.model import Decision, EventKind, JobEvent, Reason
 from scheduler_service.core.model.values import Micros

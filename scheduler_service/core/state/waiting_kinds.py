@@ -1,7 +1,7 @@
-"""The jobs of a queue by what they ask for: those of one kind fit in the same places, so that one is looked at for all.
+"""The jobs of a queue by what they request. Jobs of one kind fit in the same places, so policies look at one for all.
 
-For sites without virtual clusters, where jobs behind one that waits may start if they do not delay it. The index is made when
-it is first asked for, and brought up to date when it is asked for again: where every job finds room, nobody asks.
+For sites without virtual clusters, where jobs behind a waiting one may start if they do not delay it. The index is built when
+it is first used and brought up to date when it is used again: as long as every job finds room, it is not needed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,31 +13,31 @@ from scheduler_service.core.state.queue_order import QueueKey
 
 Kinds = Mapping[Needs, Queue]
 _MOST_STALE = 4096
-"""If more jobs than these have moved since somebody asked, the index is made from the queue."""
+"""If more jobs than this have moved since the index was last used, it is rebuilt from the queue."""
 
 
 class WaitingKinds:
-    """Of one queue."""
+    """The kinds of jobs in one queue."""
 
     __slots__ = ("_kinds", "_of", "_stale")
 
     def __init__(self) -> None:
         self._kinds: dict[Needs, Queue] | None = None
-        """None: nobody has asked, or not for long."""
+        """None: the index was not used yet, or not for a long time."""
         self._of: dict[int, tuple[Needs, QueueKey]] = {}
-        """By job: its kind, and its place in the queue."""
+        """Job -> its kind, and its key in the queue."""
         self._stale: dict[int, None] = {}
-        """Jobs that came, moved or left."""
+        """Jobs that joined, moved or left since the index was last used."""
 
     def note(self, job_id: int) -> None:
-        """The job came to the queue, moved in it or left it, or asks for something else."""
+        """Notes that the job joined the queue, moved in it or left it, or that its request has changed."""
         if self._kinds is not None:
             self._stale[job_id] = None
             if len(self._stale) > _MOST_STALE:
                 self._kinds = None
 
     def kinds(self, queue: Iterable[QueueKey], jobs: Mapping[int, Job], key_of: Callable[[Job], QueueKey | None]) -> Kinds:
-        """`key_of`: the place of a job in the queue; None: it is not there."""
+        """Return the queue of each kind. `key_of` returns the key of a job in the queue; None: it is not in the queue."""
         if self._kinds is None:
             self._kinds, self._of = {}, {}
             for key in queue:

@@ -1,4 +1,4 @@
-"""How many cells of a kind a virtual cluster has had idle, for its proxy: the only thing it must know of the past."""
+"""Idle cells of virtual clusters over time: the only history that a virtual cluster's proxy needs."""
 
 from scheduler_service.core.model.rows import changed, dataclass
 from scheduler_service.core.model.values import Micros
@@ -12,13 +12,13 @@ class IdleCells:
     pool: str
     level: str
     history: tuple[tuple[Micros, int], ...] = ()
-    """(Since when, how many at least), both rising: cells have no names, so that many of them have been idle ever since."""
+    """(since when, at least how many), both increasing: cells have no names, so this many have been idle since then."""
     due_us: Micros | None = None
     """When more of them will have been idle for as long as the proxy asks."""
 
 
 def noted(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCells:
-    """The row when so many are idle; what it says of times before the proxy looks at is left out."""
+    """Return the row with `count` cells idle now, without times so far back that the proxy does not look at them."""
     history, since = list(row.history), now
     while history and history[-1][1] >= count:
         since = history.pop()[0]

@@ -1,4 +1,4 @@
-"""A pool as a site describes it."""
+"""Pools as a site describes them."""
 
 from typing import NamedTuple
 
@@ -8,6 +8,6 @@ class PoolPlan(NamedTuple):
 
     name: str
     nodes: tuple[str, ...]
-    """In the order of their places: neighbours first."""
+    """In the order of their positions, so that neighbors follow each other."""
     levels: tuple[tuple[str, int], ...] = ()
-    """Those above the node, from below: what a cell is called, and how many of the level below make one."""
+    """Levels above the node, lowest first: the name of a cell, and how many cells of the level below make one."""

@@ -1,4 +1,4 @@
-"""Virtual clusters: what a tenant is guaranteed, what a job asks of cells, and which cells are whose."""
+"""Virtual clusters: what a tenant is guaranteed, what jobs require of cells, and who owns which cells."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from scheduler_service.core.model.rows import dataclass, derived
 
 
 class Guarantee(IntEnum):
-    """In which cells a job may run. Values as in ebb.v1.Guarantee."""
+    """The cells in which a job may run. Values as in ebb.v1.Guarantee."""
 
     GUARANTEED = 1
-    """In those that its virtual cluster owns; it waits for them."""
+    """Only cells that its virtual cluster owns; it waits for them."""
     OVERFLOW = 2
-    """In those, or else meanwhile in anybody's idle ones."""
+    """Cells that its virtual cluster owns, or any idle cells until those are available."""
     OPPORTUNISTIC = 3
-    """In anybody's idle ones, from which it goes when their owner wants them."""
+    """Any idle cells; they are reclaimed when their owner needs them."""
 
 
 class Within(NamedTuple):
@@ -22,33 +22,32 @@ class Within(NamedTuple):
 
     level: str
     required: bool = True
-    """False: only where that is possible now."""
+    """False: only if that is possible now."""
     group: int = -1
     """Which of the gang's groups; -1: all tasks."""
 
 
 class CellRequest(NamedTuple):
-    """What a job asks of the cells that it runs in, beyond the devices of its tasks. What it names of them
-    (`queue_keys.Named`) comes first."""
+    """Requirements of a job on its cells, beyond the devices of its tasks. The fields of `queue_keys.Named` come first."""
 
     pool: str = ""
-    """Empty: any of its virtual cluster's."""
+    """Empty: any pool of its virtual cluster."""
     model: str = ""
-    """Of the devices; empty: any."""
+    """Model of the devices; empty: any."""
     pin: str = ""
     """The pinned cell to run in; empty: none."""
     levels: tuple[str, ...] = ()
-    """By group: each of its tasks has a whole cell of this level; empty: any devices of one node."""
+    """Level of the whole cell that each task gets, by group; empty: any devices of one node."""
     within: tuple[Within, ...] = ()
     lazy: bool = False
-    """Where its own virtual cluster takes its cells away from it, it runs on as opportunistic until somebody needs them."""
+    """If its own virtual cluster takes its cells back, it keeps running as an opportunistic job until they are needed."""
     vacates: bool = False
-    """Where its virtual cluster owns fewer cells than it did (it was made smaller, or what it took in exchange went back), the
-    job saves its work and leaves, to wait for others; if not, it runs on as opportunistic."""
+    """If its virtual cluster loses cells (its quota was reduced, or cells taken in exchange went back), the job saves its work,
+    stops and waits. False: it keeps running as an opportunistic job."""
 
 
 class Quota(NamedTuple):
-    """So many cells of a level of a pool."""
+    """A number of cells of one level of a pool."""
 
     pool: str
     level: str
@@ -56,7 +55,7 @@ class Quota(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """One certain cell, which is a virtual cluster's alone and serves only the jobs that name it."""
+    """A specific cell that belongs to one virtual cluster and serves only the jobs that name it."""
 
     name: str
     pool: str
@@ -66,21 +65,22 @@ class Pin(NamedTuple):
 
 
 class VcPolicy(NamedTuple):
-    """How a virtual cluster is scheduled inside."""
+    """How the jobs inside a virtual cluster are scheduled."""
 
     name: str = "fifo"
-    """fifo: in order. priority: and those of higher priority have others leave. fitgpp, lrtp, rand: and trials do."""
+    """A policy that virtual clusters can choose, such as fifo (in order; none is preempted), priority (jobs of higher priority
+    preempt others) or fitgpp (trials preempt others)."""
     s: float = 4.0
     cap: int = 1
     trials_in_flight: int | None = None
     proxy_after_us: int = 0
-    """Cells that were idle for so long, without a break, are offered to other virtual clusters; 0: none are."""
+    """Time without a break after which idle cells are offered to other virtual clusters; 0: none are offered."""
     proxy_window_us: int = 0
     """For how long they are offered; 0: for as long as they must have been idle."""
     proxy_keep: int = 0
     """Idle cells of each kind that are not offered."""
     settings: tuple[tuple[str, float], ...] = ()
-    """Settings that only this policy knows, by name; in the order of names. Others are as the policy has them."""
+    """Settings that only this policy has, in order of names; the others keep the policy's defaults."""
 
 
 @dataclass(frozen=True)
@@ -92,23 +92,23 @@ class VirtualCluster:
     quotas: tuple[Quota, ...] = ()
     pins: tuple[Pin, ...] = ()
     weight: int = 1
-    """Of its share of opportunistic cells, beside the others'."""
+    """Weight when idle cells are shared between virtual clusters."""
     policy: VcPolicy = VcPolicy()
 
     @derived
     def owner(self) -> "Owner":
-        """Of its cells, but the pinned ones."""
+        """The owner of its cells, except pinned ones."""
         return Owner(self.id)
 
 
 def quota_of(vc: VirtualCluster, pool: str, level: str) -> int:
-    """How many cells of a kind are its own, whatever it has given or taken in exchange."""
+    """Return how many cells of a kind the virtual cluster owns, regardless of what it has given or taken in exchange."""
     return sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (pool, level))
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A cell of a pool that is, for the time being or (pinned) for good, one of a virtual cluster's cells."""
+    """A cell of a pool that belongs to a virtual cluster, for the time being or (pinned) permanently."""
 
     pool: str
     level: str
@@ -118,7 +118,7 @@ class Binding:
 
 
 class Owner(NamedTuple):
-    """Whose a bound cell is: a virtual cluster's, or (pinned) that of those of its jobs that name the pin."""
+    """The owner of a bound cell: a virtual cluster or, if pinned, those of its jobs that name the pin."""
 
     vc: int
     pin: str = ""

@@ -1,3 +1,3 @@
-"""What follows from the rows of the state, kept up at every put and every undo: one function for each table, called with the
-state, the row that was there and the row that is. The dictionaries and lists themselves are the state's.
+"""Index functions, one for each table, called at every put and every undo with the state, the previous row and the current row.
+The indices themselves, dictionaries and lists, are attributes of the state.
 """

@@ -1,4 +1,4 @@
-"""Whom policies by usage charge with what runs hold."""
+"""The index of what usage-based policies charge to each subject."""
 
 from scheduler_service.core.model import Job, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
@@ -7,7 +7,7 @@ from scheduler_service.core.state.tables import Tables
 
 
 def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
-    """The run takes what it holds, or leaves it: the subject of its job is charged with more, or with less."""
+    """Charges the subject of the job for what the run holds, or reduces the charge when the run releases it."""
     order = state.order_for(job)
     if order.charged_to is None or run.is_parked:
         return
@@ -21,7 +21,7 @@ def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
 
 
 def charge_all(state: Tables, job: Job, holds: bool) -> None:
-    """All runs of a job, where another order counts for it than before; also those that are made ready elsewhere."""
+    """Charges all runs of a job whose order has changed, including runs that are made ready elsewhere."""
     number = state.operation_of.get(job.id)
     target = None if number is None else state.operations.rows[number].target
     waiting = () if target is None else (RunKey(job.id, target.run, task) for task in range(len(job.launch_spec.tasks())))

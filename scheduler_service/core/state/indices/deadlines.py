@@ -1,4 +1,4 @@
-"""The points in time that rows wait for."""
+"""The index of deadlines."""
 
 from bisect import bisect_left, insort
 
@@ -18,7 +18,7 @@ def set_deadlines(state: Tables, key: tuple[int, ...], old: _Due, new: _Due) -> 
 def set_deadline(
     state: Tables, kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
 ) -> None:
-    """In a plain list, of which all behind the place is moved in one go."""
+    """Moves a deadline in the plain list of deadlines; all entries behind it are moved in one go."""
     if before is not None:
         del state.deadlines[bisect_left(state.deadlines, (before, kind, key))]
     if after is not None:

@@ -1,4 +1,4 @@
-"""Which devices of a node are idle, and what follows from that."""
+"""The index of idle devices, and what depends on it."""
 
 from scheduler_service.core.model.values import Mask
 from scheduler_service.core.state.indices.nonempty import set_or_drop

@@ -1,4 +1,4 @@
-"""What follows from jobs, and from what is kept for them."""
+"""Indices over jobs and earmarks."""
 
 from collections.abc import Iterable
 
@@ -45,7 +45,7 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         or old.preempted_for_trial != new.preempted_for_trial
         or old.spec.grace_us != new.spec.grace_us
     ):
-        state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
+        state.unsettled = True  # which runs a trial may preempt, and when there will be room, may have changed
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
     if (
@@ -65,7 +65,7 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
 
 
 def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
-    if job.reason in state.beside:  # it waits beside its queue
+    if job.reason in state.beside:  # it waits outside its queue
         (state.beside[job.reason].add if there else state.beside[job.reason].discard)(job.id)
     if there and job.rendezvous:
         state.news[job.id] = None
@@ -113,7 +113,7 @@ def of_earmark(state: Tables, old: Earmark | None, new: Earmark | None) -> None:
 
 
 def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:
-    """Devices, idle or not yet, that are kept for the job."""
+    """Marks the earmark's devices, whether they are idle yet or not, as kept for its job, or as no longer kept."""
     node, mask = earmark.node, earmark.mask
     kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
     neither = state.faulty_devices.get(node, 0) | state.held_devices.get(node, 0)

@@ -1,4 +1,4 @@
-"""What follows from the cluster, nodes and devices: its row, room, idle and faulty devices, places in pools."""
+"""Indices over the cluster, nodes and devices: free room, idle and faulty devices, places in pools."""
 
 from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
 from scheduler_service.core.model.rows import changed
@@ -46,7 +46,7 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
 
 
 def _hear(state: Tables, node: int, row: Node | None) -> None:
-    """Whether it is silent, and with it the tasks there."""
+    """Notes whether the node is silent, and its tasks with it."""
     silent = row is not None and row.state is NodeState.SILENT
     if silent == (node in state.silent):
         return
@@ -57,14 +57,14 @@ def _hear(state: Tables, node: int, row: Node | None) -> None:
 
 
 def _host_of(state: Tables, row: Node | None) -> Node | None:
-    """The node with what goes with none of its devices; None where it has none, or is not there."""
+    """Return the node with only the resources that belong to none of its devices; None if it has no devices or is not there."""
     if row is None or state.pools is None or not (count := row.capacity.devices):
         return None
     return changed(row, capacity=sub(row.capacity, times(state.pools.covered(row.capacity, count), count)))
 
 
 def _count_idle(state: Tables, node: int) -> None:
-    """A node has come, gone or changed: devices may have taken the place of CPUs."""
+    """Counts the idle devices of a node that joined, left or changed: devices may have taken the place of CPUs."""
     idle, rows, index = state.cpus_of(node), state.devices.rows, 0
     if not idle:
         while (device := rows.get((node, index))) is not None:
@@ -93,7 +93,7 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
     was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
     if was == now:
         return
-    if not held:  # nobody has it, and nobody can have it
+    if not held:  # no run holds it, and none can
         (state.free_resources.take if now else state.free_resources.give)(row.node, _ONE_DEVICE)
     faulty = state.faulty_devices.get(row.node, 0)
     faulty = faulty | bit if now else faulty & ~bit
@@ -105,7 +105,7 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
 
 
 def _place_in_pool(state: Tables, node: int) -> None:
-    """Of which pool the node is, and what of it is well and open."""
+    """Puts the node into its pool, with its devices that are healthy and open."""
     if state.pools is None:
         return
     row, rows, devices = present(state.nodes.rows.get(node)), state.devices.rows, []
@@ -120,7 +120,7 @@ def _place_in_pool(state: Tables, node: int) -> None:
 
 
 def _describe(state: Tables, node: int) -> None:
-    """What jobs may ask of the node beside resources."""
+    """Notes the node's traits: what jobs may require of it in addition to resources."""
     if state.pools is None:
         row, rows = present(state.nodes.rows.get(node)), state.devices.rows
         devices = (rows[at] for index in range(row.capacity.devices if row else 0) if (at := (node, index)) in rows)
@@ -128,7 +128,7 @@ def _describe(state: Tables, node: int) -> None:
 
 
 def _offers_the_same(a: Node, b: Node) -> bool:
-    """In all that decides whether something fits there, the names of its cells included."""
+    """Whether two rows of a node are equal in everything that decides what fits there, including the names of its cells."""
     return (
         a.state is b.state
         and (a.capacity is b.capacity or a.capacity == b.capacity)

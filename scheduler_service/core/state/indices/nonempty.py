@@ -1,4 +1,4 @@
-"""Dictionaries that have no empty entries."""
+"""Dictionaries without empty entries."""
 
 from collections.abc import Hashable
 from typing import TypeVar

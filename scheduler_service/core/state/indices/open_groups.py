@@ -1,4 +1,4 @@
-"""Which share groups a job may join: those that are open, on one device, and all of whose members asked for a part of it."""
+"""Share groups that jobs may join: open ones on one device, of which all members requested a part."""
 
 from scheduler_service.core.model import Job, ShareMode
 from scheduler_service.core.model.sharing import ShareGroup
@@ -14,7 +14,7 @@ def update_open_group(state: Tables, number: int) -> None:
 
 
 def open_to(state: Tables, job: Job, guaranteed: bool) -> OpenTo:
-    """The groups that the job may join, in cells of its virtual cluster or (False) elsewhere."""
+    """Return which groups the job may join, in cells of its virtual cluster or (False) elsewhere."""
     spec = job.spec
     own = spec.share is ShareMode.PACKED and not state.settings.pack_other_users
     opportunistic = spec.guarantee is Guarantee.OPPORTUNISTIC
@@ -31,7 +31,7 @@ def _room(state: Tables, group: ShareGroup) -> Room | None:
     used, to = 0, set[OpenTo]()
     for run, job in zip(runs, jobs, strict=True):
         if run is None or job is None or not run.part_ppm or device is None:
-            return None  # somebody has a whole device; or rows are being put back one by one
+            return None  # some run has a whole device, or rows are being put back one by one
         used += run.part_ppm
         to.add(open_to(state, job, group.guaranteed))
     if len(to) != 1 or device is None:

@@ -1,4 +1,4 @@
-"""What follows from operations: which job has one, which of them wait, and when their phases are given up."""
+"""Indices over operations: which job has one, which of them wait, and when their phases are given up."""
 
 from scheduler_service.core.model import OperationPhase
 from scheduler_service.core.model.operations import OBSERVING, Operation

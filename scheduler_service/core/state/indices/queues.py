@@ -1,4 +1,4 @@
-"""Which jobs are in which queue, and in which order: what follows from jobs, from memos, and from the policies in use."""
+"""Queues of jobs and their order, which follow from jobs, memos, and the policies in use."""
 
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.claims import Claim
@@ -13,7 +13,7 @@ from scheduler_service.core.state.tables import Tables
 
 
 def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
-    """The job joins a queue, moves in it, or leaves it."""
+    """Updates the queues for a job that joins a queue, moves in it, or leaves it."""
     row = new or old
     if row is None:
         return
@@ -41,7 +41,7 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
 
 
 def _count_without_devices(state: Tables, old: Job | None, new: Job | None) -> None:
-    """Of a job that was, and is, in a queue of the site."""
+    """Updates `without_devices` for a job of the site's queues; None: it was not, or is not, in a queue."""
     before = old is not None and may_do_without_devices(old.spec)
     after = new is not None and may_do_without_devices(new.spec)
     if before is not after and (row := new or old) is not None:
@@ -49,8 +49,8 @@ def _count_without_devices(state: Tables, old: Job | None, new: Job | None) -> N
 
 
 def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
-    """Whether it is known to be behind another: on a site without virtual clusters, where the first of a queue is the one that
-    is looked at."""
+    """Adds the job to its queues; returns whether it is known to be behind another, which it can be only on a site without
+    virtual clusters, where policies look at the first job of a queue."""
     vc = job.spec.vc
     if not vc:
         lane = LANE[job.spec.job_class]
@@ -82,12 +82,12 @@ def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
             del state.queues[vc, lane]
 
 
-# ---- orders that depend on memos, or that re-order what runs -----------------------------------------------------------
+# ---- orders that depend on memos, or that reorder running jobs ---------------------------------------------------------
 
 
 def move_among_running(state: Tables, old: Job | None, new: Job | None) -> None:
-    """What an order needs to know beyond its queue: whom a memo is about, who began or ceased to run, and who runs behind
-    whom."""
+    """Updates what an order needs besides its queue: which jobs a memo is about, which jobs started or stopped running, and
+    the order of the running jobs."""
     row = new or old
     if row is None:
         return
@@ -148,8 +148,8 @@ def of_memo(state: Tables, old: Memo | None, new: Memo | None) -> None:
 
 
 def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
-    """The queues of a virtual cluster have another order: all of its jobs move. Costs a look at all jobs, as seldom as
-    policies are changed."""
+    """Changes the order of a virtual cluster's queues, which moves all of its jobs. Looks at all jobs, but policies seldom
+    change."""
     jobs = [job for job in state.jobs.rows.values() if job.spec.vc == vc]
     for job in jobs:
         move_in_queue(state, job, None)
@@ -171,7 +171,7 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
 
 
 def keeps_order(state: Tables) -> bool:
-    """Whether some order in use needs more than queues."""
+    """Whether some order in use needs more than its queues."""
     return any(order.policy or order.claim is Claim.REORDER for order in (state.site_order, *state.vc_orders.values()))
 
 

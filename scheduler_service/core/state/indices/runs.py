@@ -1,4 +1,4 @@
-"""What follows from runs: what they hold, as what, and which of them a trial may preempt."""
+"""Indices over runs: what they hold, whether as guaranteed, and which of them a trial may preempt."""
 
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
@@ -50,14 +50,14 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
 
 
 def _stir(state: Tables, node: int) -> None:
-    """Policies that introspect have to look at the node again."""
+    """Notes that policies that introspect have to look at the node again."""
     if state.introspects:
         state.stirred.add(node)
         state.server_loads.stale.add(node)
 
 
 def _joins_launch(state: Tables, key: RunKey, run: Run, there: bool) -> None:
-    """It is one of the tasks of its job's launch, or is it no more."""
+    """Adds the run to the tasks of its job's launch, or removes it."""
     by = 1 if there else -1
     add_or_discard(state.active, run.job_id, key, there)
     if run.phase.counts_for_gang:
@@ -84,7 +84,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
         if new.group:
-            state.unsettled = True  # who outranks it may have its turns now, though others of its gang have not begun
+            state.unsettled = True  # jobs that outrank it may get its turns now, though other tasks of its gang have not begun
     if old.group != new.group or old.parked_mib != new.parked_mib or old.parking is not new.parking:
         _change_holder(state, old, new)
     elif old.guaranteed != new.guaranteed:
@@ -95,7 +95,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if (new.stop_us is not None or old.stop_us is not None) and (before := old.due_us) != (due := new.due_us):
         set_deadline(state, OVERDUE, tuple(key), before, due)
     if old.stop_us is None and new.stop_us is not None:
-        state.unsettled = True  # who waits may be promised what is about to leave
+        state.unsettled = True  # a waiting job may be promised what this run is about to release
     if old.guarded_us != new.guarded_us:
         set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
         state.unsettled = True
@@ -105,8 +105,8 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
 
 
 def _change_holder(state: Tables, old: Run, new: Run) -> None:
-    """Its devices are held by a group that it joins, or by the run itself that leaves one; or it charges its node with more or
-    less, as it is parked."""
+    """Updates what is held when the run joins a share group, which then holds its devices, or leaves one; or when its charge on
+    its node changes because of a park."""
     _hold(state, old, False)
     _hold(state, new, True)
     if old.devices != new.devices:
@@ -124,7 +124,7 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
 
 
 def _refresh_group(state: Tables, run: Run) -> None:
-    """The first member that executes counts for all members of a share group, and it may be another one now."""
+    """Refreshes all members of the run's share group: the first that executes counts for all, and may have changed."""
     refresh_candidate(state, run.key)
     group = state.share_groups.rows.get(run.group)
     for key in () if group is None else group.members():
@@ -132,7 +132,7 @@ def _refresh_group(state: Tables, run: Run) -> None:
 
 
 def _hold(state: Tables, run: Run, holds: bool) -> None:
-    """It takes what it demands, or leaves it. The devices of a member of a share group are held by the group."""
+    """Takes what the run needs, or releases it. The devices of a member of a share group are held by the group."""
     node, demand = run.node, run.charged if run.group or run.parked_mib else run.demand
     if state.host is not None and run.devices and run.parking is not None and run.parking.underway:
         (state.host.take if holds else state.host.give)(node, demand._replace(devices=0))
@@ -148,7 +148,7 @@ def _hold(state: Tables, run: Run, holds: bool) -> None:
 
 
 def hold_devices(state: Tables, node: int, mask: Mask, holds: bool) -> Mask:
-    """They are held, or idle again. Returns the faulty ones: such that nobody holds are taken already, and stay so."""
+    """Marks devices as held, or as idle again. Returns the faulty ones: those that no run holds count as taken already."""
     faulty = state.faulty_devices.get(node, 0)
     held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
     if holds:
@@ -161,7 +161,7 @@ def hold_devices(state: Tables, node: int, mask: Mask, holds: bool) -> Mask:
 
 
 def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
-    """Where there are cells: its devices are held as guaranteed, or as opportunistic."""
+    """Notes, on a site with cells, that the run's devices are held as guaranteed or as opportunistic."""
     if state.pools is None:
         return
     row = new or old
@@ -176,14 +176,14 @@ def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
 
 
 def stand_devices(state: Tables, node: int, mask: Mask, guaranteed: bool) -> None:
-    """Where there are cells: whether devices are held as guaranteed."""
+    """Notes, on a site with cells, whether devices are held as guaranteed."""
     before = state.guaranteed_devices.get(node, 0) & ~mask
     set_or_drop(state.guaranteed_devices, node, (before | mask if guaranteed else before) or None)
     hold_cells(state, node)
 
 
 def _count(state: Tables, run: Run, sign: int) -> None:
-    """A run (+1) as what it is, or one that is it no more (-1). Of a member of a share group, the group counts the devices."""
+    """Adds a run (+1) to the counts and sets of its kind, or removes it (-1). Devices of share groups are counted by group."""
     if run.is_parked or run.phase.awaits_source:
         return  # it has nothing that others could reclaim
     vc, guaranteed = run.vc, run.guaranteed

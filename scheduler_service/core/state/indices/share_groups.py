@@ -1,4 +1,4 @@
-"""What follows from share groups: the devices that they hold, and as what."""
+"""Indices over share groups: the devices that they hold, and whether as guaranteed."""
 
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Vector, mask_of

@@ -1,4 +1,4 @@
-"""What follows from virtual clusters, their cells, and the exchange of these."""
+"""Indices over virtual clusters, their cells, and the cell exchange."""
 
 from scheduler_service.core.cells.queries import lacks
 from scheduler_service.core.model.tenants.exchange import Exchange, Posting
@@ -35,7 +35,7 @@ def of_binding(state: Tables, old: Binding | None, new: Binding | None) -> None:
     if proxies:
         state.bound_otherwise.update(binding.vc for binding in (old, new) if binding is not None)
         if lacking or lacks(state.pools, row.pool):
-            state.board_changed = True  # who lacks cells has others idle as somebody else binds some
+            state.board_changed = True  # the idle cells of a virtual cluster that lacks cells change as another binds some
     state.unsettled = True
 
 

@@ -1,1 +1,1 @@
-"""What nodes have, what is free of it, and what would fit where."""
+"""Resources of nodes: their capacity, what is free, and what would fit where."""

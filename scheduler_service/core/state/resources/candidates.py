@@ -1,6 +1,6 @@
-"""The runs that a trial may preempt, as columns: FitGpp scores all of them at once.
+"""The runs that a trial may preempt, as columns, so that FitGpp scores all of them in one computation.
 
-A run has a slot while it is a candidate. Which slot is of no consequence: nothing that is decided depends on it.
+A run has a slot while it is a candidate. No decision depends on which slot it is.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from scheduler_service.core.model.values import Vector
 
 
 def size_of(demand: Vector, capacity: Vector) -> float:
-    """Eqn 1 (FitGpp): the Euclidean length of demand / capacity of the node. A zero capacity contributes 0."""
+    """Return the size by Eqn 1 (FitGpp): the Euclidean length of demand / capacity of the node. A zero capacity adds 0."""
     square = 0.0
     for have, whole in zip(demand, capacity, strict=True):
         if whole:
@@ -55,7 +55,7 @@ class Candidates:
         self._free: list[int] = []
         self.used = 0
         self.gangs = 0
-        """How many slots are tasks of gangs, or in share groups."""
+        """Number of slots whose runs are tasks of gangs, or in share groups."""
         self.keys: list[RunKey | None] = []
         self.demand: NDArray[np.int64] = np.zeros((3, 16), dtype=np.int64)
         self.size: NDArray[np.float64] = np.zeros(16)
@@ -72,8 +72,8 @@ class Candidates:
         return len(self._slots)
 
     def put(self, key: RunKey, run: Run, job: Job, capacity: Vector, holding: Vector | None = None) -> None:
-        """`capacity` is that of the run's node. `holding`: what counts for the run (see `holdings.holding`); None: its
-        demand."""
+        """Adds or updates a run. `capacity` is that of its node; `holding` is what counts for the run (see `holdings.holding`),
+        None: its demand."""
         demand = run.demand if holding is None else holding
         slot = self._slots.get(key)
         if slot is None:
@@ -95,7 +95,7 @@ class Candidates:
         self.gangs += self._is_part(slot)
 
     def drop(self, key: RunKey) -> None:
-        """Forgets a run; one that is no candidate is left as it is."""
+        """Removes a run, if it is a candidate."""
         slot = self._slots.pop(key, None)
         if slot is None:
             return
@@ -110,11 +110,11 @@ class Candidates:
         self._free.append(slot)
 
     def _is_part(self, slot: int) -> bool:
-        """Whether others may be preempted with it."""
+        """Whether other runs may be preempted with the one in this slot."""
         return bool(self.tasks[slot] > 1 or self.unit[slot] < 0)
 
     def slots_of(self, keys: Iterable[RunKey]) -> NDArray[np.intp]:
-        """The slots of those of these runs that are candidates."""
+        """Return the slots of those of these runs that are candidates."""
         return np.array([self._slots[key] for key in keys if key in self._slots], dtype=np.intp)
 
     def _take_slot(self) -> int:

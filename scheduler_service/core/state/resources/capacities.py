@@ -1,4 +1,4 @@
-"""How much each node has when it is empty, and what could ever fit there."""
+"""Capacities of nodes, and what could ever fit there."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _NONE = -1
 _KNOWN = 1024
-"""Answers of `could_ever_fit_all` that are kept: otherwise they would grow with each new kind of gang that users submit."""
+"""Number of answers of `could_ever_fit_all` to keep: each new kind of gang that users submit adds one."""
 
 
 class Capacities:
@@ -23,9 +23,9 @@ class Capacities:
         self.count = 0
         self._total: list[Vector] = [ZERO]
         self._shapes: dict[Vector, int] = {}
-        """How many nodes there are of each capacity: few are different."""
+        """Capacity -> how many nodes have it. Few capacities are different."""
         self._ever: dict[tuple[tuple[Vector, ...], int], bool] = {}
-        """What `could_ever_fit_all` has said of the nodes as they are."""
+        """Answers of `could_ever_fit_all` for the current nodes."""
         self._whole: NDArray[np.int64] = np.zeros((3, 8), dtype=np.int64)
         """Capacities by node."""
 
@@ -44,19 +44,19 @@ class Capacities:
 
     def _count_shape(self, capacity: Vector, by: int) -> None:
         count = self._shapes.pop(capacity, 0) + by
-        if count and capacity != ZERO:  # what is no node (any more) has no capacity
+        if count and capacity != ZERO:  # a deleted node, or an ID without a node, has no capacity
             self._shapes[capacity] = count
 
     def capacity_of(self, node: int) -> Vector:
         return self._total[node] if node < len(self._total) else ZERO
 
     def capacities(self, among: Suitable | None = None) -> NDArray[np.int64]:
-        """(3, nodes + 1): what each node has when it is empty, open or not; 0 for one that is not `among` these."""
+        """Return the capacity of each node, open or not, of shape (3, nodes + 1); 0 for a node that is not `among` these."""
         whole = self._whole[:, : self.count + 1]
         return whole if among is None else np.where(among.mask, whole, 0)
 
     def could_ever_fit_all(self, needs: Sequence[Vector], among: Suitable | None = None) -> bool:
-        """Whether all of these would fit at once if every node, up or not, were empty."""
+        """Whether all of these needs would fit together if every node, up or not, were empty."""
         asked = tuple(needs), -1 if among is None else among.bits
         known = self._ever.get(asked)
         if known is None:
@@ -69,7 +69,7 @@ class Capacities:
         return known
 
     def could_ever_fit(self, need: Vector, among: Suitable | None = None) -> bool:
-        """Whether some node, up or not, has `need` as its capacity."""
+        """Whether the need fits the capacity of some node, up or not."""
         if among is not None:
             return self.could_ever_fit_all((need,), among)
         for capacity in self._shapes:  # noqa: SIM110  # a generator takes three times as long
@@ -78,7 +78,7 @@ class Capacities:
         return False
 
     def shapes(self) -> Iterable[Vector]:
-        """Each capacity that some node has."""
+        """Return the different capacities of nodes."""
         return self._shapes
 
     def total_cpu(self) -> int:

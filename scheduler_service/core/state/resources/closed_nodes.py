@@ -1,4 +1,4 @@
-"""For people: for which nodes a job waits that no open node could take."""
+"""Explanations for people: the nodes that a job waits for if no open node could take it."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,11 +8,12 @@ from scheduler_service.core.state.resources.suitable_nodes import asked, describ
 from scheduler_service.core.state.tables import Tables
 
 _NAMED = 3
-"""With more nodes than these only their number is told."""
+"""If there are more nodes than this, only their number is shown."""
 
 
 def why_closed(state: Tables, job: Job) -> str:
-    """For example "waits for node dgx, which is drained". `job` is one that the nodes could take if all were open and empty."""
+    """Return an explanation such as "waits for node dgx, which is drained". The nodes could take the job if all were open and
+    empty."""
     said = [_why_closed(state, one.spec) for one in job.in_each_configuration()]
     if len(said) == 1:
         return said[0]
@@ -41,7 +42,7 @@ def _suitable(state: Tables, spec: JobSpec) -> Iterator[Node]:
 
 
 def _what_is_wrong(state: Tables, node: Node, tasks: Iterable[Vector]) -> str:
-    """Why the node could not take one of these tasks, as part of a sentence, although it is large enough; empty: it could, or
+    """Return why the node, although large enough, could not take one of these tasks, as part of a sentence; empty: it could, or
     it is too small."""
     large_enough = [task for task in tasks if fits(task, node.capacity)]
     if not large_enough:
@@ -56,7 +57,7 @@ def _what_is_wrong(state: Tables, node: Node, tasks: Iterable[Vector]) -> str:
 
 
 def _listed(lacking: list[tuple[Node, str]]) -> str:
-    """Some nodes by name, or how many there are of each kind."""
+    """Return the nodes by name if there are few, else the number of each kind."""
     if len(lacking) <= _NAMED:
         return " and ".join(f"node {node.name} {why.removeprefix('which ')}" for node, why in lacking)
     counts = {how: sum(how in why for _, why in lacking) for how in ("drained", "silent", "faulty")}

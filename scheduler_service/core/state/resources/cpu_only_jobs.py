@@ -1,6 +1,6 @@
-"""Work without devices on nodes that have some: it takes what goes with no device, which is no part of any cell.
+"""Jobs without devices on nodes that have devices: they take resources that belong to no device, and so to no cell.
 
-So it is in nobody's way, and nobody has it leave; and for the same reason nobody is guaranteed it.
+So they block no other job and are never preempted; for the same reason these resources are guaranteed to no job.
 """
 
 import numpy as np
@@ -12,14 +12,14 @@ from scheduler_service.core.state.resources.packing import pack
 
 
 def asks_no_cell(spec: JobSpec) -> bool:
-    """Whether what goes with no device would do: nothing of it has devices, and it names nothing that only cells have."""
+    """Whether the job can run without cells: it needs no devices, and names nothing that only cells have."""
     cells = spec.cells
     named = cells.pool or cells.model or cells.pin or any(cells.levels) or any(within.required for within in cells.within)
     return not (spec.demand.devices or spec.device_memory_mib or named)
 
 
 def place_host_only(spec: JobSpec, host: FreeResources, room: FreeResources) -> list[int] | None:
-    """A node for each task, where what goes with no device is free."""
+    """Return a node for each task that has enough free resources that belong to no device; None if one finds no node."""
     offered = np.minimum(host.offered(), room.offered())
     return pack(spec.tasks(), offered)
 

@@ -1,8 +1,8 @@
-"""How much of each node is free, so that the first node that fits is found without a loop over them.
+"""Free resources by node, such that the first node that fits is found without a loop over all nodes.
 
-Free is capacity less what runs own less what earmarks keep. Nodes are tried in the order of their ids (1, 2, ...). Mostly it
-is devices that are scarce: of the nodes that have enough of these, which are a set of bits, the first few are looked at. Where
-they lack something else, all nodes are, as columns of an integer matrix.
+Free is capacity less what runs own less what earmarks keep. Nodes are tried in the order of their IDs (1, 2, ...). Mostly
+devices are scarce: the nodes that have enough of them are a set of bits, of which the first few are tried one by one. If these
+lack something else, all nodes are searched, as columns of an integer matrix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,31 +21,31 @@ from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _NEVER = -1
 
-# What a node does not have free, up to the most that counts, in one integer: bit fields for devices, CPU and memory, each
-# below a guard bit. Add a need, field by field at once: where no guard comes up, it fits. A closed node lacks more than that.
+# What a node lacks to the maximum that counts, in one integer: bit fields for devices, CPU and memory, each below a guard bit.
+# One addition adds a need to all fields: if no guard bit is set, the need fits. A closed node has all guard bits set.
 _CPU, _DEVICES = 25, 50
 _MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 1)
 _CPU_MOST, _MEMORY_MOST, _DEVICES_MOST = _MOST
 _ALL = _MEMORY_MOST | _CPU_MOST << _CPU | _DEVICES_MOST << _DEVICES
 _GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
 _CLOSED = _GUARDS
-_guards = np.array(_GUARDS)  # an array of none dimensions is what numpy computes fastest with
+_guards = np.array(_GUARDS)  # numpy computes fastest with a zero-dimensional array
 
 _COUNTED = 16
-"""A node with more devices free counts as one with so many."""
+"""A node with more free devices than this counts as having this many."""
 _LOOKED_AT = 4
-"""So many nodes are looked at one by one: with more of them numpy is faster."""
+"""Number of nodes that are tried one by one: for more nodes numpy is faster."""
 
 
 class Kept(NamedTuple):
-    """What a job that is placed must leave on nodes, for jobs that wait before it."""
+    """Resources that a job must leave free on nodes when it is placed, for jobs that wait before it."""
 
     bits: int
     """The nodes: bit i is node i."""
     need: Vector | None
-    """What must be left on each of them of every resource that the job takes there; None: it may take nothing there."""
+    """Amount to leave on each of these nodes, of every resource that the job takes there; None: it may take nothing there."""
     devices: int = 0
-    """Each of those that wait starts there only once so many devices are free; 0: one needs none, or none of its own."""
+    """Each waiting job starts there only once this many devices are free; 0: one of them needs none, or none of its own."""
 
 
 class FreeResources(Capacities):
@@ -71,31 +71,31 @@ class FreeResources(Capacities):
     def __init__(self) -> None:
         super().__init__()
         self.changes = 0
-        """How often a node has come to have something else free, or opened or closed."""
+        """Number of times that what a node has free has changed, or that a node opened or closed."""
         self._free: list[Vector] = [ZERO]
         self._up: list[bool] = [False]
         self._having: list[int] = [0] * (_COUNTED + 1)
-        """By number: the open nodes that have so many devices free or more; bit i is node i."""
+        """Number of devices -> the open nodes that have at least as many free; bit i is node i."""
         self._counted: list[int] = [_NEVER]
-        """By node: the most devices of which `_having` says that it has them free."""
+        """Node -> the number of free devices under which `_having` lists it."""
         self._uncounted: set[int] = set()
-        """Nodes of which `_having` is not up to date."""
+        """Nodes for which `_having` is not up to date."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
         self._stale: set[int] = set()
-        """Nodes of which `_offered` is not up to date."""
+        """Nodes for which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
-        """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
+        """Difference to _MOST, as bit fields; more than _MOST counts as _MOST."""
         self._unlisted: set[int] = set()
-        """Nodes of which `_lacking` is not up to date."""
+        """Nodes for which `_lacking` is not up to date."""
         self._scratch = np.empty_like(self._lacking)
         self.kept: Sequence[Kept] = ()
-        """What is to be left on nodes by a job for which room is sought now (`keeping`)."""
+        """Resources that a job for which room is sought now must leave on nodes (`keeping`)."""
         self._kept_bits = 0
-        """The nodes on which something is."""
+        """The nodes on which something must be left."""
         self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
     def set_node(self, node: int, row: Node | None) -> None:
-        """Tells the node's capacity and state; None: it does not exist (any more)."""
+        """Sets the node's capacity and state; None: it does not exist (any more)."""
         if node >= len(self._free):
             missing = node + 1 - len(self._free)
             self._free += [ZERO] * missing
@@ -156,17 +156,17 @@ class FreeResources(Capacities):
         return self._free[node]
 
     def is_open(self, node: int) -> bool:
-        """Whether something may be placed on it: it is up, and not drained."""
+        """Whether jobs may be placed on the node: it is up, and not drained."""
         return 0 < node < len(self._up) and self._up[node] and not self._kept_bits >> node & 1
 
     def any_open(self) -> bool:
-        """Whether something may be placed anywhere."""
+        """Whether jobs may be placed on any node."""
         return any(self._up)
 
     @contextmanager
     def keeping(self, kept: Sequence[Kept]) -> Iterator[None]:
-        """Inside, `first_fit` and `offered` know only of what is free beside this, and no node on which something is kept is
-        open, as for share groups and victims. What is kept for several jobs is told as sets of nodes without a common node."""
+        """Inside, `first_fit` and `offered` see only what is free in addition to this, and nodes on which something is kept are
+        not open, as for share groups and victims. The node sets of the elements must be disjoint."""
         before = self.kept, self._kept_bits
         self.kept, self._kept_bits = kept, sum(part.bits for part in kept)
         try:
@@ -175,7 +175,7 @@ class FreeResources(Capacities):
             self.kept, self._kept_bits = before
 
     def any_device_beside(self, kept: Sequence[Kept]) -> bool:
-        """Whether a device is free on some open node beside what is kept. Costs little."""
+        """Whether some open node has a free device in addition to what is kept. Cheap."""
         if self._uncounted:
             self._count()
         having, rest = self._having, self._having[1]
@@ -186,23 +186,23 @@ class FreeResources(Capacities):
         return rest != 0
 
     def having(self, devices: int, among: Suitable | None = None) -> int:
-        """The open nodes that have so many devices free; bit i is node i. With more than 16 devices: some may have fewer."""
+        """Return the open nodes with this many free devices; bit i is node i. For more than 16 devices some may have fewer."""
         if self._uncounted:
             self._count()
         may = self._having[devices if devices < _COUNTED else _COUNTED]
         return may if among is None else may & among.bits
 
     def fitting(self, need: Vector, among: Suitable | None = None) -> int:
-        """The open nodes that have `need` free beside what is kept; bit i is node i."""
+        """Return the open nodes that have `need` free in addition to what is kept; bit i is node i."""
         offered = self.offered(among)
         return bits_of((offered[2] >= need[2]) & (offered[0] >= need[0]) & (offered[1] >= need[1])) & ~1
 
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
-        """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
+        """Return the first open node, in order of IDs, that has `need` free; `among` these nodes, or all."""
         return self._first_beside(need, among) if self.kept else self._first_within(need, among, None)
 
     def _first_beside(self, need: Vector, among: Suitable | None) -> int | None:
-        """Of what it takes on a node, the job leaves there what is kept."""
+        """Does what `first_fit` does, leaving what is kept on a node of each resource that the job takes there."""
         first = self._first_within(need, among, ~self._kept_bits)
         for bits, kept, _ in self.kept:
             if kept is not None:
@@ -213,7 +213,7 @@ class FreeResources(Capacities):
         return first
 
     def _first_within(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
-        """As `first_fit`, of all that is free; `within`: a set of nodes, by bits."""
+        """Does what `first_fit` does, regardless of what is kept; `within` is a set of nodes as bits."""
         may, free = self.having(need[2], among), self._free
         if within is not None:
             may &= within
@@ -228,7 +228,7 @@ class FreeResources(Capacities):
         return self._first_of_all(need, among, within) if may else None
 
     def _first_of_all(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
-        """As `_first_within`: one pass over the nodes in C."""
+        """Does what `_first_within` does, in one pass over the nodes in C."""
         if among is not None or within is not None or not fits(need, _MOST):  # very large nodes
             offered = self._offered_of(among)
             if within is not None:
@@ -240,11 +240,11 @@ class FreeResources(Capacities):
         asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
         np.add(self._lacking, asked, over)
         np.bitwise_and(over, _guards, over)
-        node = over.argmin()  # the first of the least, which is 0 where the need fits
+        node = over.argmin()  # the first minimum, which is 0 if the need fits
         return None if over[node] else int(node)
 
     def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
-        """(3, nodes + 1): free resources by node id, -1 for a node that is not open or not `among` these."""
+        """Return free resources by node ID, of shape (3, nodes + 1); -1 for a node that is not open or not `among` these."""
         offered = self._offered_of(among)
         for bits, need, _ in self.kept:
             mask = mask_of(bits, self.count + 1)

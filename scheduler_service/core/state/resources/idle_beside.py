@@ -1,7 +1,7 @@
-"""Whether a device is idle beside what is kept for a job that waits: if none is, no job that needs one can start behind it.
+"""Whether a device is idle in addition to those kept for a waiting job: if not, no job that needs one can start behind it.
 
-The last answer is kept until something that it depends on changes, since the first job of a queue mostly waits while many
-others join behind it. Each of the three parts of the answer counts its own changes, so that undoing needs nothing more.
+The last answer is cached until something that it depends on changes, since the first job of a queue mostly waits while many
+others join behind it. Each of the three inputs counts its own changes, so undo needs no special handling.
 """
 
 from scheduler_service.core.model import JobSpec
@@ -11,20 +11,21 @@ from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes,
 
 
 class IdleBeside:
-    """The last answer."""
+    """A cache of the last answer."""
 
     __slots__ = ("_answer", "_at", "_free", "_open", "_spec", "_suitable")
 
     def __init__(self, free: FreeResources, open_nodes: OpenNodes, suitable: SuitableNodes) -> None:
         self._free, self._open, self._suitable = free, open_nodes, suitable
         self._spec: JobSpec | None = None
-        """Whom the answer is about."""
+        """The spec that the answer is about."""
         self._at = 0
-        """How many changes there had been."""
+        """Number of changes when the answer was computed."""
         self._answer = False
 
     def any(self, spec: JobSpec) -> bool:
-        """`spec`: of a job with one task and one configuration, on a site without virtual clusters."""
+        """Whether a device is idle. `spec` is that of a waiting job with one task and one configuration, on a site without
+        virtual clusters."""
         at = self._free.changes + self._open.changes + self._suitable.changes  # none of them ever falls
         if spec is not self._spec or at != self._at:
             among = None if asks_nothing(spec) else self._suitable.among(spec, self._free.count)

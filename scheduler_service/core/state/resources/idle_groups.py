@@ -1,8 +1,8 @@
-"""Which nodes have the best idle devices for a task, without a loop over the nodes.
+"""The nodes with the best idle devices for a task, found without a loop over the nodes.
 
 By `core.cells.closeness` the idle devices of a node are an offer: how good the best of them are, for each number of devices.
-There are few different offers (21 of nodes with two sockets of two switches of two GPUs), and the nodes of each are a set of
-bits. So the best nodes for a task are found by a look at each offer, best first.
+There are few different offers (21 for nodes with two sockets of two switches of two GPUs), and the nodes of each offer are a
+set of bits. So the best nodes for a task are found by a look at each offer, best first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,11 @@ from scheduler_service.core.model import Node, NodeDevice
 from scheduler_service.core.model.values import Mask
 
 _KNOWN = 4096
-"""So many offers are remembered after no node has them any more: mostly one will soon have them again."""
+"""Number of offers to remember even if no node has them any more: mostly some node will soon have them again."""
 
 
 class IdleGroups:
-    """Follows from the trees of nodes and their idle devices. Brought up to date on access."""
+    """An index that follows from the trees of nodes and their idle devices. Brought up to date on access."""
 
     __slots__ = ("_nodes", "_offers", "_orders", "_trees", "stale")
 
@@ -24,21 +24,21 @@ class IdleGroups:
         self.stale: set[int] = set()
         """Nodes whose idle devices, or whose tree, have changed."""
         self._trees: dict[int, DeviceTree] = {}
-        """Of those nodes of which somebody asked."""
+        """Trees of the nodes that were asked about."""
         self._offers: dict[int, Offer] = {}
-        """By node."""
+        """Node -> its offer."""
         self._nodes: dict[Offer, int] = {}
-        """Bit i is node i."""
+        """Offer -> the nodes that have it; bit i is node i."""
         self._orders: dict[int, list[tuple[Key, list[Offer]]]] = {}
-        """By number of devices: the offers that have so many, best first; until there is another offer."""
+        """Number of devices -> the offers with at least as many, best first. Cleared when a new offer appears."""
 
     def forget_tree(self, node: int) -> None:
-        """Its levels or its devices have changed."""
+        """Forgets the node's tree, because its levels or its devices have changed."""
         self._trees.pop(node, None)
         self.stale.add(node)
 
     def tree(self, node: int, nodes: Mapping[int, Node], devices: Mapping[tuple[int, int], NodeDevice]) -> DeviceTree:
-        """How close the devices of the node are to each other."""
+        """Return how close the devices of the node are to each other."""
         tree = self._trees.get(node)
         if tree is None:
             row, found, index = nodes.get(node), list[NodeDevice](), 0
@@ -71,8 +71,8 @@ class IdleGroups:
             self._orders.clear()
 
     def best_first(self, count: int, may: int) -> Iterator[tuple[Key, int]]:
-        """These nodes (bit i is node i), as far as they have so many idle devices: those whose best devices are as good, at a
-        time, the best first."""
+        """Yield those of these nodes (bit i is node i) that have this many idle devices, best first: nodes whose best devices
+        are equally good come together."""
         nodes = self._nodes
         for key, offers in self._order(count):
             bits = 0

@@ -1,7 +1,7 @@
-"""What the nodes that are open would have if nothing ran on them: on which of them a job could ever run as things are.
+"""Capacities of open nodes if nothing ran on them: they show on which open nodes a job could ever run.
 
-A node is open if it is up and not drained. A faulty device counts as none until it is healthy again. Jobs that no open node
-could take wait beside their queue (`Reason.NODES_CLOSED`), and a job that waits for room holds up others only on nodes that
+A node is open if it is up and not drained. A faulty device does not count until it is healthy again. Jobs that no open node
+could take wait outside their queue (`Reason.NODES_CLOSED`), and a job that waits for room blocks others only on nodes that
 could take it.
 """
 
@@ -19,16 +19,16 @@ from scheduler_service.core.state.resources.suitable_nodes import Suitable
 
 _CLOSED = (-1, -1, -1)
 _KNOWN = 1024
-"""Answers that are kept: users may ask for ever more different amounts."""
+"""Number of answers to keep, since users may ask for any number of different amounts."""
 
 
 class Seats(NamedTuple):
-    """The nodes that have room for a task if they are empty."""
+    """The nodes that have room for a task when they are empty."""
 
     bits: int
     """Bit i is node i."""
     most: int
-    """How many such tasks the node has room for that has room for the most."""
+    """The number of such tasks that fit on the node with room for the most."""
 
 
 class OpenNodes:
@@ -38,17 +38,17 @@ class OpenNodes:
 
     def __init__(self) -> None:
         self.changes = 0
-        """How often a node has opened or closed, or come to have something else."""
+        """Number of times that a node has opened or closed, or that its capacity has changed."""
         self.count = 0
-        """The highest id that a node has had."""
+        """The highest ID that a node has had."""
         self._whole: NDArray[np.int64] = np.full((3, 8), -1, dtype=np.int64)
         self._seats: dict[tuple[Vector, int], Seats] = {}
         self._together: dict[tuple[tuple[Vector, ...], int], bool] = {}
         self._all: bool | None = None
-        """Whether any node is open; None: nobody has asked since nodes changed."""
+        """Whether any node is open; None: unknown since nodes changed."""
 
     def set_node(self, node: int, row: Node | None, faulty: int) -> bool:
-        """Notes a node as it is now, and how many of its devices are faulty. Returns whether that is news."""
+        """Sets a node's row and how many of its devices are faulty. Returns whether anything changed."""
         self.count = max(self.count, node)
         if node >= self._whole.shape[1]:
             wider = np.full((3, 2 * node), -1, dtype=np.int64)
@@ -65,7 +65,7 @@ class OpenNodes:
         return True
 
     def forget(self) -> None:
-        """Drops what is known: a node, or what jobs may ask of it, has changed."""
+        """Drops all answers: a node, or what jobs may require of it, has changed."""
         self.changes += 1
         self._seats.clear()
         self._together.clear()
@@ -78,7 +78,7 @@ class OpenNodes:
         return self._all
 
     def seats(self, need: Vector, among: Suitable | None = None) -> Seats:
-        """The open nodes that could take a task with this need if they were empty, `among` these."""
+        """Return the open nodes, `among` these, that could take a task with this need if they were empty."""
         asked = need, -1 if among is None else among.bits
         known = self._seats.get(asked)
         if known is None:
@@ -98,7 +98,7 @@ class OpenNodes:
         return Seats(bits_of(most > 0), int(most.max()))
 
     def could_fit_all(self, needs: Sequence[Vector], among: Suitable | None = None) -> bool:
-        """Whether all of these would fit at once if every open node were empty."""
+        """Whether all of these needs would fit together if every open node were empty."""
         asked = tuple(needs), -1 if among is None else among.bits
         known = self._together.get(asked)
         if known is None:
@@ -112,10 +112,10 @@ class OpenNodes:
         return whole if among is None else np.where(among.mask, whole, -1)
 
     def capacity(self, node: int) -> Vector:
-        """What the node has, or a negative amount of all if it is not open."""
+        """Return the node's capacity, or negative amounts if it is not open."""
         return Vector(*self._whole[:, node].tolist())
 
     def snapshot(self) -> dict[int, tuple[int, ...]]:
-        """The nodes that are open."""
+        """Return the capacities of open nodes."""
         whole = self._whole[:, : self.count + 1]
         return {int(node): tuple(whole[:, node].tolist()) for node in np.nonzero(whole[0] >= 0)[0]}

@@ -1,4 +1,4 @@
-"""Where several tasks fit, each on the first node that has room for it."""
+"""Placement of several tasks, each on the first node that has room for it."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from scheduler_service.core.model.values import Vector, fits, sub
 
 
 def largest_first(needs: Sequence[Vector]) -> list[int]:
-    """Their places, by devices, then CPU, then memory."""
+    """Return the indices of the needs, largest first by devices, then CPU, then memory."""
     return sorted(range(len(needs)), key=lambda i: (-needs[i].devices, -needs[i].cpu_milli, -needs[i].memory_mib))
 
 
 def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
-    """A node for each need, the largest first and each on the first node that has room; None where one finds none.
+    """Return a node for each need, the largest first and each on the first node that has room; None if one finds no node.
 
-    `offered` (3, nodes + 1) is what is free by node, as `FreeResources.offered` gives it; what is taken is taken off it.
+    `offered` (3, nodes + 1) is what is free by node, as `FreeResources.offered` returns it; it is reduced by what is taken.
     """
     nodes = [0] * len(needs)
     before: Vector | None = None

@@ -1,5 +1,5 @@
-"""How loaded each node is, and by which kind of jobs (Gandiva, section 4.2): M, the devices that its runs ask for together, and
-its affinity. Brought up to date on access: most runs come and go without anybody looking.
+"""The load and the kind of jobs of each node (Gandiva, section 4.2): M, the number of devices that its runs request together,
+and its affinity. Brought up to date on access: most runs come and go without any policy looking.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from scheduler_service.core.model import Run, RunKey
 
 
 class Loads(NamedTuple):
-    """By node id."""
+    """Columns by node ID."""
 
     requested: NDArray[np.int64]
-    """The devices that the runs of the node ask for together: more than the node has if runs take turns."""
+    """Number of devices that the runs of the node request together: more than the node has if runs take turns."""
     affinity: NDArray[np.int64]
-    """How many devices a task of the jobs for which the node is has; 0: the node has no such run."""
+    """Devices of each task of the jobs that the node is for; 0: the node has no run with devices."""
 
 
 class ServerLoads:
-    """Follows from the runs. The affinity of a node is that of the run that has been there for the longest time."""
+    """An index that follows from the runs. The affinity of a node is that of the run that has been there longest."""
 
     __slots__ = ("_affinity", "_requested", "stale")
 
@@ -32,7 +32,7 @@ class ServerLoads:
         """Nodes whose runs have changed."""
 
     def loads(self, nodes: int, runs_on: Mapping[int, set[RunKey]], runs: Mapping[RunKey, Run]) -> Loads:
-        """Of the nodes with ids up to `nodes`."""
+        """Return the loads of the nodes with IDs up to `nodes`."""
         if nodes >= len(self._requested):
             longer = np.zeros((2, 2 * nodes), np.int64)
             longer[0, : len(self._requested)], longer[1, : len(self._affinity)] = self._requested, self._affinity

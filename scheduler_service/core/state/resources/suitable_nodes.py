@@ -1,6 +1,6 @@
-"""On which nodes a job may run, by what it asks of nodes beside resources: their devices, names and labels.
+"""Nodes on which a job may run by its requirements other than amounts: device model and memory, names and labels of nodes.
 
-That is for sites without virtual clusters. With them a job's cells decide, by the names of pools and of devices.
+This is for sites without virtual clusters. With them a job's cells decide, by the names of pools and of devices.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from scheduler_service.core.model import JobSpec, Node, NodeDevice, NodeSelector
 from scheduler_service.core.model.configurations import ANY_NODE
 
 _KNOWN = 256
-"""Answers that are kept: users may ask for ever more different nodes."""
+"""Number of answers to keep, since users may ask for any number of different nodes."""
 
 
 class Traits(NamedTuple):
-    """What jobs may ask of a node."""
+    """Properties of a node that jobs may require."""
 
     name: str
     labels: frozenset[tuple[str, str]]
     model: str
-    """Of its devices; empty where it has none, or several models."""
+    """Model of its devices; empty if it has none, or several models."""
     memory_mib: int
-    """Of its device with the least memory; 0 where it has none."""
+    """Memory of its device with the least memory; 0 if it has none."""
 
 
 class Asked(NamedTuple):
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
     memory_mib: int
     nodes: NodeSelector
     used_mib: int = 0
-    """What the job uses of a device that it shares."""
+    """Memory that the job uses on a device that it shares."""
 
 
 class Suitable(NamedTuple):
@@ -41,24 +41,24 @@ class Suitable(NamedTuple):
     bits: int
     """Bit i is node i."""
     mask: NDArray[np.bool_]
-    """By node id."""
+    """The same set as an array by node ID."""
 
 
 def asks_nothing(spec: JobSpec) -> bool:
-    """Whether any node would do that has the resources. That is so of nearly all jobs, and is asked at every look at one."""
+    """Whether any node with enough resources would do. True of nearly all jobs, and called at every look at a job."""
     nodes = spec.nodes
     return not (spec.cells.model or spec.device_memory_mib or spec.gpu_memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE)
 
 
 def asked(spec: JobSpec) -> Asked | None:
-    """What the spec asks of nodes beside resources; None: nothing."""
+    """Return the spec's requirements on nodes other than resources; None: it has none."""
     if asks_nothing(spec):
         return None
     return Asked(spec.cells.model, spec.device_memory_mib, spec.nodes, spec.gpu_memory_mib)
 
 
 def describe(asks: Asked) -> str:
-    """For messages, after "a node that": what it asks for."""
+    """Return the requirements for messages, to follow "a node that"."""
     (names, labels, excluded), used = asks.nodes, asks.used_mib
     parts = []
     if asks.model or asks.memory_mib:
@@ -83,7 +83,7 @@ def traits(node: Node, devices: Iterable[NodeDevice]) -> Traits:
 
 
 def suits(node: Traits, asks: Asked, limit_percent: int = 100) -> bool:
-    """`limit_percent`: of a device's memory that jobs may use together."""
+    """Whether the node meets the requirements. Jobs may use `limit_percent` of a device's memory together."""
     names, labels, excluded = asks.nodes
     return (
         asks.model in ("", node.model)
@@ -96,15 +96,15 @@ def suits(node: Traits, asks: Asked, limit_percent: int = 100) -> bool:
 
 
 class SuitableNodes:
-    """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
-    nodes, and kept until the traits of a node change."""
+    """The traits of nodes, and the sets of nodes that follow from them. A set is built by a look at all nodes when it is first
+    asked for, and kept until the traits of a node change."""
 
     __slots__ = ("_known", "_limit_percent", "changes", "traits")
 
     def __init__(self, limit_percent: int = 100) -> None:
         self._limit_percent = limit_percent
         self.changes = 0
-        """How often a node has come to have other traits."""
+        """Number of times that the traits of a node have changed."""
         self.traits: dict[int, Traits] = {}
         self._known: dict[Asked, Suitable] = {}
 
@@ -119,8 +119,8 @@ class SuitableNodes:
             self.traits[node] = new
 
     def among(self, spec: JobSpec, last: int) -> Suitable | None:
-        """The nodes on which the job may run; None: all. `last`: the highest id that a node has had. A deleted node has no
-        traits, and the mask is still as wide as the columns of free resources."""
+        """Return the nodes on which the job may run; None: all. `last` is the highest ID that a node has had: a deleted node
+        has no traits, but the mask is as wide as the columns of free resources."""
         asks = asked(spec)
         if asks is None:
             return None
