@@ -21,14 +21,14 @@ def stages(
     promotes: bool = True,
     own: Mapping[str, float] | None = None,
 ) -> Stages:
-    """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name
-    that is not in it, and for settings that it does not know or that cannot be."""
+    """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name that
+    is not in it, and for settings that are unknown or out of range."""
     made = registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
     return made._replace(policy=resuming_elsewhere(made.policy, made.find))
 
 
 def name_within(policy: VcPolicy) -> str:
-    """The name of a virtual cluster's policy: fifo, if its policy is not one that there is any more."""
+    """The name of a virtual cluster's policy: fifo, if its policy no longer exists."""
     return policy.name if policy.name in registry.for_virtual_clusters() else "fifo"
 
 
@@ -45,6 +45,6 @@ def order_of(site: Stages) -> OrderOf:
 
 
 def stages_for(state: State, job: Job, site: Stages) -> Stages:
-    """Those of the job's virtual cluster, or the site's."""
+    """The stages of the job's virtual cluster, or the site's."""
     vc = state.vc_ids.get(job.spec.vc)
     return site if vc is None else stages_within(state.vcs.rows[vc].policy)

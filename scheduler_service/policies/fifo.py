@@ -1,7 +1,7 @@
-"""FIFO: one queue, first come first served. Preempts nobody.
+"""FIFO: one queue, first come, first served. Preempts no job.
 
-While the first waits, those behind it start that cannot delay it (`precedence`): what they take is nothing that it could use.
-In the strict order nobody does. FitGpp (papers: section 4.1) calls that vanilla FIFO.
+While the first job waits, those behind it start that cannot delay it (`precedence`): they take nothing that it could use. In
+the strict order none do. FitGpp (papers: section 4.1) calls that vanilla FIFO.
 """
 
 from scheduler_service.core.engine import Proposals

@@ -1,11 +1,11 @@
-"""las: least attained service. Whoever has received little is served before whoever has received much (Tiresias, NSDI 2019).
+"""las: jobs that have received little service are served before those that have received much (Tiresias, NSDI 2019).
 
 A job begins in the first queue. Once it has received a threshold of service (devices x seconds) it goes to the next queue,
-behind all jobs of the queues before. So short jobs are done soon, although nobody knows beforehand which are short. Within a
-queue a job that runs goes on, and those that wait are served in the order in which they came to the queue. A job that has
-waited for a multiple of the time that it has run goes back to the first queue, so that nobody starves.
+behind all jobs of the queues before. So short jobs are done soon, although it is not known beforehand which are short. Within a
+queue a running job continues, and those that wait are served in the order in which they came to the queue. A job that has
+waited for a multiple of the time that it has run goes back to the first queue, so that no job starves.
 
-This is the discretised two-dimensional LAS of Tiresias (section 3.2), with two queues or three. Priorities come before it.
+This is the discretized two-dimensional LAS of Tiresias (section 3.2), with two queues or three. Priorities come before it.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Settings(NamedTuple):
 
 
 class Service(NamedTuple):
-    """What the policy remembers of a job. Times are in microseconds, service in device-microseconds."""
+    """The service of a job, as the policy remembers it. Times are in microseconds, service in device-microseconds."""
 
     queue: int = 0
     since: Micros = 0
@@ -64,8 +64,8 @@ WAITS, RUNS, DEMOTED, STOPS = range(4)
 
 
 def key(job: Job, memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """By priority, then by queue. In a queue those that run come first, then those that ran there, then the others; each in
-    the order in which they came."""
+    """The sort key: priority, then queue. In a queue those that run come first, then those that ran there, then the others;
+    each in the order in which they came."""
     of = _service(job, memo)
     return -job.priority, of.queue, of.phase in (WAITS, DEMOTED), not of.ran_here, of.since, job.id
 
@@ -98,7 +98,7 @@ def _devices(spec: JobSpec) -> int | Fraction:
 
 
 def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:
-    """What is to be noted of the job as it is now, and when it is to be looked at again."""
+    """Note the service of the job as it is now, and when it is to be looked at again."""
     subject = ORDER.subject(job)
     memo = state.memos.rows.get((NAME, subject))
     before = _service(job, memo)
@@ -159,7 +159,7 @@ def about(state: State, job: Job, settings: Settings) -> str:
 
 
 def stages(options: Options) -> Stages:
-    """Raises ValueError for settings that cannot be."""
+    """The stages of the policy. Raises ValueError for a setting that is out of range."""
     settings = own_settings(Settings, options.own)
     if settings.threshold <= 0:
         raise ValueError(f"the setting threshold is {settings.threshold:g}; it must be more than 0")

@@ -1,4 +1,4 @@
-"""Has policies note what they must remember: memos about jobs that began or ceased to run, and memos that are due."""
+"""Updates of policies' memos: those about jobs that began or ceased to run, and those that are due."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
@@ -17,17 +17,17 @@ Remembers = Callable[[State, Job], Iterable[Remember]]
 
 
 class Notes(NamedTuple):
-    """What a policy notes; see `stages.Stages`."""
+    """The functions by which a policy takes notes; see `stages.Stages`."""
 
     remember: Remembers = lambda _state, _job: ()
     account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
     policy_in: Callable[[State, str], str] = lambda state, vc: _policy_of(_order_in(state, vc))
-    """The name of the policy whose memos are kept that go with no job, on the site (empty) or in a virtual cluster; empty: of
-    none. Memos of other policies are forgotten when they are due."""
+    """The name of the policy whose memos about no job are kept, on the site (empty) or in a virtual cluster; empty: of none.
+    Memos of other policies are forgotten when they are due."""
 
 
 class Noted(NamedTuple):
-    """About what notes were taken."""
+    """The jobs and subjects about which notes were taken."""
 
     jobs: frozenset[int] = frozenset()
     subjects: frozenset[tuple[str, str]] = frozenset()
@@ -51,8 +51,8 @@ def memo_updates(serve: Policy, notes: Notes) -> Policy:
 
 
 def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[Plan, str | None, Noted]:
-    """Before and after queues are served; then also of what was noted before (`again`). Returns what was noted. Costs what
-    changed, not what is live."""
+    """Take notes before and after queues are served; after, also about what was noted before (`again`). Returns what was noted.
+    Costs what changed, not what is live."""
     jobs, subjects = {*state.turned, *again.jobs}, {*state.charged_anew, *again.subjects}
     for at in sorted(state.due_memos):
         memo = state.memos.rows.get(at)
@@ -77,7 +77,7 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
 
 
 def _parked_by_policy(state: State, job_id: int) -> Unpark | None:
-    """Nobody else would have the job go on that a policy has parked."""
+    """Resume a job that its former policy has parked: no other would. None: it is not parked by a policy."""
     operation = operation_of(state, job_id)
     if operation is None or operation.phase is not OperationPhase.PARKED or operation.noted(BY_USER):
         return None
@@ -94,7 +94,7 @@ def _policy_of(order: QueueOrder | None) -> str:
 
 
 def _forget(state: State, policy: str, vc: str) -> Iterator[Remember]:
-    """All that a policy has remembered, beside that of jobs, on a site or in a virtual cluster that has another policy now."""
+    """Forget all that the former policy of a site or virtual cluster has remembered, except about jobs."""
     for at in sorted(at for at in state.memos.rows if at[0] == policy):
         if not state.memos.rows[at].job_id and vc_of(at[1]) == vc:
             yield Remember(*at, None)

@@ -16,8 +16,8 @@ class PreemptionSettings(NamedTuple):
     cap: int = 1
     trials_in_flight: int | None = None
     sparing: bool = True
-    """Of runs drawn one after the other (LRTP, RAND, FitGpp's random ones) only those leave that make the room; False: all
-    that were drawn until there was room, as published."""
+    """Whether, of runs drawn one after the other (LRTP, RAND, FitGpp's random ones), only those leave that make the room;
+    False: all that were drawn until there was room, as published."""
     in_order: bool = False
     """A trial that waits for victims holds up the trials behind it, as published; no other waits for any then."""
 

@@ -1,6 +1,6 @@
 """Jobs of higher priority have those of lower stopped, inside a virtual cluster.
 
-A lazy job keeps its devices as opportunistic instead (`hived.victims_in_vc`).
+A lazy job keeps its devices as opportunistic instead (`hived.preemption_in_vc`).
 """
 
 from collections.abc import Sequence

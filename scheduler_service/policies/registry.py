@@ -1,7 +1,7 @@
 """The only list of policies: the configuration, the command line, virtual clusters and the simulator read it.
 
 A new policy is a file with a function that makes its stages, and an entry here. Nothing is imported until a policy is made, so
-that whoever only wants the names has them at once. Policies for comparison alone are registered by the simulator.
+that the names alone cost little. Policies for comparison alone are registered by the simulator.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
     about: str
     """One line for people."""
     factory: str | Factory
-    """What makes its stages, or where that is: module:function."""
+    """The function that makes its stages, or its location: module:function."""
     site: bool = False
     """A site can choose it, as its setting `policy`."""
     inside: bool = False
@@ -67,22 +67,22 @@ def unknown(name: str, known: Iterable[str]) -> ValueError:
 
 
 def for_sites() -> list[str]:
-    """What a site without virtual clusters can choose."""
+    """The policies that a site without virtual clusters can choose."""
     return [name for name, entry in POLICIES.items() if entry.site]
 
 
 def for_virtual_clusters() -> list[str]:
-    """What a virtual cluster can choose."""
+    """The policies that a virtual cluster can choose."""
     return [name for name, entry in POLICIES.items() if entry.inside]
 
 
 def for_simulations() -> list[str]:
-    """What a whole cluster can be simulated with."""
+    """The policies with which a whole cluster can be simulated."""
     return [name for name, entry in POLICIES.items() if entry.site or not entry.inside]
 
 
 def factory(name: str) -> Factory:
-    """What makes the stages of a policy. Raises ValueError for one that there is not."""
+    """Return the function that makes the stages of a policy. Raises ValueError for an unknown name."""
     entry = POLICIES.get(name)
     if entry is None:
         raise unknown(name, POLICIES)

@@ -9,8 +9,8 @@ from scheduler_service.core.state.state import State
 
 
 def remaining(state: State, job: Job, now: Micros) -> Micros | None:
-    """How much longer the job is expected to run, given that it runs on from now; None where nobody knows. It has taken longer
-    than expected: 0. One that was told to leave is gone at the end of its grace period."""
+    """How much longer the job is expected to run, given that it runs on from now; None if that is unknown, 0 if it has taken
+    longer than expected. A job that was told to stop is gone at the end of its grace period."""
     runs = state.runs_of(job.id)
     leaves = [run.stop_us + run.stop_grace_us for run in runs if run.stop_us is not None]
     if leaves:
@@ -25,7 +25,7 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     if left is None:
         return None
     if any(run.is_parked for run in runs):
-        return None  # nobody knows when it resumes
+        return None  # it is unknown when it resumes
     first = first_of(runs)
     part = WHOLE if first is None else part_of(first)
     left = max(left - executed_us(runs, now), 0)
@@ -35,7 +35,7 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
 
 
 def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:
-    """How much longer the last of the jobs that share the job's devices is expected to run; None where nobody knows of one."""
+    """How much longer the last of the jobs that share the job's devices is expected to run; None if it is unknown of one."""
     if (group := group_of(state, job.id)) is None:
         return remaining(state, job, now)
     jobs = (state.jobs.rows[job_id] for job_id in {key.job_id for key in group.members()})
@@ -45,8 +45,8 @@ def remaining_together(state: State, job: Job, now: Micros) -> Micros | None:
 
 
 def expected_end(state: State, job: Job, now: Micros, unknown_us: Micros) -> Micros:
-    """When a running job, and those that share its devices, are expected to end, always after now. A job of which nobody knows
-    how long it takes is taken to take `unknown_us` in all; one that takes longer than expected, to end at the next moment."""
+    """When a running job, and those that share its devices, are expected to end, always after now. A job of unknown length is
+    taken to take `unknown_us` in all; one that takes longer than expected, to end at the next moment."""
     left = remaining_together(state, job, now)
     if left is None:
         left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
@@ -54,9 +54,9 @@ def expected_end(state: State, job: Job, now: Micros, unknown_us: Micros) -> Mic
 
 
 def work_left(job: Job, configuration: int) -> Micros | None:
-    """How long the job would take from its last launch that is over, if it ran in this configuration, by its estimates; None
-    where there is none. What it did in another configuration counts as a share of what it would take there in all. Negative
-    where it has run for longer than expected."""
+    """How long the job would take, counted from the end of its last launch, if it ran in this configuration, by its estimates;
+    None without an estimate. What it did in another configuration counts as a share of what it would take there in all.
+    Negative if it has run for longer than expected."""
     if not job.spec.alternatives:
         whole = expected_us(job, 0)
         return whole - job.ran_us if whole else None

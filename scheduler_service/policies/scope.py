@@ -1,7 +1,7 @@
-"""What a policy that chooses which jobs start sees of a site, and in the same way of a virtual cluster in its own cells.
+"""Scopes: a site, or a virtual cluster in its own cells, as seen by a policy that chooses which jobs start.
 
 Most policies serve a queue in order. One that chooses among all queued jobs, and among their configurations, has a stage
-`starts`, which is given a scope: the slots on which jobs can run, who holds them, and a way to start a job there.
+`starts`, which is given a scope: the slots on which jobs can run, the jobs that hold them, and a way to start a job there.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 class Slots(Protocol):
-    """The slots of a scope at one time, by kind. Kinds have numbers from 0 on, given when somebody asks for them."""
+    """The slots of a scope at one time, by kind. Kinds have numbers from 0 on, given when they are asked for."""
 
     def kinds(self, spec: JobSpec) -> Sequence[int]:
         """The kinds of slots on which a job with this spec, which has no alternatives, can run."""
@@ -52,7 +52,7 @@ class Scope(Protocol):
         ...
 
     def slots(self, unknown_us: Micros) -> Slots:
-        """As they are now. A run of unknown length is taken to run for `unknown_us` in all."""
+        """The slots as they are now. A run of unknown length is taken to run for `unknown_us` in all."""
         ...
 
     def holders(self) -> Iterable[tuple[Job, int]]:

@@ -1,4 +1,4 @@
-"""What a policy by usage tells people: who has which share, and who has used how much of it."""
+"""The report of a policy by usage, for people: who has which share, and who has used how much of it."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from scheduler_service.core.model.values import Micros
 
 
 class Share(NamedTuple):
-    """What a project has received, or a user within a project."""
+    """The usage and shares of a project, or of a user within a project."""
 
     project: str
     """Empty: the jobs without a project."""
@@ -29,9 +29,9 @@ class Share(NamedTuple):
 
 class Shares(NamedTuple):
     at_us: Micros
-    """When this was so."""
+    """The time of the report."""
     half_life_us: Micros
-    """In which usage decays to a half."""
+    """Time in which usage decays to a half."""
     shares: tuple[Share, ...]
     """Each project, followed by its users. Those that are served first come first, if no priority says otherwise."""
     queued: int

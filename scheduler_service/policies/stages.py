@@ -1,4 +1,4 @@
-"""What a policy is made of. The site's loop, virtual clusters, explanations and the simulator are made from the same stages."""
+"""The parts of a policy. The site's loop, virtual clusters, explanations and the simulator are made from the same stages."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -29,14 +29,14 @@ def in_any_configuration(choose: Choose) -> Choose:
 
 
 class Ranked(NamedTuple):
-    """Jobs that may be preempted, the first victim first, and what the story is told of the choice."""
+    """Jobs that may be preempted, the first victim first, and what the story says about the choice."""
 
     jobs: list[Job]
     decision: Decision | None = None
 
 
 Rank = Callable[[State, Job, Sequence[Job], Rng], Ranked]
-"""Of a waiting job, and of the jobs that it may have preempted (by `state/eligibility`): in which order they are."""
+"""Ranks the jobs that a waiting job may preempt (by `state/eligibility`), the first victim first."""
 
 
 class Victims(NamedTuple):
@@ -62,19 +62,19 @@ class Where(NamedTuple):
     nodes: Sequence[int] | None = None
     """The servers; None: any."""
     plan: Callable[[State, Job], Plan | None] | None = None
-    """How a job would start there beside all that run; None: nobody can tell."""
+    """The plan by which a job would start there next to all that run; None: that is unknown."""
     onto: Callable[[State, Job, int, bool], tuple[tuple[Bind, ...], tuple[Spot, ...]] | None] | None = None
-    """Where a running job could go on at a node, guaranteed or not, beside all that run; None: on whatever is idle."""
+    """The cells and devices of a node on which a running job could resume, besides all that run; None: any idle ones."""
     bindings: Callable[[State, Job, int, Mask], tuple[Bind, ...] | None] | None = None
     """The cells to be bound so that a guaranteed job may have these idle devices of a node; None: it has no right to them."""
     more: Callable[[State, Job, Plan, int], Plan] | None = None
-    """Such a plan, with up to so many tasks more beyond the job's guarantee; None: no job is guaranteed anything there."""
+    """Such a plan with up to so many more tasks, beyond the job's guarantee; None: no job is guaranteed anything there."""
 
 
 Overload = Callable[[State, Job, Where], Plan | None]
-"""What becomes of a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
+"""Decides about a job for which there is no room: the plan by which it takes turns with others; None: it waits."""
 PutBack = Callable[[State, str, Find], Proposals]
-"""Of a virtual cluster, or (empty) of the site; and where a job that is parked may go on."""
+"""Resumes parked jobs of a virtual cluster, or (empty) of the site, on their devices or where `Find` has room."""
 Introspect = Callable[[State, Where], Proposals]
 """Changes how runs of a virtual cluster (empty: of the site) hold devices, by what happened and what was measured: they are
 packed, moved, grown and shrunk. Asked after queues were served. What may turn out not to pay is a probe, and is undone."""
@@ -88,7 +88,7 @@ class Stages(NamedTuple):
     order: QueueOrder = BY_PRIORITY
     """In which order a queue is served."""
     victims: Victims | None = None
-    """None: nobody is preempted."""
+    """None: no job is preempted."""
     starts: Starts | None = None
     """Which queued jobs of a virtual cluster start now in its own cells, and in which configuration. None: the jobs are served
     in order, and one that does not fit holds up those behind it."""
@@ -96,13 +96,13 @@ class Stages(NamedTuple):
     """Trials are served before all other jobs, in queues of their own; False: all jobs of a virtual cluster, or of the site,
     are in one order."""
     remember: Callable[[State, Job], Iterable[Remember]] = lambda _state, _job: ()
-    """What the policy notes about a job that came, went, began to run or ceased to, or whose memo is due: before queues are
-    served, and again after that."""
+    """The notes of the policy about a job that came, went, began to run or ceased to, or whose memo is due: taken before queues
+    are served, and again after that."""
     account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
-    """What the policy notes about a subject that its order charges, if runs that are charged to the subject began or ended; and
-    about a subject whose memo goes with no job (`memo.shared`), if that memo is due."""
+    """The notes of the policy about a subject that its order charges, if runs that are charged to the subject began or ended;
+    and about a subject whose memo goes with no job (`memo.shared`), if that memo is due."""
     about: Callable[[State, Job], str] = lambda _state, _job: ""
-    """For people: what of a queued job decides where it is in its queue."""
+    """For people: the facts that decide where a queued job is in its queue."""
     shares: Callable[[State, str, Micros], Shares] | None = None
     """For people: who has used how much of its share, on the site (empty) or in a virtual cluster. None: the policy does not go
     by usage."""
@@ -111,10 +111,10 @@ class Stages(NamedTuple):
     overload: Overload | None = None
     """None: a job that has no room waits."""
     put_back: PutBack | None = None
-    """Has jobs go on that were parked for others, once those who outrank them are served. None: no job is ever parked."""
+    """Resumes jobs that were parked for others, once those that outrank them are served. None: no job is ever parked."""
     introspect: Introspect | None = None
     """None: a run keeps its devices until it ends. If there is such a stage, nodes are asked for measurements."""
     find: Find = place
-    """Where a parked job goes on whose own devices are taken."""
+    """Finds a place for a parked job whose own devices are taken."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `fitgpp.strict_trials.passed_by`."""

@@ -1,8 +1,8 @@
 """allox-plus: the shortest job first, in whichever of its configurations has room (AlloX+; AlloX, EuroSys 2020, section 4.4).
 
 The heuristic of the paper for large clusters: it makes no matching. It never leaves a slot idle that some job can use, so it
-may start a job on a slot that is slow for that job. A job that has waited for longer than a time-out is served before all that
-have not, the one that came first before the others.
+may start a job on a slot that is slow for that job. Jobs that have waited for longer than a time-out are served before all
+others, in the order in which they came.
 """
 
 from math import isfinite

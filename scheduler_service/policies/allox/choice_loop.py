@@ -1,6 +1,6 @@
-"""A loop for rules that choose a queued job and its configuration at once, such as the shortest one that has room.
+"""A loop for rules that choose a queued job together with its configuration, such as the shortest one that has room.
 
-Such rules differ in four small functions (`Rule`). AlloX+ is one; the simulator compares others with AlloX. Nobody is
+Such rules differ in four small functions (`Rule`). AlloX+ is one; the simulator compares others with AlloX. No job is
 preempted.
 """
 
@@ -48,12 +48,12 @@ class Rule(NamedTuple):
     """Jobs of higher priority, and trials before all others, come first under any rule."""
 
     key: Callable[[Way, Micros], Key]
-    """Who is first: the least key. For the jobs that one user has for one kind of slot it is that of the shortest or of the
-    oldest job."""
+    """The sort key; the least comes first. Of a user's jobs for one kind of slot, only the shortest and the oldest are
+    compared."""
     offers: Callable[[State, "Board", Sequence[Way]], Sequence[Way]] = any_way
-    """Which of its configurations a job may run in. It is asked once, when the job comes to the queue."""
+    """The configurations that a job may run in. Asked once, when the job comes to the queue."""
     turns: Callable[[State, "Board"], Iterable[Sequence[str]]] = nobody_first
-    """Users in groups; the jobs of a group are looked at if those of the groups before have no room."""
+    """Groups of users. The jobs of a group are looked at if those of the groups before have no room."""
     may_start: Callable[[State, "Board", Way], bool] = without_limit
     """Whether the job's user may have one more job in this configuration."""
 
@@ -71,7 +71,7 @@ class Launched(NamedTuple):
     user: str
     configuration: int
     spec: JobSpec
-    """In this configuration."""
+    """The job's spec in this configuration."""
 
 
 _Heap = list[tuple[tuple[bool, int], Key, int, Item, Way]]
@@ -85,20 +85,20 @@ class Board:
 
     def __init__(self) -> None:
         self.queued: dict[int, Item] = {}
-        """By job, in the order in which they came to the queue."""
+        """Queued jobs by id, in the order in which they came to the queue."""
         self._shortest: dict[_Kind, _Heap] = {}
         self._oldest: dict[_Kind, _Heap] = {}
         self._of: dict[str, int] = {}
         self._pushed = 0
         self._launched: dict[int, tuple[int, Launched]] = {}
-        """By active job, with the number of its launch."""
+        """Launches of active jobs by job id, each with its number."""
 
     def users(self) -> list[str]:
-        """Those who have queued jobs."""
+        """Return the users who have queued jobs."""
         return sorted(user for user, count in self._of.items() if count)
 
     def refresh(self, state: State, rule: Rule, unknown_us: Micros) -> list[Job]:
-        """Learns who came and who left. Returns those who came."""
+        """Add jobs that came to the queue, and drop those that left it. Returns those that came."""
         rows = state.jobs.rows
         there = {key[-1] for lane in OWN_LANES for key in state.waiting("", lane)}
         there.difference_update(state.earmarks_of)
@@ -146,7 +146,7 @@ class Board:
 
 
 def _moved(before: Job, now: Job) -> bool:
-    """Whether the job is to be looked at anew: it has run since, or its priority has changed."""
+    """Whether the job is to be looked at again: it has run since, or its priority or spec has changed."""
     return before is not now and (before.run, before.priority, before.spec) != (now.run, now.priority, now.spec)
 
 
@@ -178,7 +178,7 @@ def _waits(state: State, job_id: int) -> bool:
 
 
 def _next(state: State, board: Board, rule: Rule, kinds: Kinds, full: set[Needs]) -> Place | None:
-    """The start of the first job that has room. `full`: what there is no room for; more is found."""
+    """The start of the first job that has room. `full`: needs for which there is no room; those found here are added."""
     now = state.cluster.clock_us
     for users in rule.turns(state, board):
         closed: dict[str, set[Needs]] = {}

@@ -14,16 +14,16 @@ from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.remaining_time import work_left
 
 _KEPT = 20_000
-"""Jobs that are kept beside those of the last look."""
+"""Jobs that are kept in addition to twice the live ones, before all are forgotten."""
 
 
 class Way(NamedTuple):
     """One configuration of a queued job."""
 
     job: Job
-    """As if it had this configuration alone."""
+    """The job as if it had this configuration alone."""
     time_us: Micros
-    """How long the job would run from its last launch that is over; at least a second."""
+    """How long the job would run, counted from the end of its last launch; at least a second."""
 
 
 def ways(job: Job, unknown_us: Micros) -> list[Way]:
@@ -44,7 +44,7 @@ def _time(job: Job, configuration: int, unknown_us: Micros) -> Micros:
 
 
 class Need(NamedTuple):
-    """What decides on which slots a configuration can run."""
+    """Requirements that decide on which slots a configuration can run."""
 
     asks: Asked | None
     tasks: tuple[Vector, ...]
@@ -56,27 +56,27 @@ class Ways(NamedTuple):
 
     job: Job
     needs: tuple[int, ...]
-    """By their numbers in `Known.needs`."""
+    """Their needs, as numbers in `Known.needs`."""
     times_us: tuple[Micros, ...]
-    """How long the job would run from its last launch that is over; at least a second."""
+    """How long the job would run in each, counted from the end of its last launch; at least a second."""
 
     @property
     def fastest(self) -> int:
         return self.times_us.index(min(self.times_us))
 
     def discount(self, configuration: int) -> float:
-        """Of the value of a job that runs in this configuration (section 3.3.2)."""
+        """The factor by which the value of a job falls in this configuration (section 3.3.2)."""
         return min(self.times_us) / self.times_us[configuration]
 
 
 class Known:
-    """What is known of jobs. It follows from their rows alone, and so may be forgotten at any time."""
+    """Configurations of jobs. They follow from the jobs' rows alone, and so may be forgotten at any time."""
 
     def __init__(self, unknown_us: Micros) -> None:
         """A configuration without an estimate is taken to run for `unknown_us` in all."""
         self.needs: list[Need] = []
         self.specs: list[JobSpec] = []
-        """By the number of a need: that of some configuration with it."""
+        """For each need, by its number, the spec of some configuration that has it."""
         self._unknown_us = unknown_us
         self._numbers: dict[Need, int] = {}
         self._ways: dict[int, Ways] = {}
@@ -90,13 +90,13 @@ class Known:
         return known
 
     def forget(self, live: int) -> None:
-        """Forgets all if most of it is of jobs that are over. Numbers of needs are others from then on."""
+        """Forget everything if most of it is about jobs that have ended. Needs get other numbers from then on."""
         if len(self._ways) > 2 * live + _KEPT:
             for part in (self.needs, self.specs, self._numbers, self._ways):
                 part.clear()
 
     def need(self, spec: JobSpec) -> int:
-        """The number of what a spec without alternatives needs."""
+        """Return the number of the need of a spec without alternatives."""
         need = Need(asked(spec), spec.tasks(), spec.cells)
         number = self._numbers.setdefault(need, len(self.needs))
         if number == len(self.needs):

@@ -1,4 +1,4 @@
-"""allox-priced: the shortest job first, on the slot where it completes first at the slots' prices; nobody far above the others.
+"""allox-priced: the shortest job first, on the slot where it completes first at the slots' prices; no user gets far ahead.
 
 The matching of `allox` is optimal if no job arrives any more. This order allows for jobs that will arrive, and answers the same
 question (`Question`) without a matching:
@@ -13,7 +13,7 @@ question (`Question`) without a matching:
   slot if that is more, starts nothing, even if slots are idle. A job is held back for at most `patience` times its shortest
   time.
 
-Progress is AlloX's (EuroSys 2020, section 3.3.2). The average is over the users who have queued or running jobs.
+Progress is AlloX's (EuroSys 2020, section 3.3.2). The average is taken over users who have queued or running jobs.
 docs/reproduction-allox.md compares this order with the paper's.
 """
 
@@ -77,7 +77,7 @@ def stages(options: Options) -> Stages:
 
 
 def _wake(state: State, settings: Settings) -> Proposals:
-    """The policy is asked again when the next of the queued jobs may no longer be held back."""
+    """Remember when the next of the queued jobs may no longer be held back, so that the policy is asked again then."""
     now = state.cluster.clock_us
     ends = (_held_until(job.submitted_us, min(times(job, round(settings.unknown * SECOND))), settings.patience)
             for job in allox.queued(state, ""))  # fmt: skip
@@ -94,7 +94,7 @@ def _held_until(submitted: Micros, shortest: Micros, patience: float) -> Micros:
 
 
 def starts(of: Question, limit: float, patience: float) -> tuple[int, ...]:
-    """The jobs that start now, as the question's own answer has them. `limit`, `patience`: see Settings."""
+    """Return the jobs that start now, in the form of the question's own answer. `limit`, `patience`: see Settings."""
     return tuple(number for start in _starts(of, limit, patience) for number in start)
 
 
@@ -125,7 +125,7 @@ def _starts(of: Question, limit: float, patience: float) -> Iterator[tuple[int, 
 
 
 def _prices(of: Question, fastest: Ints) -> NDArray[np.float64]:
-    """By kind: how many times the time of a job counts there. `fastest`: the kind on which each queued job is."""
+    """The price of each kind: the factor of a job's time there. `fastest`: the fastest kind for each queued job."""
     slots = np.array([len(slots) for slots in of.free_at])
     waiting = np.bincount(fastest, minlength=len(slots))
     prices: NDArray[np.float64] = 1 + np.minimum(waiting / np.maximum(slots, 1), HIGHEST_PRICE)

@@ -1,4 +1,4 @@
-"""What is to be decided, as numbers: which of the queued jobs start now, and in which configuration (Algorithm 2).
+"""A matching's input, as numbers, and its answer: which queued jobs start now, in which configuration (Algorithm 2).
 
 A question holds all that the answer depends on, so that a long one can be answered by another process.
 """
@@ -29,7 +29,7 @@ class Start(NamedTuple):
 
 
 def encoded(starts: Iterable[Start]) -> tuple[int | str, ...]:
-    """As a memo and the event `PlanReady` have them: two numbers for each, and a text if there is more to say.
+    """Encode starts for a memo and the event `PlanReady`: two numbers for each, and a text if there is more to say.
 
     >>> encoded([Start(7, 0), Start(8, 1, {0: 2000, 1: 0}, "k80")])
     (7, 0, 8, 1, '0:2000,1:0 k80')
@@ -73,8 +73,8 @@ class Question:
     levels: Ints
     """Jobs of a lower level are matched before those of a higher one."""
     users: Ints
-    """Whose each job is, by number. Of users with equal progress the one with the lower number is served first: the numbers of
-    users with queued jobs are in a random order."""
+    """The user of each job, as a number. Of users with equal progress the one with the lower number is served first: users with
+    queued jobs are numbered in a random order."""
     received: tuple[float, ...]
     """The progress of each user who has queued or running jobs."""
     arrived: Ints
@@ -83,11 +83,11 @@ class Question:
     configurations: Ints
     """In which configuration it would run there."""
     values: NDArray[np.float64]
-    """What the user's progress gains by it."""
+    """How much the user's progress would gain by it."""
     free_at: tuple[Ints, ...]
-    """By kind: when each slot is free; those that are free now, `now`."""
+    """For each kind, when each slot is free; `now` for those that are free now."""
     where: tuple[str, ...]
-    """By kind: in which part of the scope its slots are."""
+    """For each kind, the part of the scope in which its slots are."""
 
     def __call__(self) -> tuple[int | str, ...]:
         """The jobs that start now, in this order (`encoded`)."""
@@ -127,7 +127,7 @@ def _waits(of: Question, row: int, free_at: list[Ints]) -> dict[int, Micros]:
 def _first_starts(of: Question, rows: Ints, users: list[int], free_at: list[Ints]) -> list[tuple[int, int, int]]:
     """Rows, kinds and slots of jobs that start now, as the matching of the jobs of the users with the lowest progress has them.
     Only one of them, that of the user with the lowest progress, unless all users are considered. More users are considered for
-    as long as nothing starts, so that slots are not idle for want of users (section 4.4)."""
+    as long as nothing starts, so that slots are not idle for lack of users (section 4.4)."""
     count = considered(len(users), of.alpha)
     while True:
         among = rows[np.isin(of.users[rows], users[:count])]

@@ -1,13 +1,13 @@
-"""allox: each job gets the configuration and the turn that minimise the sum of all completion times (AlloX, EuroSys 2020).
+"""allox: each job gets the configuration and the turn that minimize the sum of all completion times (AlloX, EuroSys 2020).
 
 Whenever something changes, the queued jobs are matched to slots (section 3.1). Jobs that are the first on a slot that is free
 now start there. The rest of the matching is discarded, since the next change makes a new one; so a free slot may stay idle if
-the jobs that wait are done sooner elsewhere. Nobody is preempted.
+the jobs that wait are done sooner elsewhere. No job is preempted.
 
 Fairness (section 3.3): only jobs of the ceil(alpha n) users with the lowest progress are matched, of the n users who have
-queued jobs. If none of these jobs starts, more users are considered at once, so that slots are not idle for want of users
-(section 4.4). Jobs of higher priority, and trials before all others, are matched before those of lower priority, which get
-what is left.
+queued jobs. If none of these jobs starts, more users are considered immediately, so that slots are not idle for lack of users
+(section 4.4). Jobs of higher priority, and trials before all others, are matched before those of lower priority, which get what
+is left.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -49,25 +49,25 @@ Answer = Callable[[], tuple[int | str, ...]]
 
 
 def plan_of(vc: str, name: str = NAME) -> tuple[str, str]:
-    """The memo of the long queue of a virtual cluster or (empty) of the site: a plan of it is being made, or was made, or is to
-    be made next. `name` is the policy's."""
+    """The key of the memo about the plan for the long queue of a virtual cluster or (empty) of the site: whether one is being
+    made, was made, or is to be made next. `name` is the policy's."""
     return name, shared(vc, "plan")
 
 
 def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """Trials first, then by priority. Who of one level is served next is the matching's to say."""
+    """Trials first, then by priority. The matching decides which job of a level is next."""
     return *_level(job), job.id
 
 
 ORDER = QueueOrder(by_level)
-"""Where no samples are taken; else see `sampling.FIRST`."""
+"""The order of the queue if no samples are taken; otherwise it is `sampling.FIRST`."""
 
 
 class Settings(NamedTuple):
     """Settings of this policy alone."""
 
     alpha: float = 0.2
-    """Which part of the users with queued jobs is considered, those with the lowest progress: from 0 (one user) to 1 (all)."""
+    """The part of the users with queued jobs that is considered, the lowest progress first: from 0 (one user) to 1 (all)."""
     reserved_cpus: float = 1
     """CPU cores that jobs without devices leave for each free device of a node."""
     unknown: float = 3600
@@ -100,7 +100,7 @@ def stages(options: Options) -> Stages:
     starts = allox(settings, known, samples)
 
     def account(state: State, subject: str) -> Iterator[Remember]:
-        """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that nobody looks at it."""
+        """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that it is not looked at."""
         if not _is_longer(state, vc_of(subject), settings.long):
             yield Remember(NAME, subject, None)
 
@@ -268,7 +268,7 @@ def queued(state: State, vc: str) -> Iterator[Job]:
 
 
 def _length(state: State, vc: str) -> int:
-    """Of all queues together; a job may be in several of them."""
+    """The total length of all queues; a job may be in several of them."""
     return sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
 
 

@@ -95,7 +95,7 @@ def start_samples(state: State, samples: Samples, known: Known, site: Site) -> P
 
 
 def held_by_samples(state: State) -> Vector:
-    """What samples hold, also those that are being stopped. Looks at all jobs that have a run."""
+    """Resources that samples hold, including those that are being stopped. Looks at all jobs that have a run."""
     held = ZERO
     for job_id in state.active:
         job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
@@ -114,7 +114,7 @@ def within(taken: Vector, more: Vector, capacity: Vector, share: float) -> bool:
 
 
 def times_known(job: Job) -> Iterable[str]:
-    """What is known of each configuration of a job, in words."""
+    """Describe what is known of each configuration of a job."""
     missing = unsampled(job)
     for number, spec in enumerate(job.spec.in_each_configuration()):
         parts = [part for part in job.estimates if part.configuration == number]

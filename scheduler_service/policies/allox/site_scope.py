@@ -69,7 +69,7 @@ class Site:
         return ((job, job.configuration) for job in jobs)
 
     def place(self, one: Job) -> Place | None:
-        """Where a job that has one configuration alone has room; None: nowhere."""
+        """The place where a job that has one configuration alone has room; None: there is no room."""
         return _place(self._state, one, self._kinds.of(one.spec).reserved)
 
     def start(self, one: Job, _where: str, why: str) -> Generator[Plan, str | None, bool]:

@@ -1,8 +1,8 @@
 """AlloX's machines: slots of several kinds, and when each is free.
 
-Configurations that fit as often on every node, if it is empty, need slots of the same kind: a GPU of a pool each, two GPUs, a
-bundle of CPUs. Of a gang, a slot has room for all tasks. Kinds whose slots share nodes overlap, and then the matching is a
-lower bound (docs/matching.md, "Several sizes").
+Configurations that fit equally often on each empty node need slots of the same kind: one GPU of a pool, two GPUs, a bundle of
+CPUs. A slot of a gang has room for all of its tasks. Kinds whose slots share nodes overlap, and then the matching is a lower
+bound (docs/matching.md, "Several sizes").
 """
 
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ class Kind(NamedTuple):
     """A kind of slot."""
 
     need: Vector
-    """Of one task. Of a gang with different tasks it is that of the largest, or, if all nodes together have no room for so many
-    of these, the least of each resource that any task needs."""
+    """The need of one task. For a gang with different tasks it is that of the largest, or, if all nodes together have no room
+    for so many of these, the least of each resource that any task needs."""
     tasks: int
     """How many tasks a slot has room for."""
     among: Suitable | None
     """The nodes that have such slots; None: all."""
     seats: Ints
-    """By node: for how many tasks it has room if it is empty."""
+    """For each node, the number of tasks that it has room for if it is empty."""
     reserved: int
     """CPU (in thousandths) that it leaves for each free device of a node."""
 
 
 class Held(NamedTuple):
-    """What runs hold, and until when. One row for each run, in the order of nodes, then of time."""
+    """Resources that runs hold, and until when. One row for each run, in the order of nodes, then of time."""
 
     node: Ints
     amount: Ints
@@ -49,7 +49,7 @@ class Held(NamedTuple):
 
 
 def held(state: State, now: Micros, unknown_us: Micros) -> Held:
-    """By the ends that are expected of runs (`remaining_time.expected_end`)."""
+    """Collect what runs hold, until their expected ends (`remaining_time.expected_end`)."""
     rows = []
     for job_id in first_of_each(state, state.active):
         until = expected_end(state, state.jobs.rows[job_id], now, unknown_us)
@@ -63,8 +63,8 @@ class Kinds:
     """The kinds of slots of one state, whose nodes do not change meanwhile."""
 
     def __init__(self, state: State, known: Known, reserved_cpu_milli: int) -> None:
-        """`reserved_cpu_milli`: what configurations without devices leave for each free device of a node. One that would never
-        fit so leaves nothing."""
+        """`reserved_cpu_milli`: what configurations without devices leave for each free device of a node. One that would then
+        never fit leaves nothing."""
         self._state = state
         self._known = known
         self._reserved = reserved_cpu_milli
@@ -120,7 +120,7 @@ class Kinds:
         return int(self._free(kind, self._state.free_resources.offered(kind.among)).sum()) >= kind.tasks
 
     def _free(self, kind: Kind, offered: Ints) -> Ints:
-        """By node: for how many tasks it has room now."""
+        """For each node, the number of tasks that it has room for now."""
         return np.minimum(np.where(offered[0] >= 0, _seats(kind.need, left(offered, kind.reserved)), 0), kind.seats)
 
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
@@ -144,7 +144,7 @@ class Kinds:
 
 
 def left(amounts: Ints, reserved: int) -> Ints:
-    """(3, nodes): what of these amounts is there beside the CPU that is reserved for each free device."""
+    """(3, nodes): these amounts without the CPU that is reserved for each free device."""
     if not reserved:
         return amounts
     less = amounts.copy()
@@ -161,7 +161,7 @@ def _size(need: Vector) -> tuple[int, int, int]:
 
 
 def _seats(need: Vector, amounts: Ints) -> Ints:
-    """By node: how many tasks with this need fit into these amounts."""
+    """For each node, the number of tasks with this need that fit into these amounts."""
     least = np.full(amounts.shape[1], np.iinfo(np.int64).max)
     for want, have in zip(need, amounts, strict=True):
         if want:

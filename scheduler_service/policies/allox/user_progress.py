@@ -10,9 +10,9 @@ from scheduler_service.policies.allox.configuration_times import Known
 
 
 def progress(holders: Iterable[tuple[Job, int]], known: Known, share: Callable[[JobSpec], float]) -> dict[str, float]:
-    """By user: the sum of the values of the jobs that hold resources, each in a configuration. Users with none are left out.
-    The value of a job is the dominant share of its fastest configuration, less in one that takes longer: times the time in the
-    fastest over the time in this one."""
+    """The progress of each user: the sum of the values of the jobs that hold resources, each in a configuration. Users with
+    none are left out. The value of a job is the dominant share of its fastest configuration, less in one that takes longer:
+    times the time in the fastest over the time in this one."""
     found: defaultdict[str, float] = defaultdict(float)
     share_of_need = cache(lambda need: share(known.specs[need]))
     for job, configuration in holders:

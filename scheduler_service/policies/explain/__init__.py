@@ -1,1 +1,1 @@
-"""Why a job waits, told from the stages that decide it."""
+"""Why a job waits, found by the stages that decide it."""

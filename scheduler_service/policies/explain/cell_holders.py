@@ -1,4 +1,4 @@
-"""Who has the cells that a job waits for."""
+"""The jobs that have the cells that a job waits for."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def waits_for_cells(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> B
 
 
 def _end(state: State, job_id: int) -> Micros | None:
-    """When the job ends at the latest: by its time limit, or as it leaves already. None: nobody knows."""
+    """When the job ends at the latest: by its time limit, or by the grace period if it is stopping. None: that is unknown."""
     leaves = [run.stop_us + run.stop_grace_us for run in state.runs_of(job_id) if run.stop_us is not None]
     return max(leaves) if leaves else state.jobs.rows[job_id].limit_us
 

@@ -1,4 +1,4 @@
-"""Why a virtual cluster's job does not run: what it lacks in its own cells, and in anybody's idle ones."""
+"""Why a virtual cluster's job does not run: what it lacks in its own cells, and among idle ones."""
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
@@ -32,7 +32,7 @@ from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH
 
 
 def explain_in_cells(state: State, job: Job) -> Explanation:
-    """Of a queued job that nothing keeps out of its queue."""
+    """Explain why a job of a virtual cluster waits, if nothing keeps it out of its queue."""
     vc = state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     if vc is None:
         return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
@@ -44,7 +44,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     victims: tuple[Victim, ...] = ()
     lanes = lanes_of(job)
     idle = Lane.OPPORTUNISTIC in lanes and place_opportunistic(state, job) is not None
-    # For idle cells nobody is held up: where there are none that would do, those before it are not why.
+    # No job is held up for idle cells: if none would do, the jobs before it are not the reason.
     in_the_way = bool(before) and (idle or lanes[0] is not Lane.OPPORTUNISTIC)
     blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if in_the_way else []
     if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:

@@ -1,6 +1,6 @@
 """Why a job does not run, from the stages that decide it: what blocks it, who is ahead, whose resources it would take, when.
 
-Nothing is changed here, but the choice of victims may draw from `rng`. The caller sees to it that a draw is no other's.
+Nothing is changed here, but the choice of victims may draw from `rng`, so no decision may share that generator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ from scheduler_service.policies.stages import Stages
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
-    """Of a live job."""
+    """Explain why a live job does not run."""
     operation = operation_of(state, job.id)
     if operation is not None and (operation.kind is OperationKind.PARK or operation.is_of_parked):
         return explain_parked(state, job, operation)
@@ -95,7 +95,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
 
 
 def _guarded(state: State, now: Micros) -> str:
-    """The runs that no trial may have preempted yet; empty where there are none."""
+    """Describe the runs that no trial may preempt yet; empty if no run is guarded."""
     runs = (run for job_id in state.active for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
     guarded = (run for run in runs if spared(state, run, state.jobs.rows[run.job_id]) is Spared.GUARDED)
     if not (until := [run.guarded_us for run in guarded if run.guarded_us is not None]):
@@ -109,7 +109,7 @@ def _set_aside(job: Job) -> str:
 
 
 def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
-    """What keeps it out of its queue, or its queue from being served."""
+    """Reasons that keep the job out of its queue, or its queue from being served."""
     if not state.serves(job):
         has, starts = ("no virtual clusters", "without one") if job.spec.vc else ("virtual clusters", "of one")
         yield Blocker(Reason.NEVER_IN_QUOTA, f"the site has {has} now, and only jobs {starts} start: cancel it")
@@ -139,7 +139,7 @@ def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
 
 
 def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
-    """Jobs that are served before it, in order; none before one that stands in no queue."""
+    """Jobs that are served before it, in order; none if the job is in no queue."""
     mine = state.queue_key(job)
     if mine is None:
         return
@@ -157,7 +157,7 @@ def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
 
 
 def _no_room(state: State, job: Job, several: bool) -> Blocker:
-    """Of a job in one configuration: for the first task, the largest first, that finds no room beside those before it."""
+    """Why a job has no room in one configuration: of its tasks, the largest first, the first that does not fit."""
     tasks = job.spec.tasks()
     offered = offered_to(state, job)
     need = tasks[largest_first(tasks)[0]]
@@ -199,5 +199,5 @@ def _none_open(nodes: Sequence[Node]) -> str:
 
 
 def _share(free: Vector, need: Vector) -> float:
-    """How much of the need there is, of the resource that is most wanting."""
+    """The part of the need that is free, of the scarcest resource."""
     return min((min(f / n, 1.0) for f, n in zip(free, need, strict=True) if n), default=1.0)

@@ -1,4 +1,4 @@
-"""What an explanation is made of."""
+"""The parts of an explanation."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from scheduler_service.core.model.values import ZERO, Micros, Vector
 from scheduler_service.core.state.state import State
 
 AHEAD_SHOWN = 16
-"""Of the jobs before one, or in the cells that it waits for, so many are named."""
+"""The most jobs that are named of those before a job, or of those in the cells that it waits for."""
 SPARED_SHOWN = 16
-"""Of the jobs that nobody may have preempted for the one that waits, so many are named."""
+"""The most jobs that are named of those that may not be preempted for the one that waits."""
 
 
 class Blocker(NamedTuple):
@@ -30,7 +30,7 @@ class Blocker(NamedTuple):
     holder_jobs: tuple[int, ...] = ()
     """The first of these: those of which it is known when they end at the latest, the soonest before the others."""
     first_end_us: Micros | None = None
-    """When the first of them does."""
+    """When the first of them ends at the latest."""
 
 
 class Victim(NamedTuple):
@@ -39,7 +39,7 @@ class Victim(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """`at_us` None: nobody knows."""
+    """When a job may start; `at_us` is None if that is unknown."""
 
     at_us: Micros | None
     basis: str
@@ -54,11 +54,11 @@ class Explanation(NamedTuple):
     victims: tuple[Victim, ...] = ()
     estimate: Estimate | None = None
     joined: str = ""
-    """Of a job that runs: who takes turns with it now."""
+    """The jobs that take turns with a running job now."""
 
 
 def kept_waiting(job: Job) -> Blocker:
-    """Of a job for which there is room, if its policy chooses which jobs start."""
+    """Why a job waits though it has room: its policy chooses which jobs start."""
     said = (
         "there is room, but the policy keeps the job waiting: it is done sooner elsewhere or later, or others have their turn"
     )
@@ -66,7 +66,7 @@ def kept_waiting(job: Job) -> Blocker:
 
 
 def waiting_for_victims(state: State, job: Job) -> Explanation:
-    """Of a job that has earmarks."""
+    """Explain why a job that has earmarks waits."""
     leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
     blocker = Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")
     return Explanation((blocker,), victims=leaving, estimate=_when_they_leave(state, leaving))
@@ -81,7 +81,7 @@ def number_of(count: int, what: str) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """So many are.
+    """Format a count with its noun and verb.
 
     >>> counted(1, "job"), counted(2, "job")
     ('1 job is', '2 jobs are')

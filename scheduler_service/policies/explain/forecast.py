@@ -1,7 +1,7 @@
 """When a job may start, if all jobs take as long as they are expected to, and none comes before it.
 
-Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit. An array is
-placed as often as it has elements to begin; one that has begun as many as may at once comes back whenever one of them ends.
+Those before it are placed in order, each when there is room; running jobs end by their estimates, or else time limits. An array
+is placed once for each element to begin; one that has begun as many as may run together comes back when one of them ends.
 """
 
 from bisect import insort
@@ -31,14 +31,14 @@ LOOKS = 300
 class _End(NamedTuple):
     at_us: Micros
     job_id: int
-    """Or that of its array, where it is one that is placed here."""
+    """The job's id, or that of its array, if it is one that is placed here."""
     number: int
     array: int
     freed: tuple[tuple[int, Vector], ...]
 
 
 class _Elements:
-    """Of an array: how many are to begin, and how many may now."""
+    """The elements of an array: how many are to begin, and how many may now."""
 
     def __init__(self, array: Job) -> None:
         spec, told = array.spec.array, array.elements
@@ -49,7 +49,7 @@ class _Elements:
 
 
 def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Stages) -> Estimate:
-    """Of a job of no virtual cluster. `before` are those that are served before it, in order."""
+    """Estimate when a job without a virtual cluster starts. `before` are those that are served before it, in order."""
 
     def order(other: Job) -> tuple[bool, QueueKey]:
         last = stages.trials_first and other.spec.job_class is not JobClass.TRIAL
@@ -110,7 +110,7 @@ def _at_their_limit(state: State) -> Iterator[Job]:
 
 
 def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
-    """Of what runs, where its end makes room; of how many it is known, and of how many not."""
+    """The expected ends of jobs whose end makes room; how many ends are known, and how many are not."""
     ends, unknown = [], 0
     for job_id in first_of_each(state, state.active):
         running, runs = state.jobs.rows[job_id], runs_together(state, job_id)

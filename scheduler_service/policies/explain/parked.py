@@ -1,4 +1,4 @@
-"""Why a parked job does not go on."""
+"""Why a parked job does not resume."""
 
 from scheduler_service.core.model import Job, OperationPhase, Reason
 from scheduler_service.core.model.operations import Operation
@@ -10,8 +10,8 @@ from scheduler_service.policies.explain.explanation import Blocker, Explanation
 
 
 def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
-    """It waits for its user, or for whoever has its devices. While it is being parked, resumed or moved, nothing
-    keeps it."""
+    """Explain what a parked job waits for: its user, or the jobs that have its devices. While it is being parked, resumed or
+    moved, nothing keeps it."""
     match operation.phase:
         case OperationPhase.PARKED if not operation.noted(BY_USER):
             where = "its devices, or others," if may_move(state, operation) else "its devices"

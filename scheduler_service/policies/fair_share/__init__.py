@@ -1,1 +1,1 @@
-"""fair: an order by usage. Whoever has used least of its share is served first."""
+"""fair: an order by usage. Those with the least usage for their shares are served first."""

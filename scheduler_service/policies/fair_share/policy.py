@@ -1,11 +1,11 @@
-"""fair: whoever has used least of its share is served first (Slurm's fair-share factor, by the tree of Fair Tree).
+"""fair: those with the least usage for their shares are served first (Slurm's fair-share factor, by the tree of Fair Tree).
 
-Priorities come first. Jobs of one priority are sorted by project: the project that has used least for its shares is first.
-Jobs of one project are sorted by user in the same way, and jobs of one user by age. Usage decays with a half-life. Nobody is
-preempted: shares decide who is next, and anybody may use what nobody else asks for.
+Priorities come first. Jobs of one priority are sorted by project: the project that has used least for its shares is first. Jobs
+of one project are sorted by user in the same way, and jobs of one user by age. Usage decays with a half-life. No job is
+preempted: shares decide who is next, and any user may use what is left.
 
 The queue is sorted by logarithms of the usage, which stay as they are while a usage only decays (see `usage`). So the memo of a
-user is written when runs of theirs begin or end, and the queue is sorted anew once a period, as in Slurm (PriorityCalcPeriod).
+user is written when runs of theirs begin or end, and the queue is sorted again once a period, as in Slurm (PriorityCalcPeriod).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -47,8 +47,8 @@ from scheduler_service.policies.stages import Stages
 
 
 def key(job: Job, memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """By priority, then by what was used for the shares there are. Of a user's jobs those that have run come first, then those
-    that were submitted first. A user whose memo is not written yet has used nothing."""
+    """The sort key: priority, then usage per share. Of a user's jobs those that have run come first, then those that were
+    submitted first. A user whose memo is not written yet has used nothing."""
     project, user = UNUSED_LEVELS if memo is None else memo.value
     has_run = job.requeued or job.state is not JobState.QUEUED
     return -job.priority, int(project), int(user), not has_run, job.submitted_us, job.id
@@ -58,8 +58,8 @@ def key(job: Job, memo: Memo | None, _settings: EngineSettings) -> QueueKey:
 
 
 def introduce(state: State, job: Job, rules: Rules) -> Iterator[Remember]:
-    """Of a user who is new in a project: the level of that project. If the settings are others than before, all levels are
-    renewed: every job is looked at then, as after a start of the scheduler."""
+    """Note the level of a project for a user who is new in it. If the settings have changed, all levels are renewed: every job
+    is looked at then, as after a start of the scheduler."""
     member = rules.member_of(job)
     period = state.memos.rows.get((NAME, period_subject(member.vc)))
     if period is not None and period.value != (rules.fingerprint,):
@@ -71,7 +71,7 @@ def introduce(state: State, job: Job, rules: Rules) -> Iterator[Remember]:
 
 
 def account(state: State, subject: str, rules: Rules) -> Iterator[Remember]:
-    """Runs of a user began or ended; or levels are to be renewed."""
+    """Charge a user whose runs began or ended, or renew the levels that are due."""
     vc = vc_of(subject)
     if subject != period_subject(vc):
         yield from _charge(state, member_of_subject(subject), rules)
@@ -80,7 +80,7 @@ def account(state: State, subject: str, rules: Rules) -> Iterator[Remember]:
 
 
 def _charge(state: State, member: Member, rules: Rules) -> Iterator[Remember]:
-    """At another rate from now on. A period later levels are renewed, or before."""
+    """Charge the user at the present rate from now on. Levels are renewed at the next period at the latest."""
     now, at = state.cluster.clock_us, (NAME, member.usage_subject)
     spent, rate = spent_of(state.memos.rows.get(at)), rules.rate(held_by(state, member))
     if spent.rate == rate:
@@ -98,12 +98,12 @@ def _next_period(now: Micros, rules: Rules) -> Micros:
 
 
 def _renew(state: State, vc: str, rules: Rules) -> Iterator[Remember]:
-    """All levels are computed anew, and written if they are others. What has decayed to nothing is forgotten."""
+    """Compute all levels again, and write those that changed. What has decayed to nothing is forgotten."""
     now = state.cluster.clock_us
     kept: dict[Member, Spent] = {}
     for member, memo in memos_about(state, vc, "usage"):
         spent, rate = spent_of(memo), rules.rate(held_by(state, member))
-        if spent.rate != rate:  # by other settings than before, who is charged for a job may be another
+        if spent.rate != rate:  # with other settings, another user may be charged for a job
             spent = Spent(now, rules.used(spent, now), rate)
             yield remember(member.usage_subject, spent)
         if spent.rate or time_until(spent.usage, DEVICE_SECOND, rules.half_life) > now - spent.at:
@@ -124,7 +124,7 @@ def _renew(state: State, vc: str, rules: Rules) -> Iterator[Remember]:
 
 
 def _level(spent: Spent, now: Micros, rules: Rules) -> Level:
-    """While nothing accrues it is that of the time from which on nothing does, so that rounding does not change it."""
+    """The level of a usage. While nothing accrues, it is that of the end of accrual, so that rounding does not change it."""
     at = now if spent.rate else spent.at
     return level(rules.used(spent, at), at, rules.half_life)
 
@@ -158,7 +158,7 @@ def _next_renewal(kept: Collection[Spent], now: Micros, rules: Rules) -> Micros:
 
 
 def stages(options: Options) -> Stages:
-    """Raises ValueError for settings that cannot be."""
+    """The stages of the policy. Raises ValueError for a setting that is out of range."""
     rules = rules_of(options.own)
     notes = Notes(
         lambda state, job: introduce(state, job, rules),

@@ -1,4 +1,4 @@
-"""What people are told: who has which share, who has used how much of it, and who is served next."""
+"""The report on shares, for people: who has which share, who has used how much of it, and who is served next."""
 
 from collections import Counter
 from heapq import merge
@@ -16,8 +16,8 @@ JOBS_SHOWN = 100
 
 
 def shares(state: State, vc: str, now: Micros, rules: Rules) -> Shares:
-    """Of those who have jobs, or usage that has not decayed, on the site (empty) or in a virtual cluster. Usage is that of now;
-    the queue is sorted by that of the last period."""
+    """Shares of all who have jobs, or usage that has not decayed, on the site (empty) or in a virtual cluster. Usage is that of
+    now; the queue is sorted by that of the last period."""
     waiting, used = _waiting(state, vc), _usage(state, vc, now, rules)
     queued = Counter(rules.member_of(state.jobs.rows[job_id]) for job_id in waiting)
 
@@ -51,7 +51,7 @@ def _parts_of(share: Share) -> str:
 
 
 def _parts(siblings: list[Share]) -> list[Share]:
-    """With the parts of each in all, those first that are served first."""
+    """Add the part of each in all; those that are served first come first."""
     all_shares, all_usage = sum(s.shares for s in siblings), sum(s.device_seconds for s in siblings)
     found = []
     for share in siblings:
@@ -61,7 +61,7 @@ def _parts(siblings: list[Share]) -> list[Share]:
 
 
 def _usage(state: State, vc: str, now: Micros, rules: Rules) -> dict[Member, Usage]:
-    """Now, of all who have jobs or have had any lately."""
+    """The present usage of all who have jobs or have had any lately."""
     used: dict[Member, Usage] = {}
     for member, _ in memos_about(state, vc, "level"):
         if (NAME, member.level_subject) in state.subjects:

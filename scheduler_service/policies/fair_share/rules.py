@@ -32,13 +32,13 @@ class Settings(NamedTuple):
     period: float = 300
     """Seconds between two looks at the usage of those whose jobs run. In between the order of the queue does not change."""
     cpus_per_device: float = 8
-    """A job without devices is charged with one device for so many of its CPUs."""
+    """The number of CPUs for which a job without devices is charged as for one device."""
     no_project: float = 1
     """Shares of all jobs without a project together."""
     other_projects: float = 1
     """Shares of each project that has none in `project`; 0: jobs of such a project count as jobs without a project."""
     user: Mapping[str, float] = NO_SHARES
-    """Shares of users, beside the other users of their project: user.ann. 1 for those that are not named."""
+    """Shares of users, relative to the other users of their project: user.ann. 1 for those that are not named."""
     project: Mapping[str, float] = NO_SHARES
     """Shares of projects: project.vision."""
 
@@ -74,7 +74,7 @@ class Spent(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """By what the queue is sorted: the usage per share of the project, then that of the user in it, as logarithms."""
+    """The sort key of the queue: the usage per share of the project, then that of the user in it, as logarithms."""
 
     project: Level = NOTHING
     user: Level = NOTHING
@@ -110,7 +110,7 @@ class Rules(NamedTuple):
         return self.users.get(user, 1)
 
     def rate(self, held: Vector) -> int:
-        """Of what runs hold, with devices in millionths. The CPUs are those of runs without devices."""
+        """The rate at which resources are charged: devices are in millionths, and CPUs those of runs without devices."""
         return held.devices * DEVICE // WHOLE + held.cpu_milli * DEVICE // self.cpu_milli_per_device
 
     def used(self, spent: Spent, at: Micros) -> Usage:
@@ -118,7 +118,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(own: Mapping[str, float]) -> Rules:
-    """Raises ValueError for settings that there are not, or that cannot be."""
+    """Make rules of settings. Raises ValueError for a setting that is unknown or out of range."""
     given = own_settings(Settings, own)
     for name, least in (("half_life", 1), ("period", 1), ("cpus_per_device", 0.001)):
         if not least <= getattr(given, name) <= 1e9:
@@ -146,7 +146,7 @@ def _fingerprint(settings: Mapping[str, float]) -> int:
 
 @lru_cache(maxsize=4096)
 def log_of_shares(shares: float) -> int:
-    """Of the shares in millionths: what all have in common does not count in an order."""
+    """The logarithm of the shares in millionths. The unit is the same for all, so it does not change an order."""
     return logarithm(round(shares * 1_000_000))
 
 
@@ -154,7 +154,7 @@ def log_of_shares(shares: float) -> int:
 
 
 def period_subject(vc: str) -> str:
-    """Of the memo that is due when levels are to be renewed."""
+    """The subject of the memo that is due when levels are to be renewed."""
     return shared(vc, "period")
 
 
@@ -173,7 +173,7 @@ def levels_of(memo: Memo | None) -> Levels:
 
 
 def member_of_subject(subject: str) -> Member:
-    """Of a memo of usage or of levels. The name of a user may have a slash: it comes last."""
+    """The member that a memo of usage or of levels is about. The name of a user may have a slash: it comes last."""
     vc, _, project, user = subject.split("/", 3)
     return Member(vc, unquote(project), user)
 

@@ -60,7 +60,7 @@ def decay(elapsed: Micros, half_life: Micros) -> int:
 
 
 def usage_after(usage: Usage, rate: int, elapsed: Micros, half_life: Micros) -> Usage:
-    """The usage once this time is over in which more accrued at a constant rate (units a microsecond): the solution of
+    """The usage after this time, in which more accrued at a constant rate (units a microsecond): the solution of
     u' = rate - u * ln 2 / half_life."""
     if not elapsed:
         return usage

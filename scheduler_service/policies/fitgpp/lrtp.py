@@ -1,7 +1,7 @@
 """LRTP: the best-effort runs with the longest remaining time leave first (one of those that the FitGpp paper compares with).
 
-How long a job will run is its estimate, but never longer than its time limit. One with neither ranks last: nobody knows that
-it is long.
+How long a job will run is its estimate, but never longer than its time limit. A job with neither ranks last, since it is not
+known to be long.
 """
 
 from collections.abc import Sequence

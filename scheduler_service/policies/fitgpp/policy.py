@@ -62,7 +62,7 @@ def score(field: Field, s: float) -> Scores:
 
 
 def by_score(state: State, trial: Job, able: Sequence[Job], settings: PreemptionSettings, _rng: Rng) -> Ranked:
-    """By the score of Eqn 3, the least first; of equals, the job that was submitted last."""
+    """Rank by the score of Eqn 3, the least first; of equals, the job that was submitted last."""
     slots = state.candidates.slots_of([run.key for job in able for run in runs_together(state, job.id)])
     if not len(slots):
         return Ranked([])

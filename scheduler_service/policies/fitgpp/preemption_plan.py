@@ -25,7 +25,7 @@ class Scores(NamedTuple):
 
 
 def plan_for(field: Field, scores: Scores, settings: PreemptionSettings, rule: str) -> Plan:
-    """The victims are told to leave, and what each node of the trial needs is kept for it there."""
+    """Preempt the victims, and keep for the trial what it needs on each of its nodes."""
     trial, state = field.trial, field.state
     nodes = sorted(set(field.task_nodes.values()))
     decision = Decision(
@@ -81,7 +81,7 @@ def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
 
 
 def _alone(field: Field) -> Mask:
-    """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
+    """Eqn 2 for the trial's largest task, with what was free before any run was preempted."""
     offered = field.state.free_resources.offered(field.state.among(field.trial.spec))
     enough: Mask = np.ones(len(field.job), dtype=np.bool_)
     for resource, need in enumerate(field.need(field.ranks()[0])):

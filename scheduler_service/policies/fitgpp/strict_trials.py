@@ -1,6 +1,6 @@
 """Trials in the papers' strict order: the first one that waits holds up every trial behind it, also those that would fit.
 
-This is how the FitGpp paper's figures come about (docs/reproduction.md). A service does better with `order.trials_first`,
+This is how the FitGpp paper's figures come about (docs/reproduction.md). A service does better with `queueing.trials_first`,
 where a trial that waits for its victims is passed by.
 """
 
@@ -33,7 +33,7 @@ def serve_trials(victims: Choose, serve: Serve, settings: PreemptionSettings) ->
 
 
 def passed_by(state: State, settings: PreemptionSettings) -> bool:
-    """Whether best-effort jobs are served though trials wait that no room is kept for yet: others have victims leave first."""
+    """Whether best-effort jobs are served while trials without an earmark wait until the victims of other trials have left."""
     if settings.in_order:
         first = state.site_queues[Lane.TRIAL].first
         return first is not None and first[-1] in state.earmarks_of

@@ -1,8 +1,8 @@
-"""Thrifty: what leaves already is waited for before anything more is told to leave.
+"""Thrifty: a trial waits for runs that are stopping already, before more are preempted.
 
-A trial starts wherever it fits first, and often that is not where its victims leave: something ended by itself in the
-meantime. They go on leaving, for nobody. FitGpp does not count what they will release, and has others preempted for the next
-trial. Here that one is promised it, where it comes as soon as FitGpp's own victims would be gone.
+A trial starts wherever it fits first, and often that is not where its victims are: another run ended by itself in the meantime.
+The victims still stop, but no trial waits for them. FitGpp does not count what they will release, and preempts others for the
+next trial. Here it is promised to that trial, if it comes as soon as FitGpp's own victims would be gone.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ TOO_LATE = 60 * SECOND
 
 
 def thrifty_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
-    """FitGpp's plan, or one that preempts nobody and makes the trial wait no longer."""
+    """FitGpp's plan, or one that preempts no run and makes the trial wait no longer."""
     plan = fitgpp_victims(state, trial, settings, rng)
     by = None if plan is None else state.cluster.clock_us + _takes(state, plan)
     return _share(state, trial, settings, by) or plan
@@ -33,7 +33,7 @@ def _takes(state: State, plan: Plan) -> Micros:
 
 
 def _share(state: State, trial: Job, settings: PreemptionSettings, by: Micros | None) -> Plan | None:
-    """A plan with runs that leave for nobody and are gone by then (None: whenever), if they make room."""
+    """A plan that waits for runs that stop for no other job and are gone by then (None: at any time), if they make room."""
     if by is not None and _longest_wait(state) > by:
         return None  # another trial waits for longer: what becomes free before is its, and this one would come too late
     offered, tasks = state.free_resources.offered(state.among(trial.spec)).copy(), trial.spec.tasks()
@@ -53,8 +53,8 @@ def _share(state: State, trial: Job, settings: PreemptionSettings, by: Micros | 
 
 
 def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
-    """On nodes on which the trial may run. Without those that should long have been gone: nobody knows when they will be, and
-    being overdue they would be first. Without members of share groups: what each leaves depends on who else is left."""
+    """Stopping runs that no job waits for, on nodes that the trial may use. Not those that are long overdue: it is unknown when
+    they will be gone, and they would come first. Not members of share groups: what one releases depends on the others."""
     late = state.cluster.clock_us - TOO_LATE
     told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
     return [
@@ -74,7 +74,7 @@ def _longest_wait(state: State) -> Micros:
 
 
 def _gone(run: Run) -> Micros:
-    """When a run that was told to leave has left, at the latest."""
+    """When a run that was told to stop has exited, at the latest."""
     return (run.stop_us or 0) + run.stop_grace_us
 
 

@@ -1,8 +1,8 @@
-"""Which runs must leave so that a trial can start: the field on which every rule plays, and how runs are drawn from it.
+"""The runs that a trial may preempt, from which every rule chooses, and how runs are drawn from them.
 
-Who may preempt whom, of the table in the design: here a trial may preempt any best-effort run of no higher priority that was
-preempted fewer than P times and has run for its guaranteed time. A choice is a plan; nothing has changed until it is carried
-out.
+Of the rules in the design about who may preempt whom, this is one: a trial may preempt any best-effort run of no higher
+priority that was preempted fewer than P times and has run for its guaranteed time. A choice is a plan; nothing has changed
+until it is carried out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +45,7 @@ class Field:
         """Rank -> node."""
         self._tasks = trial.spec.tasks()
         self._last_node = 0
-        """Where the victim that was chosen last makes room."""
+        """The node on which the victim that was chosen last makes room."""
         self.gangs: Mask = (c.tasks.take(slots) > 1) | (self.unit < 0) if c.gangs else np.zeros(len(slots), np.bool_)
         """Places of which others may be of the same unit."""
         if c.gangs and self.gangs.any():
@@ -78,8 +78,8 @@ class Field:
         return self._tasks[rank]
 
     def place_task(self, rank: int) -> bool:
-        """Gives the task a place where there is room, if there is. Of the only task there is: only once there are victims,
-        since the queue's own way would have placed it."""
+        """Give the task a node that has room, if there is one. The only task of a trial gets one only once there are victims,
+        since the queue would have placed it otherwise."""
         if len(self._tasks) == 1:
             if not self.victims:
                 return False
@@ -103,7 +103,7 @@ class Field:
         return enough
 
     def free_to_go(self) -> Mask:
-        """Under the cap, and not chosen already."""
+        """The places under the cap that are not chosen already."""
         if not self.victims:
             return self.under_cap
         return self.under_cap & ~np.isin(self.unit, self.chosen)
@@ -123,7 +123,7 @@ class Field:
 
 
 def field_for(state: State, trial: Job, cap: int) -> Field | None:
-    """None: there is nothing that the trial may preempt."""
+    """Return the field of a trial. None: there is nothing that it may preempt."""
     c, claim = state.candidates, claim_of(state, trial)
     if claim is None:
         return None
@@ -137,8 +137,8 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
 
 
 def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Without tasks of units of which another task cannot be told to leave now, as on a silent node. In order of jobs and
-    ranks: a unit's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
+    """Leave out units of which some task cannot be stopped now, as on a silent node. The order is that of jobs and ranks: a
+    unit's size is a sum of fractions, whose last bits depend on their order, and that of the slots depends on history."""
     c = state.candidates
     slots = slots[np.lexsort((c.task[slots], c.job[slots]))]
     parts = np.nonzero((c.tasks[slots] > 1) | (c.unit[slots] < 0))[0]
@@ -152,7 +152,7 @@ def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def draw(field: Field, rank: int, order: Iterable[int], sparing: bool = True) -> bool:
     """Takes runs in this order (places of the field) until those of one node make room there for the task. Sparing: those of
-    other nodes stay, and so does any not needed. False, and nobody is chosen, where all of them together do not."""
+    other nodes stay, and so does any not needed. False, and none is chosen, if all of them together do not."""
     need = field.need(rank)
     drawn: list[int] = []
     room: dict[int, Vector] = {}

@@ -23,8 +23,8 @@ NO_CAP = 2**31 - 1
 
 
 def victims_by_queue_order(rule: str, spares: Callable[[State, Job], bool] = lambda _state, _job: False) -> Victims:
-    """For an order whose claim is `Claim.REORDER`. `rule` is what the story calls the choice; `spares` says whom the policy's
-    own budget spares."""
+    """Victims for an order whose claim is `Claim.REORDER`. `rule` is the name of the choice in the story; `spares` says which
+    jobs the policy's own budget spares."""
 
     def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
         others = (other for other in behind(state, job) if not any(spares(state, one) for one in _jobs_with(state, other)))

@@ -1,13 +1,13 @@
 """Growth: an elastic job takes the idle devices of its server, and gives them back when a job wants them (Gandiva, 4.2.2).
 
-A job grows only after the devices have been idle for some time, only on the server on which it runs, and only while nobody
+A job grows only after the devices have been idle for some time, only on the server on which it runs, and only while no job
 waits. In a virtual cluster, a guaranteed job grows within the cells of this virtual cluster as far as it can, and then beyond
-its guarantee (`hived/growth_beyond_quota.py`): there it has opportunistic tasks in anybody's idle cells, which it gives back
-if they are reclaimed. An opportunistic job grows into anybody's idle cells. A job that is stopped, and has no room at the size
-to which it has grown, goes on with the tasks that it had before.
+its guarantee (`hived/growth_beyond_quota.py`): there it has opportunistic tasks in any idle cells, which it gives back if they
+are reclaimed. An opportunistic job grows into any idle cells. A job that is stopped, and has no room at the size to which it
+has grown, resumes with the tasks that it had before.
 
 If several jobs could grow, the one that gains the most for each device does, relative to what it does now, by what was measured
-of its progress (`progress`). With nothing measured at other sizes that is the one with the fewest devices.
+of its progress (`speedup`). With nothing measured at other sizes that is the one with the fewest devices.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,12 +29,12 @@ from scheduler_service.policies.stages import Where
 
 
 def since_subject(job_id: int) -> str:
-    """Of the memo that says since when a job could grow."""
+    """The subject of the memo that says since when a job could grow."""
     return f"could-grow/{job_id}"
 
 
 def grown_subject(vc: str) -> str:
-    """Of the memo that says which jobs have grown, and from how many tasks."""
+    """The subject of the memo that says which jobs have grown, and from how many tasks."""
     return shared(vc, "grown")
 
 
@@ -59,7 +59,7 @@ def _remember_grown(vc: str, jobs: dict[int, int]) -> Remember:
 
 
 def grow(state: State, where: Where, nodes: range, settings: Settings) -> Proposals:
-    """On these nodes, of which one job each grows at a time."""
+    """Grow jobs on these nodes, one job of each node at a time."""
     vc = where.vc
     waiting = any(queue.first is not None for queues in state.queues.values() for queue in queues.values())
     if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
@@ -94,7 +94,7 @@ def _could_grow(state: State, where: Where, node: int, waiting: bool) -> Iterato
     number of tasks that they have and that they could have, and how many of these would be beyond their guarantee."""
     idle = state.idle_devices.get(node, 0).bit_count()
     jobs = sorted({key.job_id for key in state.runs_on.get(node, ())})
-    resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # to whom the devices may go
+    resizes = any(state.jobs.rows[job_id].resize_to for job_id in jobs)  # they may get the devices
     if waiting or resizes or not idle or not state.free_resources.is_open(node):
         return
     for job_id in jobs:
@@ -155,7 +155,7 @@ def _more_tasks(each: Vector, free: Vector) -> int:
 
 
 def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
-    """Has a job that has grown give back as much as this one needs, which has no room. Empty: one is about to. None: no such
+    """Make a job that has grown give back as much as this one needs, which has no room. Empty: one is about to. None: no such
     job would make room."""
     jobs, need = grown(state, vc), job.spec.demand
     if not jobs or job.spec.gang or not need.devices:
@@ -176,7 +176,7 @@ def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
 
 
 def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
-    """The same in the cells of a virtual cluster."""
+    """As `shrink_for`, in the cells of a virtual cluster."""
     if where.plan is None:
         return None
     for job_id, before in grown(state, where.vc).items():
@@ -194,14 +194,14 @@ def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
 
 
 def _shrink(state: State, job: Job, tasks: int, why: str) -> Plan | None:
-    """What it has beyond its guarantee goes first. It keeps the rest."""
+    """Shrink the job to so many tasks; those beyond its guarantee go first."""
     beyond = max(job.beyond - (job.spec.gang[0].size - tasks), 0)
     plan: Plan = (Resize(job.id, tasks, why, beyond),)
     return plan if would_do(state, plan) else None
 
 
 def retreat(state: State, job: Job, where: Where, otherwise: Callable[[], Plan | None]) -> Plan | None:
-    """Has a job give back what it has beyond its guarantee, if the waiting one has a way (`otherwise`) once that has happened:
+    """Make a job give back what it has beyond its guarantee, if the waiting one has a way (`otherwise`) once that has happened:
     a job with such tasks neither takes turns nor is parked. Empty: one is about to. None: that would change nothing."""
     if where.plan is None or not where.guaranteed:
         return None

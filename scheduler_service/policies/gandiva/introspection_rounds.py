@@ -71,7 +71,7 @@ def _next(state: State, settings: Settings) -> int:
 def _judge(
     state: State, vc: str, nodes: range, probes: tuple[int, ...], settings: Settings
 ) -> Generator[Plan, str | None, list[int]]:
-    """Judges the probes on these nodes, and ends those whose share group is no more. Returns the probes that go on."""
+    """Judge the probes on these nodes, and end those whose share group no longer exists. Returns the probes that continue."""
     left = []
     for number in probes:
         group = state.share_groups.rows.get(number)

@@ -1,4 +1,4 @@
-"""What introspection remembers: the next look at a part of the servers, which kinds of jobs go together, moves."""
+"""The memos of introspection: the next look at a part of the servers, which kinds of jobs go together, moves."""
 
 import re
 from functools import lru_cache
@@ -74,5 +74,5 @@ def _unnumbered(name: str) -> str:
 
 
 def pair_subject(vc: str, one: str, other: str) -> str:
-    """Of the memo that says whether packing two kinds of jobs has paid."""
+    """The subject of the memo that says whether packing two kinds of jobs has paid."""
     return shared(vc, "pair/" + "|".join(sorted((one, other))))

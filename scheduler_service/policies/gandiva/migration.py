@@ -1,9 +1,9 @@
-"""Moves: jobs go on elsewhere so that fewer take turns, so that gangs are on one server, so that jobs do not slow each other
-down, so that the devices of a job are close to each other, and so that servers are emptied (Gandiva, section 4.2.2).
+"""Moves: jobs are migrated so that fewer take turns, gangs are on one server, jobs do not slow each other down, the devices of
+a job are close to each other, and servers are emptied (Gandiva, section 4.2.2).
 
-Nobody moves while a job waits, since what is idle is for that job. A job stays for `move_pause` seconds before it moves again,
-so that what moves cost is a small part of what jobs do, and there are at most `moves_per_hour` in all. Trials do not move, nor
-jobs whose users say with whom they share.
+No job moves while another waits, since what is idle is for that one. A job stays for `move_pause` seconds before it moves
+again, so that what moves cost is a small part of what jobs do, and there are at most `moves_per_hour` in all. Trials do not
+move, nor jobs whose users say with whom they share.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -30,7 +30,7 @@ _LOOKED_AT = 4
 
 
 def moved_subject(job_id: int) -> str:
-    """Of the memo that says when a job was moved last."""
+    """The subject of the memo that says when a job was moved last."""
     return f"moved/{job_id}"
 
 
@@ -52,7 +52,7 @@ def move(state: State, vc: str, wanted: Iterable[Plan], now: Round, settings: Se
 
 
 def wanted_on_site(state: State, nodes: range, settings: Settings) -> Iterator[Plan]:
-    """Of a site without virtual clusters: moves of jobs that run on these nodes, or to them."""
+    """Moves on a site without virtual clusters, of jobs that run on these nodes, or to them."""
     return ((action,) for action in _wanted(state, "", nodes, settings))
 
 
@@ -150,8 +150,8 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
 
 
 def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
-    """A job that its neighbours slow down goes to an empty server with the same devices. If it was moved before and is slow all
-    the same, its neighbours were not the reason."""
+    """A job that its neighbors slow down goes to an empty server with the same devices. If it was moved before and is slow all
+    the same, its neighbors were not the reason."""
     runs, moved = state.runs_of(job.id), memo_of(state, moved_subject(job.id)) is not None
     if moved or not is_slowed(state, job, runs, settings):
         return None
@@ -162,7 +162,7 @@ def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | N
 
 
 def is_slowed(state: State, job: Job, runs: list[Run], settings: Settings) -> bool:
-    """Whether a job of one task, which has its devices alone, is slower beside neighbours than it was at best."""
+    """Whether a job of one task, which has its devices alone, is slower with neighbors than it was at best."""
     profile = job.profile
     if profile is None or len(runs) != 1 or runs[0].group or not runs[0].given:
         return False

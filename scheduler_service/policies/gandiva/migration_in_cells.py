@@ -1,5 +1,5 @@
 """Moves inside a virtual cluster: a job keeps its kind. A guaranteed job moves within the cells of its virtual cluster, and an
-opportunistic one on anybody's idle cells, while nobody waits for these. So a move touches nobody's guarantee.
+opportunistic one on any idle cells, while no job waits for these. So a move touches no job's guarantee.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _anybody_waits(state: State) -> bool:
 
 
 def _at_once(state: State, where: Where, job: Job) -> tuple[tuple[Bind, ...], Place] | None:
-    """Where the job would start at once in its own cells, and what is bound for it. None: others would have to leave."""
+    """The bindings and the place to start the job now in its own cells. None: others would have to leave."""
     plan = None if where.plan is None else where.plan(state, job.configured(job.configuration))
     if not plan or not isinstance(place := plan[-1], Place) or place.share is not None:
         return None
@@ -109,7 +109,7 @@ def _opportunistic(state: State, where: Where, job: Job, runs: list[Run], settin
 
 
 def _apart(state: State, where: Where, job: Job, runs: list[Run], settings: Settings) -> Plan | None:
-    """A job that its neighbours slow down goes to an empty server with the same devices, once."""
+    """A job that its neighbors slow down goes to an empty server with the same devices, once."""
     if memo_of(state, moved_subject(job.id)) is not None or not is_slowed(state, job, runs, settings):
         return None
     for target in with_room(state, job, runs[0].demand, state.loads().affinity == 0):

@@ -1,11 +1,11 @@
 """Moves for packing: a job goes to the devices of another job of its server, to be packed with it (Gandiva, section 4.2.2).
 
-All units of a server are in one order: pairs of kinds that have paid, then the lowest utilisation. Where the next pair shares
+All units of a server are in one order: pairs of kinds that have paid, then the lowest utilization. Where the next pair shares
 its devices already, it is packed there (`packing`). Else one of the two takes turns with the other one, on the devices of the
 other one; since it is the next pair there, too, it is packed when it has arrived. If that does not pay, the rows there are as
 before, and the next pair is sought: the next GPU. If it pays, the next job is.
 
-Nobody moves unless somebody gains by it: those who took turns with the job have longer turns, or its devices are for one that
+No job moves unless another gains by it: those who took turns with the job have longer turns, or its devices are for one that
 takes turns or waits. A job moves to the same one once, unless that paid, and has to have stayed for `move_pause`. Share groups
 of both are left alone until it has arrived, so they are not packed otherwise meanwhile.
 """
@@ -45,16 +45,16 @@ class _Candidate(NamedTuple):
     group: int
     """0: it has its devices alone."""
     share: Fraction
-    """Of the time."""
+    """The part of the time in which it has its devices."""
 
 
 def met_subject(job_id: int) -> str:
-    """Of the memo that says to which jobs this one has moved to be packed with them."""
+    """The subject of the memo that says to which jobs this one has moved to be packed with them."""
     return f"met/{job_id}"
 
 
 def move_to_pack(state: State, vc: str, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
-    """Has at most one job of each of these servers move. Returns the round with what is left of its hour."""
+    """Move at most one job of each of these servers. Returns the round with what is left of its hour."""
     now = now.at(state.cluster.clock_us)
     for node in nodes:
         if 2 * now.moves >= settings.moves_per_hour:
@@ -106,7 +106,7 @@ def _has_alone(run: Run, node: int, vc: str) -> bool:
 
 
 class _Server(NamedTuple):
-    """What decides who moves there."""
+    """Facts that decide which jobs of a server move."""
 
     able: frozenset[tuple[int, ...]]
     """The units that may move now, by their jobs."""

@@ -1,7 +1,7 @@
 """Packing: jobs that take turns on the same devices execute at the same time instead, if that is faster (Gandiva, 4.2.2).
 
-Each packing is a probe. Pairs of kinds that have paid come first, then the jobs of the lowest utilisation (`pairing`), and only
-if their profiles say that their memory fits. A probe is judged by the sum of normalised rates, which is the rate of each job
+Each packing is a probe. Pairs of kinds that have paid come first, then the jobs of the lowest utilization (`pairing`), and only
+if their profiles say that their memory fits. A probe is judged by the sum of normalized rates, which is the rate of each job
 relative to its rate while it executes alone: what the packed jobs do has to be better than what they did in turns, and what all
 members of the group do must not be less. Else the rows return to what they were. The verdict and the sum are remembered for the
 pair of kinds.
@@ -36,7 +36,7 @@ BETTER, WORSE = 1, 0
 
 
 class Pair(NamedTuple):
-    """Units that take turns on the same devices. Those with the lowest utilisation are packed first."""
+    """Units that take turns on the same devices. Those with the lowest utilization are packed first."""
 
     utilisation_ppm: tuple[int, int]
     group: int
@@ -58,7 +58,7 @@ class _Candidate(NamedTuple):
 def pairs(
     state: State, vc: str, groups: Iterable[int], settings: Settings, refused: Container[tuple[int, ...]] = ()
 ) -> list[Pair]:
-    """The best pair of each of these groups, the lowest utilisation first. `refused`: the jobs of pairs that are left out."""
+    """The best pair of each of these groups, the lowest utilization first. `refused`: the jobs of pairs that are left out."""
     found = []
     for number in groups:
         group = state.share_groups.rows[number]
@@ -87,7 +87,7 @@ def _best_pair(state: State, group: ShareGroup, settings: Settings, refused: Con
 
 
 def utilisation_of(state: State, unit: Unit) -> int | None:
-    """Of its devices, in all. None: one of its jobs has not been measured alone on devices such as it has."""
+    """The total utilization of its devices. None: one of its jobs has not been measured alone on devices such as it has."""
     total = 0
     for job_id in unit.jobs:
         job = state.jobs.rows[job_id]
@@ -109,7 +109,7 @@ def may_pack(state: State, vc: str, one: Unit, other: Unit) -> tuple[bool, int] 
 
 
 def _needs(state: State, unit: Unit) -> dict[Device, int]:
-    """What the unit needs of each of its devices, in MiB, by the profiles of its jobs."""
+    """The memory that the unit needs of each of its devices, in MiB, by the profiles of its jobs."""
     needs = dict.fromkeys(unit.devices, 0)
     for key in unit.runs:
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
@@ -166,7 +166,7 @@ def _begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
 
 
 def judge(state: State, vc: str, number: int, settings: Settings) -> Plan | None:
-    """Ends a probe, if it can be judged or has lasted for too long. None: it goes on."""
+    """Ends a probe, if it can be judged or has lasted for too long. None: it continues."""
     memo, group = memo_of(state, probe_subject(vc, number)), state.share_groups.rows.get(number)
     if memo is None:
         return ()
@@ -201,8 +201,8 @@ def _is_packed(state: State, group: ShareGroup, jobs: Sequence[int]) -> bool:
 def _undo(
     state: State, group: ShareGroup, probe: Probe, runs: Mapping[RunKey, Run], why: str, notes: tuple[Remember, ...]
 ) -> Plan | None:
-    """The rows are as before, to the last limit, if nobody has come or gone in between. None: they cannot be changed now, such
-    as while a member is promised to a job that waits for it."""
+    """The rows are as before, to the last limit, if no member has come or gone in between. None: they cannot be changed now,
+    such as while a member is promised to a job that waits for it."""
     if group.rows == probe.during:
         share: Share | None = Share(probe.before, probe.limits, probe.period_us, group.open)
     else:
@@ -212,7 +212,7 @@ def _undo(
 
 
 def _rates(state: State, group: ShareGroup, runs: Mapping[RunKey, Run]) -> dict[int, Fraction] | None:
-    """Of each packed job in the group, its rate while it executes, relative to its rate when it executes alone. None: one of
+    """The rate of each packed job in the group while it executes, relative to its rate when it executes alone. None: one of
     them was not measured since the rows are as they are."""
     rates: dict[int, Fraction] = {}
     for unit in units_of(group.rows, runs):
@@ -226,7 +226,7 @@ def _rates(state: State, group: ShareGroup, runs: Mapping[RunKey, Run]) -> dict[
 
 
 def _total(rows: Sequence[Row], runs: Mapping[RunKey, Run], rates: Mapping[int, Fraction]) -> Fraction:
-    """The sum of normalised rates; a job counts once for each of its devices."""
+    """The sum of normalized rates; a job counts once for each of its devices."""
     total = Fraction(0)
     for job_id in sorted({key.job_id for key in runs}):
         first = min(key for key in runs if key.job_id == job_id)
@@ -235,7 +235,7 @@ def _total(rows: Sequence[Row], runs: Mapping[RunKey, Run], rates: Mapping[int, 
 
 
 def _work(probe: Probe, rates: Mapping[int, Fraction], before: Mapping[int, Fraction]) -> Fraction:
-    """What the packed jobs do together, by what they did in turns: on the same devices, and each part for as long as others."""
+    """The work of the packed jobs, by what they did in turns: on the same devices, and each part for as long as others."""
     in_turns = sum((before.get(job_id, Fraction(1)) for job_id in probe.jobs), Fraction(0)) / len(probe.parts)
     return sum((rates[job_id] for job_id in probe.jobs), Fraction(0)) / in_turns
 

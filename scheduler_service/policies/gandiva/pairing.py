@@ -1,5 +1,5 @@
 """Which two units of a share group are packed next, and whether packing pays: Gandiva's rule (section 4.2.2), the lowest
-utilisation first, after what was learnt of jobs of the same kinds.
+utilization first, after what was learnt of jobs of the same kinds.
 
 These are functions of plain numbers, so that they can be compared with the best possible pairs
 (`python -m reproduction packing`).
@@ -16,7 +16,7 @@ class Candidate(Protocol):
 
     @property
     def utilisation_ppm(self) -> int:
-        """Of their devices, while they execute alone."""
+        """The utilization of their devices while they execute alone."""
         ...
 
     @property
@@ -30,9 +30,9 @@ None: it was not tried."""
 
 
 ROOM_PPM = 1_500_000
-"""What two jobs that were never packed may use of a device together, by what each uses alone, for one of them to move to the
-other one. In Gandiva's table 1 packing gains 17 % for MI-LSTM, of which two use 152 %, and loses 16 % for LSTM, of which two
-use 174 %."""
+"""The most that two jobs that were never packed may use of a device together, by what each uses alone, for one of them to move
+to the other one. In Gandiva's table 1 packing gains 17 % for MI-LSTM, of which two use 152 %, and loses 16 % for LSTM, of which
+two use 174 %."""
 
 
 def may_be_worth_a_move(one: C, other: C, known: tuple[bool, int] | None) -> bool:
@@ -43,7 +43,7 @@ def may_be_worth_a_move(one: C, other: C, known: tuple[bool, int] | None) -> boo
 
 def next_pair(units: Iterable[C], learnt: Learnt[C], most: int) -> tuple[C, C] | None:
     """The pair to try next, of at most so many jobs. Of pairs that have paid, the one that did the most work comes first; then
-    come pairs that were never tried, the lowest utilisation first. Pairs that have not paid are left out."""
+    come pairs that were never tried, the lowest utilization first. Pairs that have not paid are left out."""
     best: tuple[int, tuple[C, C]] | None = None
     for one, other in combinations(sorted(units, key=lambda unit: (unit.utilisation_ppm, unit.jobs)), 2):
         if len(one.jobs) + len(other.jobs) > most:

@@ -1,9 +1,9 @@
 """A job takes the place of jobs that it outranks: these move to idle devices, or are parked until their own are idle again.
 
 A trial outranks best-effort jobs of no higher priority, and of two best-effort jobs that of higher priority outranks the other.
-What was parked goes on as soon as nobody who outranks it waits and its devices are idle, or others if it can save while it is
-parked. So no job is suspended for one that it outranks, and nobody who is parked loses any work. Jobs that take turns stay in
-their share group, and give their turns to the job (`gandiva/slicing/take_turns.py`).
+A parked job resumes as soon as no job that outranks it waits and its devices are idle, or others if it can save while it is
+parked. So no job is suspended for one that it outranks, and no parked job loses any work. Jobs that take turns stay in their
+share group, and give their turns to the job (`gandiva/slicing/take_turns.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -38,11 +38,11 @@ SERVERS = 16
 PAUSE_US = 600 * SECOND
 """How long a job is left alone that could not be parked or moved."""
 TAKES_ITS_PLACE = "outranks it, and takes its place"
-"""Of the reason that stories tell."""
+"""A part of the reason that stories give."""
 
 
 def displaced_subject(job_id: int) -> str:
-    """Of the memo that says that a launch of the job gives its place to another one, and to which."""
+    """The subject of the memo that says that a launch of the job gives its place to another one, and to which."""
     return f"displaced/{job_id}"
 
 
@@ -50,12 +50,12 @@ def displaced_subject(job_id: int) -> str:
 
 
 Room = Callable[[State, Job], Plan | None]
-"""How a job would start beside all that run; None: there is no room for it."""
+"""The plan by which a job would start next to all that run; None: there is no room for it."""
 
 
 def displace(state: State, job: Job, where: Where, settings: Settings, room: Room) -> Plan | None:
-    """Has jobs leave that this one outranks and that run alone, the fewest that make room. Empty: such jobs are about to leave.
-    None: none would make room."""
+    """Displace the fewest jobs that make room, of those that this one outranks and that run alone. Empty: such jobs are about
+    to leave. None: none would make room."""
     if job.spec.shares or not any(one.spec.demand.devices for one in job.in_each_configuration()):
         return None
     if any(_leaves_for(state, job_id, job) for job_id in state.operation_of):
@@ -210,8 +210,8 @@ def _could_have(state: State, job: Job, where: Where, node: int) -> tuple[int, b
 
 
 def put_back(state: State, vc: str, find: Find) -> Proposals:
-    """Jobs that were parked for others go on if nobody who outranks them waits: on their own devices if these are idle, or else
-    where there is room."""
+    """Resume jobs that were parked for others, if no job that outranks them waits: on their own devices if these are idle, or
+    else where there is room."""
     for job in sorted(_displaced(state, vc), key=lambda job: (-job.priority, job.id)):
         first = next((first for first in _first_waiting(state, vc) if outranks(first, job)), None)
         if first is not None:
@@ -242,7 +242,7 @@ def _first_waiting(state: State, vc: str) -> Iterator[Job]:
 
 
 def leave_alone(state: State, job: Job) -> Iterator[Remember]:
-    """Keeps the memo of a job as long as it is parked for another. After a pause it may be displaced anew."""
+    """Keeps the memo of a job as long as it is parked for another. After a pause it may be displaced again."""
     memo = memo_of(state, displaced_subject(job.id))
     if memo is None or not memo.due:
         return

@@ -49,7 +49,7 @@ _NO_ROOM = (Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT)
 
 
 def _where(state: State, job: Job) -> Where:
-    """Where a job that has no room could take turns: in a virtual cluster, beside its guaranteed runs."""
+    """The place where a job without room could take turns: in a virtual cluster, among its guaranteed runs."""
     if not job.spec.vc:
         return Where()
     nodes = sorted({state.runs.rows[key].node for key in state.guaranteed_runs.get(job.spec.vc, ())})
@@ -95,7 +95,7 @@ def serve(state: State, overload: Overload, victims: Victims | None, settings: S
             if preempted is None:
                 wait = in_vain(state, job, victims.cap)
             elif (yield (*preempted, Wait(job.id, Reason.WAITING_FOR_VICTIMS))) is None:
-                continue  # it has an earmark, and holds up nobody
+                continue  # it has an earmark, and holds up no other job
         yield (wait,)
         yield from serve_others(state, job, overload, victims, rng)
         return
@@ -127,7 +127,7 @@ def serve_others(state: State, waits: Job, overload: Overload, victims: Victims 
 
 
 def overloaded(settings: Settings) -> Overload:
-    """The stage: what becomes of a job without room, before anybody is preempted."""
+    """The stage for a job without room, before any job is preempted."""
     lower, equals = Mates.OUTRANKED, Mates.EQUALS
 
     def overload(state: State, job: Job, where: Where) -> Plan | None:
@@ -176,7 +176,7 @@ def account(_state: State, subject: str) -> Iterable[Remember]:
 
 
 def stages(options: Options) -> Stages:
-    """Raises ValueError for settings that cannot be."""
+    """The stages of the policy. Raises ValueError for a setting that is out of range."""
     settings = own_settings(Settings, options.own)
     settings.check()
     overload, introspect = overloaded(settings), introspecting(settings)
@@ -191,7 +191,7 @@ def stages(options: Options) -> Stages:
         before = len(state.journal.entries)
         yield from introspect(state, HERE)
         if len(state.journal.entries) != before:
-            yield from serve(state, overload, victims, settings, rng)  # who waits may take turns with others now
+            yield from serve(state, overload, victims, settings, rng)  # waiting jobs may take turns with others now
             yield from rearrange(state, "")
 
     return Stages(

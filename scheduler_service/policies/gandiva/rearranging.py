@@ -1,5 +1,5 @@
-"""When members of a share group leave, those that are left take turns anew: with fewer rows, each has a longer turn. Those
-who were parked for one that outranks them have turns again when that has left."""
+"""New rows for share groups whose members have left: those that remain have longer turns, as there are fewer rows. Members that
+were parked for one that outranks them have turns again when that has left."""
 
 from collections.abc import Iterable
 

@@ -36,22 +36,22 @@ TRIED = 6
 
 
 def rotation_subject(vc: str, node: int) -> str:
-    """Of the memo about the jobs of a server that change places."""
+    """The subject of the memo about the jobs of a server that change places."""
     return shared(vc, f"rotation/{node}") if vc else f"rotation/{node}"
 
 
 class _Rotation(NamedTuple):
-    """Of a server. In microseconds."""
+    """The memo about the rotation on a server. Times are in microseconds."""
 
     moved_us: Micros
     """When a job changed its place last."""
     seen_us: Micros
     got: dict[int, int]
-    """By job: how long it has executed until `seen_us`, since the jobs of the server get different parts."""
+    """For each job, how long it has executed until `seen_us`, since the jobs of the server get different parts."""
 
 
 class _Turn(NamedTuple):
-    """What a job has of its devices."""
+    """The part of its devices that a job has."""
 
     run: Run
     share: Fraction
@@ -60,7 +60,7 @@ class _Turn(NamedTuple):
 
 
 def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Proposals:
-    """Has at most one job of each of these servers change its place."""
+    """Let at most one job of each of these servers change its place."""
     clock, vc = state.cluster.clock_us, where.vc
     waiting = any(state.queue(vc, lane).first is not None for lane in OWN_LANES)
     for node in nodes:
@@ -152,7 +152,7 @@ def _differ(turns: Mapping[int, _Turn]) -> bool:
 
 
 def _idles(turns: Mapping[int, _Turn]) -> bool:
-    """Whether a device is idle some of the time, though its users take turns with somebody: they want other devices, too."""
+    """Whether a device is idle some of the time, though its users take turns with others: they want other devices, too."""
     used: dict[int, Fraction] = defaultdict(Fraction)
     for turn in turns.values():
         for index in turn.run.devices:

@@ -30,8 +30,8 @@ def stretch(state: State, vc: str, nodes: Iterable[int], settings: Settings) -> 
 
 
 def _may_change(state: State, group: ShareGroup, vc: str) -> bool:
-    """Whether the turns may be changed now. While a packing is measured, the plan stays as it is. Whoever chose the rows, the
-    period is that of the policy."""
+    """Whether the turns may be changed now. While a packing is measured, the plan stays as it is. The period is that of the
+    policy even if a user chose the rows."""
     if group.vc != vc or sum(row.weight > 0 for row in group.rows) < 2:
         return False
     if memo_of(state, probe_subject(vc, group.id)) is not None:

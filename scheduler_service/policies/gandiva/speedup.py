@@ -19,7 +19,7 @@ LEAST_GAIN = 0.05
 
 
 def progress_subject(job_id: int) -> str:
-    """Of the memo about the mini-batch times of an elastic job at the sizes that it has had."""
+    """The subject of the memo about the mini-batch times of an elastic job at the sizes that it has had."""
     return f"progress/{job_id}"
 
 
@@ -36,7 +36,7 @@ def note_progress(state: State, vc: str, node: int) -> Proposals:
 
 
 def _mini_batches(state: State, job: Job) -> dict[int, Micros]:
-    """By number of tasks, the mini-batch time that was measured last."""
+    """The mini-batch time that was measured last, by number of tasks."""
     memo, found = memo_of(state, progress_subject(job.id)), dict[int, Micros]()
     if memo is not None:
         found = dict(zip(map(int, memo.value[::2]), map(int, memo.value[1::2]), strict=True))
@@ -53,7 +53,7 @@ def gain(state: State, job: Job, tasks: int) -> float:
 
 
 def _exponent(times: dict[int, Micros]) -> float:
-    """By the two largest sizes that are known."""
+    """The power of the size that the rate follows, by the two largest sizes that are known."""
     if len(times) < 2:
         return 1.0
     small, large = sorted(times)[-2:]

@@ -1,4 +1,4 @@
-"""Packing is for overload alone (Gandiva, section 4.2.2): if devices of a server are idle, nobody waits and nobody takes turns
+"""Packing is for overload alone (Gandiva, section 4.2.2): if devices of a server are idle, no job waits and none takes turns
 there, a packed job has them to itself. The packed jobs that do the least together come first."""
 
 from collections.abc import Generator, Iterator
@@ -24,7 +24,7 @@ from scheduler_service.policies.stages import Where
 
 
 def unpack(state: State, where: Where, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
-    """Has at most one job of each of these servers move. Returns the round with what is left of its hour."""
+    """Move at most one job of each of these servers. Returns the round with what is left of its hour."""
     now = now.at(state.cluster.clock_us)
     if any(first_waiting(state, where.vc)):
         return now

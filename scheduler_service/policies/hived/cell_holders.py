@@ -1,4 +1,4 @@
-"""Who holds the cells of a virtual cluster, or is about to."""
+"""The jobs that hold the cells of a virtual cluster, or are about to."""
 
 from collections.abc import Iterator
 
@@ -20,5 +20,5 @@ def holders(state: State, vc: VirtualCluster) -> list[tuple[Job, int]]:
 
 
 def kept_for(state: State, job: Job) -> Iterator[Earmark]:
-    """What is kept for the job."""
+    """The earmarks of the job."""
     return (state.earmarks.rows[earmark_id] for earmark_id in sorted(state.earmarks_of.get(job.id, ())))

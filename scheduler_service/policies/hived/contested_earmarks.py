@@ -1,4 +1,4 @@
-"""What is kept for one job and may be taken by another of its virtual cluster, before the first starts on it.
+"""Earmarks of one job that another of its virtual cluster may take before the first starts on them.
 
 A job that overflowed is reclaimed for one behind it, if that has a right to the cells. Once it has left, it waits in its queue,
 before the other, which could start now. If the other started, it would be preempted in the same step.
@@ -43,6 +43,6 @@ def _waiting(state: State, vc: str) -> Iterator[Job]:
 
 
 def _may_take(state: State, job: Job, other: Job) -> bool:
-    """Whether the other job may take what is kept for the job, which costs nobody anything."""
+    """Whether the other job may take what is kept for the job, which costs no work."""
     claim = claim_of(state, other)
     return claim is not None and why_not(state, claim, other, job, ()) is None

@@ -1,7 +1,7 @@
 """Tasks that an elastic job of a virtual cluster has beyond its guarantee: opportunistic ones, on idle devices of its server.
 
-A policy that rearranges runs has a job grow so (`gandiva/growing.py`). Whoever has a right to the devices has the job
-resized (`Reclaim.beyond`), so it loses what it has beyond its guarantee, and nothing else.
+A policy that rearranges runs makes a job grow this way (`gandiva/growing.py`). A job that has a right to the devices has the
+other resized (`Reclaim.beyond`), which loses what it has beyond its guarantee, and nothing else.
 """
 
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ def _others_wait(state: State, job: Job) -> bool:
 
 
 def with_more(state: State, job: Job, plan: Plan, most: int) -> Plan:
-    """The plan by which the job starts in its own cells, with up to so many tasks more. As it is, if it has the job wait for
-    others, or on several servers, or if there is no room for one more."""
+    """The plan by which the job starts in its own cells, with up to so many tasks more. Unchanged if the job would wait for
+    others, or run on several servers, or if there is no room for one more."""
     place, cells = plan[-1], job.spec.cells
     if not isinstance(place, Place) or not place.guaranteed or place.share is not None or cells.levels or cells.within:
         return plan
@@ -53,7 +53,7 @@ def with_more(state: State, job: Job, plan: Plan, most: int) -> Plan:
 
 
 def _idle(state: State, job: Job, spots: Iterable[Spot], most: int) -> list[Spot]:
-    """Idle devices beside these, on the same node, for so many tasks at most."""
+    """Idle devices besides these, on the same node, for so many tasks at most."""
     pools, node = state.pools, next(iter(spots)).node
     assert pools is not None
     position, each = pools.positions[node], job.spec.gang[0].demand.devices
@@ -68,8 +68,8 @@ def _idle(state: State, job: Job, spots: Iterable[Spot], most: int) -> list[Spot
 
 
 def reclaimed(state: State, victim: int, claimant: Job, in_the_way: Iterable[RunKey]) -> Reclaim:
-    """Has the victim leave, which has these runs in the way. If it is guaranteed, and only what it has beyond that is in the
-    way, it gives that back and goes on."""
+    """Reclaim the devices of the victim, which has these runs in the way. If it is guaranteed, and only what it has beyond that
+    is in the way, it gives that back and continues."""
     keys = list(in_the_way)
     beyond = guaranteed_in_part(state.runs_of(victim)) and not any(state.runs.rows[key].guaranteed for key in keys)
     return Reclaim(victim, claimant.id, len(keys) if beyond else 0)

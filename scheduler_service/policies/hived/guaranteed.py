@@ -28,7 +28,7 @@ from scheduler_service.policies.hived.reclaim import LeastLost
 from scheduler_service.policies.placing.joining import join
 
 Gone = dict[str, dict[int, Mask]]
-"""By pool and slot, leaves that are held and count as available: those who hold them are to leave."""
+"""Leaves, by pool and slot, that are held but count as available: their holders are to leave."""
 
 
 class Choice(NamedTuple):
@@ -56,7 +56,7 @@ def suits(pools: Pools, spec: JobSpec, pool: str) -> bool:
 
 
 def joined(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bool]) -> Place | None:
-    """Has a job that asks for a part of a device join others of its virtual cluster: of those pools, in cells to which it has a
+    """Let a job that asks for a part of a device join others of its virtual cluster: of those pools, in cells to which it has a
     right, or (not guaranteed) in idle ones."""
     if not job.spec.shares:
         return None
@@ -71,8 +71,8 @@ def joined(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bo
 
 
 def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
-    """Has the job start in the virtual cluster's cells, or has the opportunistic runs leave that are in its way. None: the
-    virtual cluster has no room for it."""
+    """The plan by which the job starts in the virtual cluster's cells, or by which the opportunistic runs in its way leave.
+    None: the virtual cluster has no room for it."""
     pools = state.pools
     assert pools is not None
     mine = choices(pools, vc, job.spec)
@@ -93,8 +93,8 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
 def _cheapest(
     pool: Pool, owner: Owner, wanted: RequestedCells, gone: dict[int, Mask] | None, choice: LeastLost
 ) -> Found | None:
-    """Where the job goes. The tasks of a gang are placed one after the other, each where the fewest runs are lost. If that
-    costs some, they are placed once more, with a look at what else those runs make room for, and what costs less is taken."""
+    """Find room for the job. A gang's tasks are placed one after the other, each where the fewest runs are lost. If that costs
+    several, they are placed once more, with a look at what else those runs make room for, and the cheaper way is taken."""
     found = find(pool, owner, wanted, gone, choice)
     if found is None or len(wanted.needs) == 1 or not any(pool.held(slot)[1] & mask for slot, mask in found.placed.values()):
         return found
@@ -130,7 +130,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
 
 
 def spots_at(pools: Pools, pool: str, placed: dict[int, tuple[int, Mask]]) -> list[Spot]:
-    """By rank, where these slots and positions of a pool are."""
+    """The nodes and devices of these slots and positions of a pool, by rank."""
     spots, nodes = [], pools.nodes[pool]
     for rank in range(len(placed)):
         slot, mask = placed[rank]
@@ -140,7 +140,7 @@ def spots_at(pools: Pools, pool: str, placed: dict[int, tuple[int, Mask]]) -> li
 
 
 def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decision: Decision | None = None) -> Plan:
-    """What is at these spots is kept for the job until those have left who are in its way."""
+    """Keep what is at these spots for the job until those have left that are in its way."""
     actions: list[Action] = []
     tasks = job.spec.tasks()
     for node in sorted({spot.node for spot in spots}):
@@ -155,7 +155,7 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
 
 
 def _opportunistic_lose(state: State, spots: list[Spot]) -> list[Action]:
-    """What is kept at these spots for opportunistic jobs is kept for them no more."""
+    """Drop what is kept at these spots for opportunistic jobs."""
     wanted: dict[int, Mask] = defaultdict(int)
     for spot in spots:
         wanted[spot.node] |= mask_of(spot.devices) & state.kept_for_opportunistic.get(spot.node, 0)
@@ -169,7 +169,7 @@ def _opportunistic_lose(state: State, spots: list[Spot]) -> list[Action]:
 
 
 def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
-    """By node, the runs that hold a device of these."""
+    """The runs that hold a device of these, by node."""
     wanted: dict[int, Mask] = {}
     for node, devices in spots:
         taken = mask_of(devices) & state.held_devices.get(node, 0)
@@ -192,7 +192,7 @@ def _leaves_in_time(state: State, job_id: int) -> bool:
 
 
 def place_on_cells_kept(state: State, job: Job) -> Place:
-    """Has the job start on the devices that its earmarks keep."""
+    """Start the job on the devices that its earmarks keep."""
     spots: dict[int, Spot] = {}
     earmarks = [state.earmarks.rows[earmark_id] for earmark_id in state.earmarks_of[job.id]]
     for earmark in earmarks:
@@ -210,7 +210,7 @@ def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
 
 
 def holds_up_now(state: State, vc: VirtualCluster, job: Job) -> bool:
-    """The same, of the cells that are not faulty: one that could not run in these even if they were empty holds up nobody."""
+    """The same, of the cells that are not faulty: one that could not run in these even if they were empty holds up no other."""
     pools = state.pools
     assert pools is not None
     return any(_may_run_now(pools, vc, choice, job) for choice in sufficing(pools, vc, job))
@@ -273,7 +273,7 @@ def _faulty_in_pin(pools: Pools, choice: Choice, job: Job) -> int:
 
 
 def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) -> str:
-    """Why so many cells of each level would not do with nothing else running; empty where they would. A pin is one's own."""
+    """Why so many cells of each level would not do with nothing else running; empty if they would. A pin has no such limit."""
     if job.spec.cells.pin:
         return ""
     shape = pools.pools[choice.pool].shape

@@ -1,7 +1,7 @@
-"""Where runs from other settings hold more than goes with their devices, the devices of others come with less than their share.
+"""Runs from other settings may hold more than goes with their devices; then the devices of others come with less.
 
-Such are runs from before there were virtual clusters, or from when less of a node was for work without devices. Whoever has a
-right to the devices next to them has those leave that are not guaranteed, and starts once they have.
+Such are runs from before there were virtual clusters, or from when less of a node was for work without devices. A job that has
+a right to the devices next to them has those leave that are not guaranteed, and starts once they have.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,12 @@ class Lacking(NamedTuple):
     node: int
     want: Vector
     free: Vector
-    """Once those have left who hold its devices."""
+    """The free resources of the node once those have left that hold its devices."""
 
 
 def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
-    """Where there are the devices, and not what should go with them. Nowhere, if everything began under these settings: this
-    is asked at each placement, and so it costs little then."""
+    """Nodes that have the devices, but not what should go with them. None, if everything began under these settings: this is
+    asked at each placement, and so it costs little then."""
     if len(spots) == 1 and fits(job.spec.tasks()[0], state.free_resources.free(spots[0].node)):
         return []
     wanted: dict[int, Vector] = {}
@@ -47,7 +47,7 @@ def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWa
 
 
 def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable[RunKey]) -> Vector:
-    """What is free then, with what is kept of these devices."""
+    """The free resources of the node once these have left, with what is kept of these devices."""
     free, mask = state.free_resources.free(node), 0
     for spot in spots:
         mask |= mask_of(spot.devices) if spot.node == node else 0
@@ -59,7 +59,7 @@ def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable
 
 
 def have_them_leave(state: State, job: Job, lacking: Iterable[Lacking], in_the_way: InTheWay) -> Plan | None:
-    """Those leave who have what belongs to others; then the job is tried again. None: they have a right to what they hold."""
+    """Reclaim runs that hold what belongs to others; then the job is tried again. None: they have a right to what they hold."""
     leave: set[int] = set()
     for node, want, free in lacking:
         for run in _beyond_their_share(state, node):
@@ -77,8 +77,8 @@ def have_them_leave(state: State, job: Job, lacking: Iterable[Lacking], in_the_w
 
 
 def _beyond_their_share(state: State, node: int) -> list[Run]:
-    """Who is not guaranteed and holds more than goes with its devices: first who leaves anyhow, then who began while there were
-    no virtual clusters; of these the last that was submitted."""
+    """Runs that are not guaranteed and hold more than goes with their devices: first those that leave anyway, then those that
+    began while there were no virtual clusters; of these the last that was submitted."""
     assert state.pools is not None
     share = state.pools.positions[node].share
     runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))

@@ -34,7 +34,7 @@ def for_opportunistic(state: State, vc: VirtualCluster, job: Job, wait: Wait) ->
 
 
 def _may_have_victims(state: State, vc: VirtualCluster, job: Job, claim: Claim) -> bool:
-    """Whether the job outranks any that runs, if that alone counts. If not, it waits as one that may have nobody preempted."""
+    """Whether the job outranks any that runs, if that alone counts. If not, it waits as one that may not preempt."""
     rule, rows = RULES[claim], state.jobs.rows
     if rule.bounded:
         return True

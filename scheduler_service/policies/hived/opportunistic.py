@@ -1,4 +1,4 @@
-"""Opportunistic work: anybody's idle cells, shared between virtual clusters by weighted max-min fairness (HiveD, section 3.2).
+"""Opportunistic work: all idle cells, shared between virtual clusters by weighted max-min fairness (HiveD, section 3.2).
 
 The virtual cluster whose opportunistic runs hold the least, by its weight, is served next.
 """
@@ -45,7 +45,7 @@ TRIED = 64
 
 
 def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, VirtualCluster | None]:
-    """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
+    """Serve jobs until one has started that is also in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.queues if lane is Lane.OPPORTUNISTIC]
     if not waiting:
@@ -73,14 +73,14 @@ def _all(state: State) -> tuple[int, int]:
 
 
 def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fraction:
-    """What its opportunistic runs hold of all devices, or of the CPUs that go with none: the more of both, by weight."""
+    """The part of all devices that its opportunistic runs hold, or of the CPUs that go with none: the larger one, by weight."""
     devices, cpus = state.opportunistic.get(vc.name, 0), state.opportunistic_cpus.get(vc.name, 0)
     held = zip((devices, cpus), everything, strict=True)
     return max(Fraction(mine, max(of_all, 1)) for mine, of_all in held) / vc.weight
 
 
 _Wanting = tuple[int, JobClass, int, Needs]
-"""By virtual cluster, class and priority, on which it depends who may be made to leave."""
+"""A job's virtual cluster, class and priority, which decide what may be preempted for it, and its needs."""
 
 
 def _wanting(vc: VirtualCluster, job: Job) -> _Wanting:
@@ -88,8 +88,8 @@ def _wanting(vc: VirtualCluster, job: Job) -> _Wanting:
 
 
 def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
-    """The first of its jobs that are in the queue for idle cells, as they are served: trials first where they are so in its own
-    cells, too. Those that wait for others to leave are not among them."""
+    """The first of its jobs that are in the queue for idle cells, as they are served: trials first if they are so in its own
+    cells. Those that wait for others to leave are not among them."""
     queue = state.queue(vc.name, Lane.OPPORTUNISTIC)
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if stages_within(vc.policy).trials_first:
@@ -100,8 +100,8 @@ def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
 def _serve_one(
     state: State, vc: VirtualCluster, nowhere: set[Needs], in_vain: set[_Wanting], rng: Rng
 ) -> Generator[Plan, str | None, Job | None]:
-    """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
-    gone that it may have leave; there is ever less."""
+    """Start one of its jobs and return it. `nowhere`: needs that have found no place in this step, and `in_vain`: not even with
+    all gone that may be made to leave; there is ever less."""
     looked = looked_at(state, vc)
     tries = LOOKED_AT
     for job in looked:
@@ -147,9 +147,9 @@ def _as_before(state: State, vc: VirtualCluster, job: Job) -> Generator[Plan, st
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:
-    """In the first of its configurations for which there is something idle. Beside the devices, where nobody will want it back,
-    or else where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
-    others."""
+    """Start a job on idle resources, in the first of its configurations that fits: CPU-only work on CPUs that go with no
+    device, if it can, other work where guaranteed work will want to be last. A job that names a pinned cell, which only its
+    owner may use, gets no others."""
     if not job.spec.alternatives:
         return _place_configured(state, job)
     places = (_place_configured(state, one) for one in job.in_each_configuration())
@@ -185,16 +185,16 @@ def why_not_opportunistic(job: Job) -> Wait:
 
 def promote(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice] = frozenset()) -> Proposals:
     """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells. `held`: the
-    choices for which others wait who come before them. A cell that is bound around one job may be what another before it
-    wanted, so that all are asked again until nobody is promoted."""
+    choices for which others wait that come before them. A cell that is bound around one job may be what another before it
+    wanted, so that all are asked again until none is promoted."""
     left = set(jobs)
     while left and (promoted := (yield from _promote_once(state, vc, left, held))):
         left -= promoted
 
 
 def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice]) -> Generator[Plan, str | None, set[int]]:
-    """Who was promoted. Looked at are those that stand in its cells already, or in the pin that they name, and those that are
-    not too large for what it may have bound: where its cells are all in use, hardly one of many."""
+    """Promote jobs once, and return them. Looked at are those that are in its cells already, or in the pin that they name, and
+    those that are not too large for what it may have bound: if all of its cells are in use, hardly one of many."""
     pools, owner = state.pools, Owner(vc.id)
     assert pools is not None
     unbound, inside, promoted = _unbound(pools, owner, held), set[int](), set[int]()
@@ -232,7 +232,7 @@ def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
 
 
 def _devices_held(state: State, job_id: int) -> int:
-    """Of a gang those of the tasks that are left; what two runs share counts once."""
+    """The number of devices that a job holds: of a gang, those of the tasks that are left; what two runs share counts once."""
     return len({(run.node, device) for run in state.runs_of(job_id) for device in run.devices})
 
 
@@ -244,8 +244,8 @@ def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
-    """Binds cells around what the job holds, where that is in none of its virtual cluster's cells yet: those that it fills,
-    the largest first, and else the smallest around a leaf. Who names a pin has that, and for a pin nothing is bound."""
+    """Binds cells around what the job holds, where that is in none of its virtual cluster's cells yet: those that it fills, the
+    largest first, and else the smallest around a leaf. A job that names a pin has that, and for a pin nothing is bound."""
     pools = state.pools
     assert pools is not None
     owner = Owner(vc.id, state.jobs.rows[job_id].launch_spec.cells.pin)
@@ -287,6 +287,6 @@ def bind_around(
 
 
 def _fills(shape: Shape, slot: int, places: Mask, level: int, index: int) -> tuple[bool, int]:
-    """What is to be tried first: cells that these leaves fill, the largest first; then others, the smallest first."""
+    """The sort key of cells to try: first those that these leaves fill, the largest first; then others, the smallest first."""
     beyond = any(at != slot or mask & ~places for at, mask in leaves_of(shape, level, index))
     return beyond, level if beyond else -level

@@ -1,7 +1,7 @@
-"""Who leaves among the opportunistic runs of a virtual cluster, for an opportunistic job of its own that finds nothing idle.
+"""The opportunistic runs of a virtual cluster that leave for an opportunistic job of its own that finds nothing idle.
 
-The same rules as in its own cells (`making_room`), with other victims. Lower priorities go first, then as the policy says.
-What they leave is kept for the job, until somebody comes who has a right to it.
+As `preemption_in_vc`, with other victims: lower priorities go first, then as the policy says. What they leave is kept for the
+job, until a job comes that has a right to it.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -30,7 +30,7 @@ from scheduler_service.policies.hived.victims_in_vc import by_pool
 
 
 def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
-    """Whom the job has leave, and what it gets of that; None: nobody whose going would make room."""
+    """The plan that preempts runs for the job, and what it gets of that; None: no runs that may be preempted make room."""
     pools, victims, claim = state.pools, stages_within(vc.policy).victims, claim_of(state, job)
     assert pools is not None
     if victims is None or claim is None:
@@ -67,13 +67,13 @@ class _Victim(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What a job asks of a pool."""
+    """A job's request to a pool."""
 
     job: Job
     pool: Pool
     cells: RequestedCells
     kinds: Set[tuple[int, int]]
-    """What the tasks ask of their nodes: a number of leaves, and the level of the cell that these must be (-1: any leaves)."""
+    """Requests of tasks to their nodes: a number of leaves, and the level of the cell that these must be (-1: any leaves)."""
 
 
 def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[list[Job], list[Spot]] | None:
@@ -177,7 +177,7 @@ def _room_for_one(wanted: _Wanted, leaves: Mapping[int, Mask]) -> bool:
 
 
 def _spots(state: State, wanted: _Wanted) -> list[Spot] | None:
-    """Where the job goes in the state as it is; None: too little is idle."""
+    """The spots where the job would start in the state as it is; None: too little is idle."""
     placed = find_idle(wanted.pool, wanted.cells)
     if placed is None:
         return None

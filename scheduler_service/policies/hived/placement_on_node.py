@@ -1,4 +1,4 @@
-"""What a job of a virtual cluster can have at one server: a guaranteed job in cells of its own, an opportunistic one on idle
+"""Room on one server for a job of a virtual cluster: a guaranteed job in cells of its own, an opportunistic one on idle
 devices."""
 
 from scheduler_service.core.cells.pool_queries import owned
@@ -16,7 +16,7 @@ from scheduler_service.policies.hived.opportunistic import TRIED, bind_around
 
 def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tuple[Bind, ...], tuple[Spot, ...]] | None:
     """Idle devices of the node for all tasks of the job, and the cells that are bound for it there. None: there are none, or
-    the virtual cluster has no right to them. Nobody has to leave."""
+    the virtual cluster has no right to them. No run has to leave."""
     pools, vc_id, cells = state.pools, state.vc_ids.get(job.spec.vc), job.launch_spec.cells
     position = None if pools is None else pools.positions.get(node)
     if pools is None or position is None or vc_id is None or cells.levels or cells.within:

@@ -1,4 +1,4 @@
-"""The two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
+"""HiveD's two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
 
 import sys
 from collections.abc import Generator, Iterable
@@ -37,8 +37,8 @@ _ALL = sys.maxsize
 
 
 def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
-    """HiveD's. `match`: how cells are exchanged; None: as tenants agree among themselves. `promotes`: what overflowed becomes
-    guaranteed where it runs, once its virtual cluster can have those cells; of that the paper has nothing."""
+    """The policy of HiveD. `match`: how cells are exchanged; None: as tenants agree among themselves. `promotes`: what
+    overflowed becomes guaranteed where it runs, once its virtual cluster can have those cells; the paper has no such rule."""
 
     def policy(state: State, rng: Rng) -> Proposals:
         while True:
@@ -61,9 +61,9 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
             yield from guaranteed(state, [vc.id], rng)
 
     def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
-        """Where one of them gives cells away, such as those of a lazy run, or is content with broken ones, others that were
-        served before it may want what that leaves; and where cells are missing for faults, they may miss more of theirs. With
-        what has come to be guaranteed, those who wait may take turns."""
+        """Serve these virtual clusters. If one of them gives cells away, such as those of a lazy run, or is content with broken
+        ones, others that were served before it may want what that leaves; if cells are missing because of faults, they may miss
+        more. With what has come to be guaranteed, waiting jobs may take turns."""
         while vc_ids:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
@@ -76,25 +76,25 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
 
 def _remember(state: State, job: Job) -> Iterable[Remember]:
-    """What the policy of the job's virtual cluster notes of it."""
+    """Notes of the policy of the job's virtual cluster about the job."""
     vc = state.vc_ids.get(job.spec.vc)
     return () if vc is None else stages_within(state.vcs.rows[vc].policy).remember(state, job)
 
 
 def _account(state: State, subject: str) -> Iterable[Remember]:
-    """What the policy of the subject's virtual cluster notes of it."""
+    """Notes of the policy of the subject's virtual cluster about the subject."""
     vc = state.vc_ids.get(vc_of(subject))
     return () if vc is None else stages_within(state.vcs.rows[vc].policy).account(state, subject)
 
 
 def _policy_in(state: State, name: str) -> str:
-    """The policy of a virtual cluster; the site has none beside."""
+    """The policy of a virtual cluster; the site has none of its own."""
     vc = state.vc_ids.get(name)
     return "" if vc is None else name_within(state.vcs.rows[vc].policy)
 
 
 NOTES = Notes(_remember, _account, _policy_in)
-"""What virtual clusters' own policies note."""
+"""The notes that virtual clusters' own policies take."""
 
 
 def stages(options: Options) -> Stages:
@@ -145,9 +145,9 @@ def _with_work(state: State) -> list[int]:
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it that may have the
-    same. If the policy chooses which jobs start, those that wait hold up runs that have overflowed, and nobody else. Where
-    trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait,
-    and whoever lost its cells before them."""
+    same. If the policy chooses which jobs start, those that wait hold up runs that have overflowed, and no other job. If trials
+    preempt others, they have a queue of their own, served first. Jobs that overflowed come after those that wait, and jobs that
+    lost their cells before them."""
     chosen = stages_within(vc.policy)
     if chosen.put_back is not None or vc.name in state.demoted:
         yield from _go_on(state, vc, promotes)
@@ -167,20 +167,20 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
 
 
 def _go_on(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
-    """Those who were parked for others go on before those whom they outrank, and have their cells again."""
+    """Resume jobs that were parked for others, before those that they outrank, and give cells back to those that lost them."""
     if (put_back := stages_within(vc.policy).put_back) is not None:
         yield from put_back(state, vc.name, place_opportunistic)
     yield from _give_back(state, vc, promotes)
 
 
 def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
-    """Those who lost their cells have such again, if they would stand before all that wait."""
+    """Give cells to the jobs that lost theirs, if they would come before all that wait."""
     if promotes and vc.name in state.demoted:
         yield from promote(state, vc, outranking(state, vc))
 
 
 def outranking(state: State, vc: VirtualCluster) -> set[int]:
-    """Jobs that run without the cells that they had, and would stand before all that wait for such."""
+    """Jobs that run without the cells that they had, and would come before all that wait for such."""
     assert state.pools is not None
     first, found = _first_waiting(state, vc), set[int]()
     for job_id in state.demoted[vc.name]:
@@ -208,8 +208,8 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
 
 
 def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[Choice], rng: Rng, promotes: bool) -> Proposals:
-    """Adds to `held` for what somebody waits: those behind it get none of that. One that waits for others to leave has its
-    cells, and holds up nobody."""
+    """Serve these queues. Adds to `held` the choices for which jobs wait: those behind them get none of these. A job that waits
+    for others to leave has its cells, and holds up no other."""
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
     hopeless: set[_Kind] = set()
@@ -233,7 +233,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         told = yield from _begin(state, vc, standing(state.pools, vc, job, held), rng)
         started = not _stands(state, vc, at, skipped[at], job)
         if started or job.id in state.earmarks_of:
-            yield from _go_on(state, vc, promotes)  # who comes before the next, and not before this one
+            yield from _go_on(state, vc, promotes)  # those that come before the next, and not before this one
         if started:
             continue
         if job.id not in state.earmarks_of:
@@ -247,8 +247,8 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
 
 
 def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Generator[Plan, str | None, Wait | None]:
-    """Has a job start in its virtual cluster's cells, or others leave that may be made to. `jobs`: the job as it is to be tried
-    (see `queue_membership.standing`). Returns for what it waits, where that is not its own cells."""
+    """Start a job in its virtual cluster's cells, or make others leave for it. `jobs`: the job as it is to be tried (see
+    `queue_membership.standing`). Returns what it waits for, if that is not its own cells."""
     for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
@@ -284,7 +284,7 @@ _Kind = tuple[Lane, int, Needs]
 
 
 def _kind(at: _Queue, job: Job) -> _Kind:
-    """What fares alike."""
+    """A key of jobs that fare alike."""
     return at[0], job.priority, job.needs()
 
 

@@ -1,8 +1,8 @@
-"""Whom a job of a virtual cluster has preempted that finds no room in the cells of that.
+"""Preemption for a job of a virtual cluster that finds no room in the cells of that.
 
-The policy of the virtual cluster says by which right a job has room made (its claim), and in which order others are
-preempted. In FitGpp's Eqn 2 "it fits" reads here "the cells that the job asks for are there once the victim has gone". Before
-any run is stopped, resources are taken that are kept for jobs which have not started: that costs nobody anything.
+The policy of the virtual cluster says by which right a job has room made (its claim), and in which order others are preempted.
+In FitGpp's Eqn 2 "it fits" reads here "the cells that the job asks for are there once the victim has gone". Before any run is
+stopped, resources are taken that are kept for jobs which have not started: that costs no work.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ from scheduler_service.policies.stages import Ranked, Victims
 
 
 def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
-    """The job's plan, with those that it has preempted; None: nobody who may be preempted would make room. A job that could
-    never run in a private cluster of such cells has nobody preempted who could, where they happen to be neighbours."""
+    """The job's plan, with those that it has preempted; None: no job that may be preempted would make room. A job that could
+    never run in a private cluster of such cells preempts none that could, even if its cells happen to be neighbors."""
     pools, victims, claim = state.pools, stages_within(vc.policy).victims, claim_of(state, job)
     assert pools is not None
     if victims is None or claim is None or not may_ask(state, vc, claim) or not holds_up(state, vc, job):
@@ -33,7 +33,7 @@ def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | No
     losing = {other.id for other in kept}
     for jobs in by_pool(state, pools, [*kept, *within_bounds(state, vc, claim, victims, ranked.jobs)]):
         if plan_without(state, vc, job, jobs) is None:
-            continue  # to try them one by one in vain is dear
+            continue  # trying them one by one in vain is expensive
         lose, runs = [other for other in jobs if other.id in losing], [other for other in jobs if other.id not in losing]
         found = first_enough(state, vc, job, lose)
         if found is None and victims.alone is not None:
@@ -63,7 +63,7 @@ def may_ask(state: State, vc: VirtualCluster, claim: Claim) -> bool:
 
 def reached(state: State, claim: Claim, job: Job, others: Iterable[Job]) -> list[Job]:
     """Those whose runs the job may have preempted now, or that may lose what is kept for them. Of those that share devices, the
-    first stands for all, if the job may have all of them preempted."""
+    first represents all, if the job may have all of them preempted."""
     may = _may_go if RULES[claim].bounded else _may_yield
     able = {other.id: other for other in others if all(may(state, claim, job, one) for one in jobs_with(state, other))}
     return [able[job_id] for job_id in first_of_each(state, able)]
@@ -103,7 +103,7 @@ def within_bounds(state: State, vc: VirtualCluster, claim: Claim, victims: Victi
 
 
 def lowest_first(jobs: Iterable[Job]) -> list[Job]:
-    """By priority; of equals, the job that was submitted last."""
+    """Sort by priority, the lowest first; of equals, the job that was submitted last."""
     return sorted(jobs, key=lambda job: (job.priority, -job.id))
 
 
@@ -128,7 +128,7 @@ def _preempting(plan: Plan, mine: set[int], job: Job, vc: VirtualCluster, decisi
 
 
 def decided(job: Job, vc: VirtualCluster, considered: int) -> Decision:
-    """What is to be told of a choice that goes by no score."""
+    """The decision, for the story, of a choice that goes by no score."""
     policy = vc.policy
     return Decision(job.id, 0, job.spec.demand, policy.name, policy.s, policy.cap, 0.0, 0, considered, ())
 

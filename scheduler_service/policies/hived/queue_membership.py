@@ -1,4 +1,4 @@
-"""In which queues of its virtual cluster a job stands: there is one for each pool, and one for each pin."""
+"""The queues of its virtual cluster that a job is in: there is one for each pool, and one for each pin."""
 
 from collections.abc import Iterable, Iterator, Set
 
@@ -15,30 +15,30 @@ Way = tuple[Job, Choice]
 
 
 def ways(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Way]:
-    """In the order in which they are tried."""
+    """The ways of a job, in the order in which they are tried."""
     return ((one, choice) for one in job.in_each_configuration() for choice in choices(pools, vc, one.spec))
 
 
 def ways_in(pools: Pools, vc: VirtualCluster, job: Job, named: Named) -> list[Way]:
-    """Those that it has in the queue of those that name the same."""
+    """The ways of a job in the queue of jobs that name the same cells."""
     return [(one, choice) for one, choice in ways(pools, vc, job) if not job.spec.alternatives or named_by(one) == named]
 
 
 def in_pool(job: Job, pool: str) -> Job:
-    """As it stands in the queue of one pool, as if it had named that."""
+    """The job as it is in the queue of one pool, as if it had named that."""
     if job.spec.cells.pool == pool:
         return job
     return changed(job, spec=changed(job.spec, cells=job.spec.cells._replace(pool=pool)))
 
 
 def held_up(state: State, vc: VirtualCluster, mine: Iterable[Way]) -> Iterator[Choice]:
-    """Of these ways of a job the choices for which others wait behind it. Not where it never will have what it wants, though it
-    will elsewhere: nobody would know for what they wait. Not where what it wants is faulty or closed now, either."""
+    """The choices, of these ways of a job, for which others wait behind it. Not where it never will have what it wants, though
+    it will elsewhere: it would be unclear what they wait for. Not where what it wants is faulty or closed now, either."""
     return (choice for one, choice in mine if holds_up_now(state, vc, in_pool(one, choice.pool)))
 
 
 def standing(pools: Pools, vc: VirtualCluster, job: Job, held: Set[Choice]) -> list[Job]:
-    """The job as it is to be tried: in each of its configurations, and there in the pools for which nobody waits before it."""
+    """The job as it is to be tried: in each of its configurations, and there in the pools for which no job waits before it."""
     if not (held or job.spec.alternatives):  # nearly always
         return [job]
     found: list[Job] = []

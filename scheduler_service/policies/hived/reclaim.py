@@ -1,9 +1,9 @@
-"""Whom a virtual cluster sends away from its cells, where it has a choice.
+"""The runs that have to leave the cells of a virtual cluster, if it has a choice.
 
-Whoever leaves anyhow counts nothing. Of the places that are looked at, one is taken for which the fewest runs have to leave,
-the whole of each gang; of as many, one where these hold the fewest of its leaves. Of as many again, those leave who are worth
-least: the least priority goes, then FitGpp's score decides (Eqn 3: small jobs with short grace periods), summed over the jobs.
-Inside a node a job gets the leaves of which the fewest are in use, unless others with as low a common ancestor cost fewer runs.
+Runs that leave anyway count nothing. Of the places that are looked at, the one is taken for which the fewest runs have to
+leave, with the whole of each gang; of equals, the one where these hold the fewest leaves. Of equals again, the jobs leave that
+are worth least: by priority, then by FitGpp's score (Eqn 3: small jobs with short grace periods), summed over the jobs. Inside
+a node a job gets the leaves of which the fewest are in use, unless others with as low a common ancestor cost fewer runs.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +19,7 @@ from scheduler_service.core.state.resources.candidates import size_of
 from scheduler_service.core.state.state import State
 
 Worth = tuple[int, int, float]
-"""Of jobs, that have to leave: whether there are any, the highest priority, and the sum of their scores."""
+"""The worth of jobs that have to leave: whether there are any, the highest priority, and the sum of their scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class LeastLost:
 
     def _victims(self, places: Places) -> dict[int, int]:
         """Jobs with a run there that is not leaving yet, and how many of these leaves they hold. Of those that share devices,
-        the first stands for all."""
+        the first represents all."""
         found: dict[int, int] = {}
         for slot, mask in places:
             for run, held in self._runs(slot):
@@ -114,11 +114,11 @@ def _size(state: State, job_id: int) -> float:
 
 
 def _grace(state: State, job_id: int) -> int:
-    """What it would get; the longest of those that share its devices."""
+    """The grace period that it would get; the longest of those that share its devices."""
     longest = max(state.jobs.rows[one].spec.grace_us for one in together(state, job_id))
     return min(longest, state.settings.reclaim_grace_us)
 
 
 def first_with(state: State, run: Run) -> int:
-    """The first of the jobs that share the run's devices, which stands for all of them."""
+    """The first of the jobs that share the run's devices, which represents all of them."""
     return together(state, run.job_id)[0] if run.group else run.job_id

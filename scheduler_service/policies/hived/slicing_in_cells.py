@@ -45,7 +45,7 @@ def _plan_of(vc: VirtualCluster) -> Callable[[State, Job], Plan | None]:
 
 
 def introspect(state: State) -> Proposals:
-    """By the policy of each virtual cluster that introspects."""
+    """Introspect each virtual cluster whose policy has that stage."""
     for vc_id in sorted(state.vcs.rows):
         vc = state.vcs.rows[vc_id]
         if (stage := stages_within(vc.policy).introspect) is not None:

@@ -24,7 +24,7 @@ class VcScope:
         """`after_start`: whom the virtual cluster serves each time that a job has started, before it serves others."""
         self._state, self._row, self._after_start = state, vc, after_start
         self._told: dict[int, Wait] = {}
-        """By job that did not start: for what it waits, where that is not its own cells."""
+        """For jobs that did not start, by id: what each waits for, if that is not its own cells."""
 
     @property
     def vc(self) -> str:

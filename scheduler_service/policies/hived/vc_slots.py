@@ -46,7 +46,7 @@ class _Leaves(NamedTuple):
 
 
 _InUse = dict[str, dict[int, list[_Leaves]]]
-"""By pool and slot; those that are free first, first."""
+"""Leaves in use, by pool and slot; those that are free first, first."""
 
 
 class CellSlots:

@@ -1,6 +1,6 @@
 """Jobs of a virtual cluster that may make room in its cells for another of its jobs, and what that job then gets.
 
-Which of them do is said by the policy of the virtual cluster (`making_room`).
+The policy of the virtual cluster says which of them do (`preemption_in_vc`).
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ def waiting_for_others(state: State, vc: VirtualCluster) -> list[Job]:
 
 
 def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> Gone:
-    """By pool and slot, what is free once these have gone."""
+    """The leaves that are free once these have gone, by pool and slot."""
     gone: Gone = defaultdict(dict)
     for job in jobs:
         for node, mask in holdings(state, job):
@@ -65,7 +65,7 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def holdings(state: State, job: Job) -> list[tuple[int, Mask]]:
-    """What the job holds, with all that are preempted with it, or what is kept for it: nodes and devices."""
+    """The nodes and devices that the job holds, with all that are preempted with it, or that are kept for it."""
     kept = (state.earmarks.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
     return [(run.node, mask_of(run.devices)) for run in runs_together(state, job.id)] or [
         (earmark.node, earmark.mask) for earmark in kept
@@ -91,7 +91,7 @@ def first_enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job
 
 def plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job], stay: Sequence[Job] = ()) -> Plan | None:
     """The job's plan, once these have gone, but for those that stay as opportunistic. Those that wait themselves lose what is
-    kept for them, and whom they have had leave goes on leaving, for this job then. None: there is no room for it."""
+    kept for them, and the runs that they preempted still leave, for this job then. None: there is no room for it."""
     pools = state.pools
     assert pools is not None
     staying = {job.id for job in stay}

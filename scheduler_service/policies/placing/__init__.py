@@ -1,1 +1,1 @@
-"""Where a job starts."""
+"""Placement: the nodes and devices on which a job starts."""

@@ -2,8 +2,8 @@
 
 Servers are kept for jobs that ask for equally many devices (their affinity), so that other servers stay whole. As printed, line
 5 skips servers in use, since the height of such a server is never below 1, while Figure 7 shows that they are meant. So line 5
-is read as "a server of this affinity on which the job fits beside the others", and the least loaded of those is taken. A server
-has no affinity once it is empty. Where the paper has the load decide between servers, those come first on which the
+is read as "a server of this affinity on which the job fits next to the others", and the least loaded of those is taken. A
+server has no affinity once it is empty. Where the paper has the load decide between servers, those come first on which the
 devices are closest to each other.
 """
 

@@ -20,7 +20,7 @@ from scheduler_service.core.state.resources.suitable_nodes import Suitable
 from scheduler_service.core.state.state import State
 
 _LOOKED_AT = 4
-"""So many nodes are looked at one by one: with more of them numpy is faster."""
+"""Nodes that are looked at one by one: with more of them numpy is faster."""
 
 _Distance = tuple[bool, int]
 """The first two values of a key: what is decided before everything else."""

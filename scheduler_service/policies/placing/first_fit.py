@@ -1,4 +1,4 @@
-"""Where a job fits: plain vector fitting, on the nodes and devices that are closest (`closest`)."""
+"""Places a job where it fits: plain vector fitting, on the nodes and devices that are closest (`closest`)."""
 
 from collections.abc import Callable, Iterator
 
@@ -75,9 +75,9 @@ def place_on_earmarks(state: State, job: Job) -> Place:
 
 
 def start_on_earmarks(state: State, place: Callable[[State, Job], Place]) -> Proposals:
-    """Jobs for which everything is kept that they need start on it. They take nothing from anybody, so those before them in the
-    queue, who may be waiting for that very room, do not hold them up. Every policy begins with them: what is kept may have been
-    so by the policy that was there before."""
+    """Start jobs for which everything is kept that they need. They take nothing from other jobs, so those before them in the
+    queue, which may wait for that very room, do not hold them up. Every policy begins with them: what is kept may have been so
+    by the policy that was there before."""
     for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
         earmarks = [state.earmarks.rows[i] for i in state.earmarks_of[job_id]]
         if all(earmark.phase is EarmarkPhase.READY for earmark in earmarks):
@@ -135,7 +135,7 @@ def queued(state: State, lane: Lane, skip: int) -> Job | None:
 
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. If no node could ever take it, or none that is open, it is told so and leaves the queue
-    (`leaves_queue`). If no node is open at all, it stays: nobody behind it could start."""
+    (`leaves_queue`). If no node is open at all, it stays: no job behind it could start."""
     if state.could_take_now(job):
         return Wait(job.id, _NO_ROOM)
     if state.node_ids and not state.could_ever_take(job):
@@ -144,7 +144,7 @@ def no_room(state: State, job: Job) -> Wait:
 
 
 def leaves_queue(wait: Wait) -> bool:
-    """Whether a job that is told so leaves the queue, and is in nobody's way: until a node joins or opens that can take it."""
+    """Whether a job that is told so leaves the queue, out of others' way, until a node joins or opens that can take it."""
     return wait.reason is _TOO_LARGE or wait.reason is _NODES_CLOSED
 
 

@@ -1,4 +1,4 @@
-"""Where a job that asks for a part of a device joins others that share one."""
+"""Lets a job that asks for a part of a device join others that share one."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class _Device(NamedTuple):
 def join(
     state: State, job: Job, guaranteed: bool = False, may: May = lambda _node, _mask: True, avoid: Collection[int] = ()
 ) -> Place | None:
-    """Has the job, which has one configuration alone, join the share group that has least room for it, on none of the nodes
+    """Let the job, which has one configuration alone, join the share group that has least room for it, on none of the nodes
     `avoid`. None: no group has room. Costs a look at a group that has a part for it; more, where CPUs or memory are short."""
     if not job.spec.shares:
         return None
@@ -65,12 +65,12 @@ def why_no_part(state: State, job: Job, guaranteed: bool = False) -> str:
 
 
 def _next_run(state: State, job: Job) -> RunKey:
-    """Of the job's next launch; of an array, of the element that begins next."""
+    """The key of the job's next launch; of an array, that of the element that begins next."""
     return RunKey(job.id, job.next_run) if job.elements is None else RunKey(state.cluster.next_job, 1)
 
 
 def _stays(state: State, group: ShareGroup, device: _Device) -> bool:
-    """Whether the group goes on: it is not stopped as a whole, its device is healthy and promised to nobody."""
+    """Whether the group continues: it is not stopped as a whole, its device is healthy and promised to no other job."""
     if state.faulty_devices.get(device.node, 0) >> device.number & 1:
         return False
     keys = group.members()

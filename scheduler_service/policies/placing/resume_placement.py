@@ -1,4 +1,4 @@
-"""Where a parked job goes on if its own devices are not idle: on others of its nodes, or else where it would start now."""
+"""Resumes parked jobs whose own devices are not idle: on others of their nodes, or else where they would start now."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from scheduler_service.core.operations.moving_parked import may_move
 from scheduler_service.core.state.state import State
 
 Find = Callable[[State, Job], Place | None]
-"""Where a job would start now; None: nowhere."""
+"""Finds where a job would start now; None: nowhere."""
 
 
 def resuming_elsewhere(serve: Policy, find: Find) -> Policy:
-    """A policy that first has those go on elsewhere that wait for their own devices, in the order in which they were parked. As
-    preempted jobs, they come before the queues: they hold memory meanwhile."""
+    """A policy that first moves those that wait for their own devices, in the order in which they were parked. Like preempted
+    jobs, they come before the queues: they hold memory meanwhile."""
 
     def both(state: State, rng: Rng) -> Proposals:
         yield from _move_waiting(state, find)
@@ -45,7 +45,7 @@ def _move_waiting(state: State, find: Find) -> Proposals:
 
 
 def elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
-    """Has a parked job go on where there is room; None: there is none, or it cannot."""
+    """Resume a parked job where there is room. None: there is no room, or it cannot be moved."""
     operation = state.operations.rows[state.operation_of[job.id]]
     if not may_move(state, operation):
         return None
@@ -79,7 +79,7 @@ def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
 
 
 def _anywhere(state: State, job: Job, find: Find) -> Migrate | None:
-    """Where the job would start now in the configuration in which it runs."""
+    """The move to where the job would start now, in the configuration in which it runs."""
     place = find(state, job.configured(job.configuration))
     if place is None or place.share is not None:
         return None

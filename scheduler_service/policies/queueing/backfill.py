@@ -3,8 +3,8 @@
 The head gets a reservation: the soonest time at which it fits, given how long the running jobs are expected to run, and the
 nodes on which it does so then. A job behind it may start now if it has left by then, for certain, or leaves the reserved nodes
 what the head needs. "For certain" means a time limit. When a running job ends is taken from its estimate, else its limit: the
-sooner, the less is backfilled. Where nobody knows when the head starts, a job behind it starts only if it takes nothing that
-the head could use (`precedence`).
+sooner, the less is backfilled. If it is unknown when the head starts, a job behind it starts only if it takes nothing that the
+head could use (`precedence`).
 """
 
 from bisect import bisect_left
@@ -31,11 +31,11 @@ from scheduler_service.policies.queueing.precedence import Precedence, parts_of
 from scheduler_service.policies.remaining_time import remaining_together
 
 MOST_RESERVATIONS = 8
-"""Of jobs that wait for different nodes, those for which it is worked out when they start."""
+"""The most waiting jobs for which it is worked out when they start; they wait for different nodes."""
 
 
 def backfill(state: State, _rng: Rng) -> Proposals:
-    """Both classes in one queue."""
+    """Serve both classes in one queue, with backfill."""
     yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, OWN_LANES)
 
@@ -43,7 +43,7 @@ def backfill(state: State, _rng: Rng) -> Proposals:
 def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
     """As `in_order.serve`; those behind the head may also take what it could use, if that does not delay it.
 
-    What was backfilled may move others to nodes on which they are in nobody's way: it ends when nothing more is.
+    What was backfilled may move others to nodes on which they are in no other's way: it ends when nothing more is.
     """
     while (head := (yield from serve_in_order(state, lanes))) is not None:
         before = Reservations()
@@ -54,7 +54,7 @@ def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
 
 
 class Reservations(Precedence):
-    """The jobs that wait, each with its reservation. One for which nobody knows when it can start has precedence on all nodes
+    """The jobs that wait, each with its reservation. One for which it is unknown when it can start has precedence on all nodes
     that it could use. One that could use only nodes that those before it could has neither, as in EASY."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Reservations(Precedence):
         """Whether a job has started."""
         self._reservations: list[Reservation] = []
         self._had_room = False
-        """There was room for the job that was looked at last, if it delayed nobody."""
+        """There was room for the job that was looked at last, if it delayed no other."""
 
     def add(self, state: State, job: Job) -> None:
         self.jobs.add(job.id)
@@ -80,7 +80,7 @@ class Reservations(Precedence):
             self.nodes |= part.bits
 
     def place(self, state: State, job: Job) -> Place | None:
-        """In the first of its configurations that has room and delays nobody."""
+        """Place the job in the first of its configurations that has room and delays no other."""
         self._had_room = False
         for one in job.in_each_configuration():
             if (action := place(state, one)) is None:
@@ -94,7 +94,7 @@ class Reservations(Precedence):
         return None
 
     def _kept_from(self, state: State, job: Job) -> list[Kept]:
-        """What this job is to leave, if it does not leave enough where it has room first: of reserved nodes all."""
+        """Resources kept from this job, if it does not leave enough where it has room first: of reserved nodes, all."""
         reserved = 0
         for reservation in self._reservations:
             if not reservation.is_gone(state, job):
@@ -113,7 +113,7 @@ class Reservations(Precedence):
 
 
 class Reservation:
-    """When and where the head starts, and what its nodes have beside it then."""
+    """The time and nodes at which the head starts, and what else its nodes have free then."""
 
     def __init__(self, at: Micros, spare: NDArray[np.int64], nodes: frozenset[int]) -> None:
         self.at = at
@@ -145,7 +145,7 @@ def _take(offered: NDArray[np.int64], job: Job, action: Place) -> None:
 
 def reserve(state: State, head: Job) -> Reservation | None:
     """The soonest time at which the head fits in its only configuration, if the running jobs end when they are expected to.
-    None: nobody knows."""
+    None: that is unknown."""
     now = state.cluster.clock_us
     offered = offered_to(state, head)
     take_promised(state, head, offered)
@@ -160,7 +160,7 @@ def reserve(state: State, head: Job) -> Reservation | None:
     counts = list(accumulate(map(len, leaving)))
 
     def after(end: int) -> NDArray[np.int64]:
-        """What is offered once this job, and those before it, have left."""
+        """Resources that are offered once this job, and those before it, have left."""
         then = offered.copy()
         for row, demand in zip(then, demands, strict=True):
             np.add.at(row, nodes[: counts[end]], demand[: counts[end]])

@@ -55,8 +55,8 @@ def start_behind(state: State, lanes: Sequence[Lane], waits: Job) -> Proposals:
 
 
 def not_looked_at(state: State, lanes: Sequence[Lane]) -> Proposals:
-    """The first of these queues wait for a job of another queue, and no more for room, as they did when they were looked at.
-    Not one that waits for nodes that nobody before it could use."""
+    """The first jobs of these queues wait for a job of another queue, and not for room any more, as when they were looked at.
+    Not one that waits for nodes that no job before it could use."""
     for lane in lanes:
         key = state.site_queues[lane].first
         if key is not None and (job := state.jobs.rows[key[-1]]).reason is _NO_ROOM and job.cause_job != job.id:

@@ -1,8 +1,8 @@
-"""Who starts behind jobs that wait: each queued job that delays none of those before it.
+"""Starts jobs behind others that wait: each queued job that delays none of those before it.
 
-The jobs are looked at by kind, in the order of the queue: of those that ask for the same, the first stands for all. If there is
-no room for the first beside what is kept, there is none for the others either, as there is ever less. So a step costs a look
-at each kind, and very little where jobs ask for devices and none is free beside what is kept.
+The jobs are looked at by kind, in the order of the queue: the first of those that ask for the same represents all. If it has no
+room besides what is kept, the others have none either, as there is ever less. So a step costs a look at each kind, and very
+little where jobs ask for devices and none is free besides what is kept.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,19 +20,19 @@ from scheduler_service.policies.placing.first_fit import leaves_queue, no_room
 from scheduler_service.policies.queueing.precedence import Precedence
 
 LOOKED_AT = 100
-"""So many jobs that do not start are looked at in one step."""
+"""The most jobs that do not start that are looked at in one step."""
 _MOST_KINDS = 256
 """If jobs ask for more different things than these, those alone are looked at that the first jobs of the queue ask for."""
 
 MakeRoom = Callable[[State, Job, Precedence], Generator[Plan, str | None, Wait | None]]
-"""Does something else for a job that has no room beside what is kept, such as to have others leave. Returns why it waits; None:
+"""Does something else for a job that has no room besides what is kept, such as preempting others. Returns why it waits; None:
 it has started, or something is kept for it."""
 _Turn = tuple[QueueKey, Lane, Needs, int]
 """The next job of a kind, and behind how many others of its kind it is."""
 
 
 def no_victims(_state: State, job: Job, _before: Precedence) -> Generator[Plan, str | None, Wait | None]:
-    """Nobody leaves for a job."""
+    """No run is preempted for a job."""
     return Wait(job.id, Reason.NO_ROOM)
     yield
 
@@ -112,7 +112,7 @@ def _needs_devices(kind: Needs) -> bool:
 
 
 def _wait(state: State, job: Job, before: Precedence, wait: Wait) -> Proposals:
-    """The job waits, too. If nobody before it could use the nodes that it could, it waits for room there, and else for them."""
+    """The job waits, too. If no job before it could use the nodes that it could, it waits for room there, and else for them."""
     if job.id in before.jobs:
         return
     if not before.covers(state, job):

@@ -1,6 +1,6 @@
-"""Every waiting job is looked at, in order: one that does not fit holds up nobody behind it, but may preempt runs.
+"""Every waiting job is looked at, in order: one that does not fit holds up none behind it, but may preempt runs.
 
-A job that waits may be overtaken again and again. A policy that serves like this needs an order that brings those who wait
+A job that waits may be overtaken again and again. A policy that serves like this needs an order that brings waiting jobs
 forward, or large jobs may starve.
 """
 
@@ -34,7 +34,7 @@ def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Remem
 
 
 def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
-    """What a job asks for in vain, those behind it ask for in vain, too: there is ever less, and they may preempt fewer."""
+    """Serve the queue. What a job asks for in vain, those behind it do, too: there is ever less, and they may preempt fewer."""
     in_vain: dict[_Kind, Wait] = {}
     waiting = merge(*(state.waiting("", lane) for lane in OWN_LANES))
     for job_id in [key[-1] for key in islice(waiting, LOOKED_AT)]:

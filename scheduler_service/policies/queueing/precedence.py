@@ -1,10 +1,10 @@
-"""What jobs that wait have precedence for: those behind them may start if they delay none of them.
+"""The precedence of jobs that wait: those behind them may start if they delay none of them.
 
 A job that waits holds up others on the nodes that are open and could take it, were they empty. There it lacks something, such
 as devices. A job behind it cannot delay it if it takes nothing on these nodes, or nothing of what is lacking there and leaves
-enough of everything else: so a job without devices may start beside one that waits for devices. Of the CPUs and memory that
-this one needs, those need not be left that come with the devices which it lacks (`coming_with_devices`). Of a gang, a node is
-to keep what as many tasks need as it could hold. Nobody need know how long jobs run for that.
+enough of everything else: so a job without devices may start while another waits for devices. CPUs and memory that come with
+the devices which the waiting one lacks need not be left (`coming_with_devices`). For a gang, a node is to keep what as many
+tasks need as it could hold. None of this depends on how long jobs run.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,21 +22,21 @@ from scheduler_service.policies.placing.first_fit import place
 _MOST_PARTS = 32
 """If different amounts are kept on more sets of nodes than these, nothing may be taken on others."""
 _LOOKED_AT = 16
-"""On so many nodes, what comes with their devices is found for a job that has no room elsewhere."""
+"""The most nodes on which it is worked out what comes with their devices, for a job that has no room elsewhere."""
 
 
 class Precedence:
-    """What is to be left on nodes for the jobs that wait, as far as they were looked at."""
+    """The resources that are to be left on nodes for the jobs that wait, as far as they were looked at."""
 
     def __init__(self, find: Callable[[State, Job], Place | None] = place, *, joins: bool = False) -> None:
         """`find`: where a job has room, by the policy. `joins`: it lets jobs that wait join others on the devices of these."""
         self._find, self._joins = find, joins
         self.kept: list[Kept] = []
-        """Without a common node of any two."""
+        """The kept resources, in parts that have no node in common."""
         self.jobs: set[int] = set()
         """The jobs that wait."""
         self.nodes = 0
-        """All of these nodes: those that the jobs could use."""
+        """All nodes that the waiting jobs could use."""
 
     def covers(self, state: State, job: Job) -> bool:
         """Whether a job that waits could use any of the nodes that this one could."""
@@ -47,7 +47,7 @@ class Precedence:
         return any(part.bits & ~self.nodes for part in parts_of(state, job))
 
     def add(self, state: State, job: Job) -> None:
-        """The job waits, too."""
+        """Add a job that waits, too."""
         self.jobs.add(job.id)
         for part in parts_of(state, job):
             self._merge(*part)
@@ -69,7 +69,7 @@ class Precedence:
         self.kept = merged
 
     def place(self, state: State, job: Job) -> Place | None:
-        """Where the job has room beside what is kept; None: nowhere."""
+        """Find room for the job besides what is kept; None: there is no room."""
         return self._place_beside(state, job, self.kept)
 
     def _place_beside(self, state: State, job: Job, kept: Sequence[Kept]) -> Place | None:
@@ -96,11 +96,11 @@ class Precedence:
         return True
 
     def is_hopeless(self) -> bool:
-        """Of a job that was found to have no room beside what is kept: whether those that ask for the same have none either."""
+        """Whether jobs that ask for the same as one that has no room besides what is kept have none either."""
         return True
 
     def placed(self, state: State, job: Job, action: Place) -> None:
-        """The job starts there."""
+        """Note that the job starts there."""
 
     def elsewhere(self) -> list[Kept]:
         """For `FreeResources.keeping`: nothing at all may be taken on nodes that a job which waits could use."""
@@ -108,8 +108,8 @@ class Precedence:
 
 
 def _without_what_comes(state: State, job: Job, kept: Sequence[Kept]) -> list[Kept]:
-    """Of a job without devices: what is kept, less what comes with the devices that those which wait lack. On few nodes, as
-    this costs a look at their runs. Empty, if it is the same."""
+    """The resources kept from a job without devices, less what comes with the devices that the waiting ones lack. On few nodes,
+    as this costs a look at their runs. Empty, if it is the same."""
     needs = job.spec.tasks()
     if job.spec.alternatives or any(need.devices for need in needs):
         return []
@@ -130,7 +130,7 @@ def _without_what_comes(state: State, job: Job, kept: Sequence[Kept]) -> list[Ke
 
 def coming_with_devices(state: State, node: int) -> Vector:
     """CPUs and memory that come free there with each device, whichever run releases it; nothing, if devices may come free
-    without their runs' CPUs: those that are faulty or kept for somebody, that several runs share, or whose run is parked."""
+    without their runs' CPUs: those that are faulty or kept for a job, that several runs share, or whose run is parked."""
     if state.faulty_devices.get(node) or any(row.node == node for row in state.earmarks.rows.values()):
         return ZERO
     each: list[Vector] = []
@@ -144,7 +144,7 @@ def coming_with_devices(state: State, node: int) -> Vector:
 
 
 def _beside_what_comes(state: State, node: int, need: Vector, devices: int) -> Vector:
-    """What is to be left of `need` on a node for those who start there only once so many devices are free."""
+    """The part of `need` to be left on a node for jobs that start there only once so many devices are free."""
     lacking = devices - state.free_resources.free(node).devices
     come = times(coming_with_devices(state, node), lacking) if lacking > 0 else ZERO
     return Vector(max(need.cpu_milli - come.cpu_milli, 0), max(need.memory_mib - come.memory_mib, 0), need.devices)

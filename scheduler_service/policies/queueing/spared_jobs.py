@@ -10,9 +10,9 @@ from scheduler_service.core.state.holdings import together
 from scheduler_service.core.state.state import State
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
-"""What goes with NOTHING_TO_PREEMPT."""
+"""The detail of NOTHING_TO_PREEMPT."""
 SHOWN = 4
-"""Of the jobs that are spared, so many are named in the reason and in the story."""
+"""The most spared jobs that are named in the reason and in the story."""
 _LOOKED_AT = 256
 """Running jobs that are looked at."""
 _CAPPED = "was preempted for trials as often as it may be ({count}; fitgpp_cap is {cap})"

@@ -29,7 +29,7 @@ from scheduler_service.policies.stages import Choose
 
 NONE_OPEN = "no node is up and open"
 Serve = Callable[[State, tuple[Lane, ...]], Proposals]
-"""How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
+"""How a queue is served that preempts no job: `in_order.serve`, or `backfill.serve`."""
 
 
 def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = None, cap: int | None = None) -> Policy:
@@ -102,7 +102,7 @@ def _preempting_elsewhere(victims: Choose, most: int | None, cap: int | None, rn
 
 
 def in_vain(state: State, trial: Job, cap: int | None) -> Wait:
-    """Why nobody leaves for it, as it is when it begins to wait; an explanation says how it is later. If no node is open,
+    """Why no run is preempted for it, as it is when it begins to wait; an explanation says how it is later. If no node is open,
     whatever is preempted makes no room."""
     if not state.free_resources.any_open():
         return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
@@ -114,7 +114,7 @@ def in_vain(state: State, trial: Job, cap: int | None) -> Wait:
 
 
 def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
-    """Whether runs were told to leave for the trial."""
+    """Preempt runs for the trial. Returns whether any were."""
     plan = victims(state, trial, rng)
     return plan is not None and (yield _told(trial, plan)) is None
 

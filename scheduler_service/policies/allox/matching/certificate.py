@@ -1,4 +1,4 @@
-"""What the prices of a matching prove."""
+"""A lower bound on the cost of every plan, which the prices of a matching prove."""
 
 import numpy as np
 

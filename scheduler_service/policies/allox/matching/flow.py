@@ -63,7 +63,7 @@ def flow(instance: Instance, given: Plan, reach: Callable[[Ints], Ints]) -> Plan
 
 
 def _unit(largest: int, nodes: int) -> int:
-    """What to divide costs by: 1 microsecond, unless the queue of a slot is years long."""
+    """The unit of costs for OR-Tools: 1 microsecond, unless the queue of a slot is years long."""
     unit = 1
     while largest // unit * (nodes + 1) >= _LARGEST:
         unit *= 2

@@ -1,4 +1,4 @@
-"""Where the search begins: the shortest job first, each where it completes first (the paper's JSQ+)."""
+"""The plan with which the search begins: the shortest job first, each where it completes first (the paper's JSQ+)."""
 
 import heapq
 from typing import Final

@@ -18,7 +18,7 @@ class Instance(NamedTuple):
     slots: tuple[Ints, ...]
     """For each kind, when its slots are free, ascending from `base`. At most one more than there are jobs, as prices need."""
     sums: tuple[Ints, ...]
-    """What the first 0, 1, 2, ... of these slots cost together."""
+    """The total cost of the first 0, 1, 2, ... of these slots."""
     jobs: Ints
     """Which jobs of the problem these are: the last to arrive is first."""
     ranked: tuple[Ints, ...]
@@ -41,7 +41,7 @@ def instance(problem: Problem) -> Instance:
 
 
 def sooner(instance: Instance, times: int) -> Instance:
-    """The same with slots that are free so many times sooner."""
+    """The same instance with slots that are free this many times sooner."""
     slots = tuple(of_kind // times for of_kind in instance.slots)
     return instance._replace(slots=slots, sums=tuple(map(_sums, slots)))
 

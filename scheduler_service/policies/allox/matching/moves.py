@@ -31,7 +31,7 @@ def entered(instance: Instance, before: Plan, found: Residual, job: int) -> Plan
 
 
 def cheapest(instance: Instance, given: Plan, found: Residual, jobs: Ints) -> Ints:
-    """The number of the position where each of these jobs would cost least, beside the jobs of the plan."""
+    """For each of these jobs, the number of the position where adding it to the jobs of the plan would cost least."""
     times, above, below = instance.times[jobs], given.above[jobs], given.below[jobs]
     row = given.width * np.arange(times.shape[1]) - 1
     places = np.hstack((row + above, row + below))

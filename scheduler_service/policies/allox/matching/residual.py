@@ -1,6 +1,6 @@
 """Whether a plan is optimal; and if not, what makes it cheaper.
 
-Nodes are the positions of kinds. The price of a position is what one more job there would cost beside its own time: the
+Nodes are the positions of kinds. The price of a position is what one more job there would cost in addition to its own time: the
 position takes another slot, or it passes one of its jobs on to another position and pays what that job costs there. So prices
 are lengths of shortest paths (Bellman and Ford). A plan is optimal if and only if no circle of moves saves anything, and no
 price is below the cost of the last slot that its position uses.
@@ -26,7 +26,7 @@ class Residual(NamedTuple):
     """Each table is kinds x positions. A position's number is its index in the flat table."""
 
     prices: Ints
-    """Those of a plan that is not optimal are not final."""
+    """The prices of the positions; not final if the plan is not optimal."""
     towards: Ints
     """The number of the position to which a job moves for that price, or NOBODY: the position takes another slot."""
     mover: Ints
@@ -37,12 +37,12 @@ class Residual(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """What is known of the positions of each kind. Each table is kinds x positions."""
+    """Costs of changing the positions of each kind, and their jobs at either end. Each table is kinds x positions."""
 
     take: Ints
-    """What another slot costs."""
+    """The cost of another slot."""
     give: Ints
-    """What the last slot costs."""
+    """The cost of the last slot in use."""
     longest: Ints
     """A job, or NOBODY at the empty position."""
     shortest: Ints
@@ -51,9 +51,9 @@ class _Chain(NamedTuple):
     fall: Ints
     """The saving of one job less here, if this position and each one before it passes its longest job on."""
     numbers: Ints
-    """Of the positions in use."""
+    """The numbers of the positions in use."""
     ends: Ints
-    """Where their jobs end in the plan's order."""
+    """For each of these positions, the index in the plan's order at which its jobs end."""
 
 
 def residual(instance: Instance, plan: Plan) -> Residual:

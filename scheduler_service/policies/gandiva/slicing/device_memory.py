@@ -1,4 +1,4 @@
-"""What members of a share group may use of each of their devices, so that the memory equation of the group holds."""
+"""The memory that members of a share group may use of each of their devices, so that the memory equation of the group holds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ _MARGIN = 10
 
 
 def needed_mib(job: Job, devices: int) -> int:
-    """What a job needs of each device by its profile; 0: unknown."""
+    """The memory that a job needs of each device by its profile, in MiB; 0: unknown."""
     profile = job.profile
     if profile is None or profile.devices != devices:
         return 0
@@ -23,9 +23,9 @@ def needed_mib(job: Job, devices: int) -> int:
 def allowances(
     state: State, rows: Sequence[Row], runs: Mapping[RunKey, Run], jobs: Mapping[int, Job], thrifty: bool
 ) -> tuple[tuple[RunKey, int], ...] | None:
-    """By run. One that executes alone may use all that those leave who are parked; if `thrifty`, no more than it needs, where
-    that is known: what it may use is kept for it in the memory of its node. A packed run may use what it needs. None: nobody
-    knows what a packed run needs, or the devices have no room for so many members."""
+    """Memory limits by run. A run that executes alone may use all that the parked ones leave; if `thrifty`, no more than it
+    needs, where that is known: what it may use is kept for it in the memory of its node. A packed run may use what it needs.
+    None: it is unknown what a packed run needs, or the devices have no room for so many members."""
     members, found = list(runs.values()), []
     users, others = users_of(members), residues(state, {run.node for run in members})
     most: dict[RunKey, int] = {}

@@ -1,9 +1,9 @@
 """A cycle of turns in which each of several users of devices gets its fair part of the time.
 
-Users that want the same device do not execute at the same time. The parts are fair if nobody can have more unless somebody who
-has no more than that gets less (max-min fairness). Slots of equal length are filled one after the other: whoever has had the
-fewest comes first, the largest of equals, until nobody fits any more. In the long run that is fair but for rare cases, in which
-a user that shares each of its devices with idle time gets less than it could: these users are preferred as long as that helps.
+Users that want the same device do not execute at the same time. The parts are fair if no user can have more unless another that
+has no more than that gets less (max-min fairness). Slots of equal length are filled one after the other: the user that has had
+the fewest comes first, the largest of equals, until no other fits. In the long run that is fair but for rare cases, in which a
+user that shares each of its devices with idle time gets less than it could: these users are preferred as long as that helps.
 The cycle is the shortest sequence of such slots in which the parts are what they are in the long run.
 """
 
@@ -49,7 +49,7 @@ Parts = NDArray[np.float64]
 
 
 def _filled(wants: Sequence[Mask], count: int) -> tuple[Slots, Parts]:
-    """So many slots, and which part of them each user has in the long run."""
+    """Fill this many slots. Returns them, and the part of them that each user has in the long run."""
     slots, refused = _fill(wants, [1.0] * len(wants), count), set[int]()
     parts = _long_run(slots, len(wants))
     while True:
@@ -82,7 +82,7 @@ def _fill(wants: Sequence[Mask], weights: Sequence[float], count: int) -> Slots:
 
 
 def _long_run(slots: Slots, users: int) -> Parts:
-    """By the second half, since the first slots are not yet typical."""
+    """The part of each user in the second half of the slots, since the first ones are not yet typical."""
     later = slots[len(slots) // 2 :]
     parts: Parts = _passed(later, users)[-1] / len(later)
     return parts
@@ -97,7 +97,7 @@ def _passed(slots: Slots, users: int) -> NDArray[np.int64]:
 
 
 def _idle_beside(wants: Sequence[Mask], parts: Parts) -> list[float]:
-    """By user, for how long the busiest of its devices is idle."""
+    """For each user, the part of the time in which the busiest of its devices is idle."""
     busy: dict[int, float] = {}
     for want, part in zip(wants, parts, strict=True):
         for device in _each(want):

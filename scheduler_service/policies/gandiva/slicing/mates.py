@@ -1,4 +1,4 @@
-"""With whom a job may share devices: with its equals, with whom it takes turns, and with jobs that it outranks, which have no
+"""The jobs with which a job may share devices: its equals, with which it takes turns, and jobs that it outranks, which have no
 turns while it is there.
 """
 
@@ -18,7 +18,7 @@ from scheduler_service.policies.stages import Where
 
 
 class Mates(Flag):
-    """With whom a job shares devices."""
+    """The kinds of jobs with which a job shares devices."""
 
     EQUALS = 1
     """They take turns with it."""
@@ -39,7 +39,7 @@ def outranks(one: Job, other: Job) -> bool:
 
 
 def outranked_slots(state: State, job: Job) -> NDArray[np.bool_]:
-    """Of the columns of candidates, the slots of those jobs that this one may outrank. Costs little, however many jobs run."""
+    """A mask over the columns of `state.candidates`: jobs that this one may outrank. Costs little, however many jobs run."""
     c = state.candidates
     used = slice(0, c.used)
     below = c.priority[used] <= job.priority if job.spec.job_class is JobClass.TRIAL else c.priority[used] < job.priority
@@ -47,7 +47,7 @@ def outranked_slots(state: State, job: Job) -> NDArray[np.bool_]:
 
 
 def outranked_devices(state: State, job: Job) -> NDArray[np.int64]:
-    """By node, the devices that jobs hold which this one outranks, alone or in a share group with others: no less than it could
+    """For each node, the devices of jobs that this one outranks, alone or in a share group with others: no less than it could
     have of them."""
     c, below = state.candidates, outranked_slots(state, job)
     units = c.unit[: c.used]
@@ -57,18 +57,18 @@ def outranked_devices(state: State, job: Job) -> NDArray[np.int64]:
 
 
 class _View(NamedTuple):
-    """Of a node: who may be told to share its devices with a job."""
+    """Parameters of the checks of which runs may share their devices with a job."""
 
     state: State
     job: Job
     where: Where
     mates: Mates
     changeable: dict[int, bool]
-    """By share group, whether it may be changed for the job."""
+    """Whether each share group, by id, may be changed for the job."""
 
 
 def users_on(state: State, job: Job, node: int, where: Where, mates: Mates) -> dict[int, list[Run]]:
-    """The devices of the node that the job may have or share, with those who hold each; idle devices have no users. In a
+    """The devices of the node that the job may have or share, with the runs that hold each; idle devices have no users. In a
     virtual cluster, idle devices are in its own cells, or, for a job that takes the turns of others, can be."""
     view, capacity = _View(state, job, where, mates, {}), state.nodes.rows[node].capacity.devices
     refused: Mask = state.faulty_devices.get(node, 0) | state.kept_devices.get(node, 0)
@@ -134,7 +134,7 @@ def _may_change(view: _View, run: Run, group: ShareGroup | None) -> bool:
 
 
 def _may_end_probe(view: _View, group: ShareGroup) -> bool:
-    """What is being measured is left alone, unless the job outranks all that it is about."""
+    """Whether nothing is being measured in the group, or the job outranks all that it is about."""
     probe = probe_in(view.state, group)
     if probe is None:
         return True
@@ -148,5 +148,5 @@ def _is_settled(state: State, run: Run, where: Where) -> bool:
         return False
     if holder.sampling is not None or holder.resize_to or holder.id in state.operation_of:
         return False
-    # else its user says with whom it shares; or it is a gang with a task that cannot take turns
+    # else its user chose with which jobs it shares; or it is a gang with a task that cannot take turns
     return not holder.spec.shares and all(task.devices for task in holder.launch_spec.tasks())

@@ -15,7 +15,7 @@ NAME = "gandiva"
 
 
 def probe_subject(vc: str, group: int) -> str:
-    """Of the memo about the probe that changed the rows of a share group."""
+    """The subject of the memo about the probe that changed the rows of a share group."""
     return shared(vc, f"probe/{group}")
 
 
@@ -25,11 +25,11 @@ class Probe(NamedTuple):
     parts: tuple[tuple[int, ...], ...]
     """The jobs that were packed: those that took turns with each other, and in each part those that were packed before."""
     rates: tuple[tuple[int, int], ...]
-    """Of jobs that were packed before: the rate of each while it executes, in millionths of its rate alone."""
+    """For jobs that were packed before, the rate of each while it executes, in millionths of its rate alone."""
     deadline_us: Micros
     before: tuple[Row, ...]
     limits: tuple[tuple[RunKey, int], ...]
-    """What members were allowed to use of each device before."""
+    """The memory that members were allowed to use of each device before."""
     period_us: Micros
     during: tuple[Row, ...]
 

@@ -1,4 +1,4 @@
-"""The rows of a share group, made from those who share its devices.
+"""The rows of a share group, made from the runs that share its devices.
 
 Jobs that execute on the same device at the same time are packed: they are one unit, and stay one. The tasks of a gang are
 always in the same rows. The rows have weights with which each unit gets its fair part of the cycle (`fair_turns`), and every
@@ -22,7 +22,7 @@ class Unit(NamedTuple):
     jobs: tuple[int, ...]
     """In order."""
     runs: tuple[RunKey, ...]
-    """Of all of them, in order."""
+    """The runs of all of them, in order."""
     devices: frozenset[Device]
 
 
@@ -87,7 +87,7 @@ def rows_needed(units: Iterable[Unit]) -> int:
 
 
 def ranked_rows(units: Collection[Unit], outranks: Callable[[Unit, Unit], bool]) -> tuple[Row, ...]:
-    """Fair rows of those units that nobody outranks who wants one of their devices. The others have rows without turns: they
+    """Fair rows of those units that no unit outranks which wants one of their devices. The others have rows without turns: they
     are parked, until the former leave."""
     first, aside, left = list[Unit](), list[Unit](), list(units)
     while left:

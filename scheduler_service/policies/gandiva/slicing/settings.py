@@ -9,11 +9,11 @@ class Settings(NamedTuple):
     """Durations are in seconds. 0 turns a mechanism off, where the mechanism is a setting."""
 
     period: float = 60
-    """In which each row of a share group has a turn, and between two looks at a server."""
+    """Time in which each row of a share group has a turn; also the time between two looks at a server."""
     switching_cost: float = 2
     """Percent of a cycle of turns that parks and resumes may take. If they take more, the cycle gets longer than `period`."""
     longest_period: float = 600
-    """The longest cycle of turns. As long as nobody moves, nobody waits for longer for a turn."""
+    """The longest cycle of turns. As long as no job moves, none waits for longer for a turn."""
     oversubscription: float = 4
     """Devices that the runs of a server may ask for together, relative to those that it has."""
     rows: int = 8
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     """Whether a job moves to the devices of another one so that the two are packed, if jobs are moved at all. Off, since
     simulations do not agree on whether that pays (ADR 50)."""
     packing_gain: float = 5
-    """By how many percent packing has to be better than time slicing to be kept."""
+    """Percent by which packing has to be better than time slicing to be kept."""
     probe_periods: float = 10
     """A probe that has not been measured after so many periods is undone; after so many cycles, if the packed jobs take turns
     with others."""
@@ -43,7 +43,7 @@ class Settings(NamedTuple):
     defragment_free: float = 75
     """Percent of a server's devices: a server in use on which so many are free is emptied, if other servers have room."""
     slowed: float = 30
-    """Percent: a job whose mini-batches take so much longer than at best is moved to a server without neighbours."""
+    """Percent: a job whose mini-batches take so much longer than at best is moved to a server without neighbors."""
     rotate: float = 300
     """How long the jobs of a server stay at least before one of them changes its place, so that all get the same part of the
     devices in the long run. They stay for the longest cycle of turns there in any case."""
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
         return round(self.longest_period * SECOND)
 
     def check(self) -> None:
-        """Raises ValueError for a value that cannot be."""
+        """Raises ValueError for a value that is out of range."""
         for name, least in (("period", 1), ("oversubscription", 1), ("rows", 1), ("packed_most", 1), ("probe_periods", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"the setting {name} is {getattr(self, name):g}; it must be at least {least}")

@@ -1,11 +1,11 @@
 """How long a cycle of turns takes: as long as the setting says, or longer if parks and resumes would take too much of it.
 
 Two things make a cycle longer. The time that a device loses to switching is to be at most `switching_cost` percent of the
-cycle. And a park has to end in time: agents give up when half of the next turn is over, so a turn is to be five times as long
-as the park before it. A park that outlasts half of a turn is tried again before one that is two and a half times as long.
+cycle. And a park has to end in time: agents give up after half of the next turn, so a turn is to be five times as long as the
+park before it. A park that outlasts half of a turn is tried again before one that is two and a half times as long.
 
-These are functions of plain values. With R rows of equal weight nobody waits for longer than P (1 - 1 / R) between two turns
-as long as nobody moves, where P is at most `longest_period`.
+These are functions of plain values. With R rows of equal weight no job waits for longer than P (1 - 1 / R) between two turns as
+long as none moves, where P is at most `longest_period`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ _STEPS = 4
 
 
 class Cost(NamedTuple):
-    """What the changes of turns of some rows take. Of rows that take no turns, nothing."""
+    """The time that the changes of turns of some rows take; 0 for rows that take no turns."""
 
     lost_us: Micros = 0
-    """Of each cycle, on the device that loses most: nobody executes there, because of parks and resumes."""
+    """Time that the device which loses most loses in each cycle: no run executes there, because of parks and resumes."""
     parks_us: Micros = 0
     """The least period with which every park ends in time."""
     slowest: int = 0
@@ -40,7 +40,7 @@ class Cost(NamedTuple):
     slowest_us: Micros = 0
     """How long these take, at least."""
     known: bool = False
-    """All who are parked and resumed have been, or it was tried."""
+    """Whether all jobs that are parked and resumed have been before, or it was tried."""
 
 
 class _Member(NamedTuple):
@@ -123,7 +123,7 @@ def _member(job_id: int, rows: Sequence[Row], runs: Mapping[RunKey, Run], known:
 
 
 def _lost(leaving: Collection[_Member], entering: Collection[_Member]) -> Iterator[tuple[Device, Micros]]:
-    """For how long nobody executes on each device on which others execute than before. A run goes on when all of its devices
+    """For each device on which others execute than before, for how long none executes. A run resumes when all of its devices
     are free, and all of a gang do together."""
     stops: dict[Device, Micros] = {}
     free: dict[Device, Micros] = {}

@@ -27,7 +27,7 @@ from scheduler_service.policies.stages import Where
 
 
 def take_turns(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
-    """The plan by which a job without room shares devices with these mates. None: there are none with whom it can."""
+    """The plan by which a job without room shares devices with these mates. None: it can share with none."""
     plans = (_sliced(state, one, where, settings, mates) for one in _ways(job))
     return next((plan for plan in plans if plan is not None), None)
 
@@ -112,7 +112,7 @@ def _holder(users: Sequence[Run]) -> tuple[int, RunKey]:
 
 
 def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> Plan | None:
-    """The job in a row of its own beside all that share devices with these. None: they cannot share."""
+    """The plan that gives the job a row of its own, next to all that share devices with these. None: they cannot share."""
     others = holders(state, spots)
     before = _binds(state, job, spots, where)
     if before is None:
@@ -151,19 +151,19 @@ def _ended_probes(state: State, job: Job, others: Sequence[Run]) -> tuple[Action
 
 
 class Joined(NamedTuple):
-    """A launch, and those who hold the devices where it would start."""
+    """A launch, and the runs that hold the devices where it would start."""
 
     units: list[Unit]
-    """Of the holders."""
+    """The units of the holders."""
     own: Unit
     """The launch."""
     runs: dict[RunKey, Run]
-    """Of all of them."""
+    """The runs of all of them."""
     jobs: dict[int, Job]
 
 
 def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run]) -> Joined:
-    """The next launch of the job there, beside these runs, which hold the devices of the spots."""
+    """The next launch of the job there, together with these runs, which hold the devices of the spots."""
     own = _starting(state, job, spots)
     groups = {run.group for run in others if run.group}
     runs = {run.key: run for run in [*own, *others]}
@@ -178,14 +178,14 @@ def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run])
 
 
 def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run], settings: Settings) -> Iterator[Share]:
-    """What the next launch of the job would share with these runs, which hold the devices of the spots: with generous limits of
-    memory first, then with tight ones."""
+    """The shares that the next launch of the job could have with these runs, which hold the devices of the spots: with generous
+    limits of memory first, then with tight ones."""
     there = joined(state, job, spots, others)
     return shares_of(state, there, [*there.units, there.own], settings)
 
 
 def shares_of(state: State, there: Joined, units: Sequence[Unit], settings: Settings) -> Iterator[Share]:
-    """What all of them would share, if these are the units that take turns."""
+    """The shares that all of them could have, if these are the units that take turns."""
     rows = rows_of(units, there.jobs)
     with_turns = {key for row in rows if row.weight for key in row.runs}
     if rows_needed(unit for unit in units if unit.runs[0] in with_turns) > settings.rows:
@@ -212,7 +212,7 @@ def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
 
 
 def holders(state: State, spots: Sequence[Spot]) -> list[Run]:
-    """All who hold a device of these, with all of their gangs and share groups; in order. Whoever is parked holds none."""
+    """All runs that hold a device of these, with all of their gangs and share groups; in order. Parked runs hold none."""
     found: dict[RunKey, Run] = {}
     for node, devices in spots:
         mask = mask_of(devices)

@@ -1,7 +1,7 @@
 """Who exchanges cells with whom: the arbiter's policies (HiveD, section 3.3).
 
-The port is `Match`: the next deal, given the board and everybody's surplus. `fits` says why a deal cannot be, given quotas and
-the cluster; the next candidate is tried then.
+The port is `Match`: the next deal, given the board and all surpluses. `fits` says why a deal cannot be, given quotas and the
+cluster; the next candidate is tried then.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,8 +18,8 @@ Match = Callable[[Board, Surplus, Fits], Deal | None]
 
 
 def settle(board: Board, surplus: Surplus, match: Match, fits: Fits) -> Generator[Deal, str | None, None]:
-    """Deal after deal until nothing matches. Each is made before the next is asked for; whoever cannot make it sends why, and
-    it is not proposed again."""
+    """Yield deal after deal until nothing matches. Each is made before the next is asked for; a caller that cannot make it
+    sends why, and it is not proposed again."""
     refused: set[tuple[int, int]] = set()
 
     def still_fits(deal: Deal) -> str | None:
@@ -68,9 +68,9 @@ def auction(board: Board, _surplus: Surplus, fits: Fits) -> Deal | None:
 
     Requests are served by decreasing bid, the earlier post first among equals, each from the offer that asks least of it. What
     it pays is the least bid with which it would still have got an offer, the others' being as they are, and so never less than
-    that offer asks: for one lot the second price, for several that are alike the highest bid that went without. So nobody who
-    has one request gains by bidding anything but its worth. A VC does not bid against itself. Swaps have no price, and are left
-    to `balanced` and `accept`.
+    that offer asks: for one lot the second price, for several that are alike the highest bid that went without. So a VC with
+    one request gains nothing by bidding anything but its worth. A VC does not bid against itself. Swaps have no price, and are
+    left to `balanced` and `accept`.
     """
     bids, asked = _bids(board), cache(fits)
     for request, bid in bids:

@@ -1,6 +1,6 @@
 """A tenant's proxy (HiveD, figure 5): offers cells that have been idle for long, and withdraws them when they are needed.
 
-It is off unless the tenant says how long is long. It only proposes; its offers are posted and withdrawn like anybody's.
+It is off unless the tenant sets a time. It only proposes; its offers are posted and withdrawn like any others.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ class Idle(NamedTuple):
     pool: str
     level: str
     devices: int
-    """Of one cell."""
+    """The devices of one cell."""
     history: tuple[tuple[Micros, int], ...]
     """(From when on, how many), in order of time."""
 
@@ -35,7 +35,7 @@ class Idle(NamedTuple):
         """How many have been idle ever since: cells have no names, so it is the fewest there were at any time."""
         before = [count for at, count in self.history if at <= since_us]
         if not before:
-            return 0  # nobody knows
+            return 0  # that is unknown
         return min([before[-1], *(count for at, count in self.history if at > since_us)])
 
 
@@ -47,8 +47,8 @@ def propose_idle(
     settings: ProxySettings,
     owned: Callable[[Lot], int] | None = None,
 ) -> list[Lot]:
-    """What to offer: idle cells that are not on offer already, nor promised to somebody for later. `owned`: how many such cells
-    it owns throughout the lot's window; what it took in exchange may go back before."""
+    """The lots to offer: idle cells that are not on offer already, nor promised for later. `owned`: how many such cells it owns
+    throughout the lot's window; what it took in exchange may go back before."""
     if not settings.idle_us:
         return []
     exchanges, lots = tuple(exchanges), []

@@ -16,12 +16,12 @@ from scheduler_service.policies.hived.exchange.arbiter import Match, auction, ba
 from scheduler_service.policies.hived.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 
 MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction, "none": None}
-"""What a site may choose; none: deals are made by tenants alone."""
+"""The arbiter's policies that a site may choose; none: deals are made by tenants alone."""
 
 
 def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, bool]:
-    """Has offers and requests matched, where something has changed for them. Returns whether there was a deal: others may own
-    cells then."""
+    """Match offers and requests, if something has changed for them. Returns whether there was a deal: others may own cells
+    then."""
     if match is None or not state.board_changed:
         return False
     board = board_of(state, state.cluster.clock_us)
@@ -41,7 +41,7 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
     made, deal = False, next(deals, None)
     while deal is not None:
         answer = yield (Agree(deal),)
-        if answer is None:  # somebody owns something else now
+        if answer is None:  # cells have other owners now
             made = True
             known.clear()
         try:
@@ -73,7 +73,7 @@ def run_proxies(state: State) -> Generator[Plan, str | None, None]:
 
 
 def _forget(state: State, on: set[int]) -> Iterator[Plan]:
-    """Where a proxy was switched off nothing of it stays."""
+    """Forget everything about proxies that were switched off, and withdraw their offers."""
     off = sorted(kind for kind in state.idle.rows if kind[0] not in on)
     if off:
         offers = sorted(posting.id for posting in state.postings.rows.values() if posting.by_proxy and posting.vc not in on)
@@ -96,7 +96,7 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str
 
 
 def _proxys(state: State, kind: Kind) -> list[int]:
-    """The offers that stand of these cells by themselves."""
+    """The open offers of these cells that the proxy has posted."""
     there = (posting for posting in state.postings.rows.values() if posting.by_proxy)
     return sorted(posting.id for posting in there if (posting.vc, posting.lot.pool, posting.lot.level) == kind)
 
