@@ -1,1 +1,1 @@
-"""Papers' evaluations again, on Ebb's own engine. Each module with a `command` is a command of `python -m reproduction`."""
+"""The papers' evaluations on Ebb's own engine. Each module with a `command` is a command of `python -m reproduction`."""

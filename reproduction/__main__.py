@@ -1,4 +1,4 @@
-"""`python -m reproduction`: makes the tables and figures of the papers again."""
+"""`python -m reproduction`: reproduces the tables and figures of the papers."""
 
 from importlib import import_module
 
@@ -18,7 +18,7 @@ STUDIES = {
 
 
 class Reproduction(Commands):
-    """Each command is that of a module, which is imported when it is called, and not for the help."""
+    """Each command comes from a module that is imported when the command is called, and not for the help."""
 
     program = "python -m reproduction"
 
@@ -47,7 +47,7 @@ MODULES = {
     name="reproduction", cls=Reproduction, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 def main() -> None:
-    """Make the tables and figures of a paper again."""
+    """Reproduce the tables and figures of a paper."""
 
 
 if __name__ == "__main__":

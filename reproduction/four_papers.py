@@ -1,4 +1,4 @@
-"""`python -m reproduction together`: FitGpp, HiveD, AlloX and Gandiva at once, and each alone (docs/choosing-a-policy.md)."""
+"""`python -m reproduction together`: FitGpp, HiveD, AlloX and Gandiva combined, and each alone (docs/choosing-a-policy.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,15 +28,15 @@ CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
 
 
 class Seen(NamedTuple):
-    """Of one way to schedule, with one seed. By job."""
+    """The outcome of one way to schedule, with one seed. Lists and arrays are by job."""
 
     vc: list[str]
     job_class: list[str]
     start_s: Floats
-    """From the submit to the first start."""
+    """Seconds from the submit to the first start."""
     completion_s: Floats
     lost_gpu_h: float
-    """By grace periods, work that is done again, and switches of turns."""
+    """GPU-hours lost to grace periods, work that is repeated, and switches of turns."""
     numbers: Mapping[str, float]
 
     def of(self, vc: str = "", job_class: str = "") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 
 Ways = Mapping[Way, Sequence[Seen]]
-"""Of each way to schedule, with each seed."""
+"""The outcomes of each way to schedule, one for each seed."""
 
 
 @click.command("together")
@@ -59,7 +59,7 @@ Ways = Mapping[Way, Sequence[Seen]]
 def command(
     traces: tuple[Path, Path, Path], quick: bool, seeds: int, output: Path | None, on: str, fresh: bool, document: Path | None
 ) -> None:
-    """FitGpp, HiveD, AlloX and Gandiva at once on jobs of Philly's trace, against each alone and against FIFO.
+    """FitGpp, HiveD, AlloX and Gandiva combined on jobs of Philly's trace, against each alone and against FIFO.
 
     A seed draws which kind each job has and by how much its estimate is off. The trace's times and durations are the same.
 
@@ -73,7 +73,7 @@ def command(
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
     found = simulated([case for wanted, _ in made for case in wanted.values()], folder, on, fresh, keep="all")
-    ways, tenants = made[0]  # which are the trace's, and the same with each seed
+    ways, tenants = made[0]  # both are the trace's, the same with each seed
     seen = {way: [see(found[wanted[way]]) for wanted, _ in made] for way in ways}
     tables = [by_class(seen), by_tenant(seen, tenants)]
     show(tables, folder)
@@ -103,13 +103,13 @@ def see(summary: Summary) -> Seen:
 
 
 def ranged(values: Sequence[float], shown: Callable[[float], str] = number) -> str:
-    """The median, with the least and the most if they look different."""
+    """Format the median, with the minimum and the maximum if they look different."""
     least, middle, most = (shown(value) for value in (min(values), median(values), max(values)))
     return middle if least == most else f"{middle} ({least} to {most})"
 
 
 def _completions(every: Sequence[Seen]) -> list[float]:
-    """Means of best-effort jobs, with each seed."""
+    """Mean completion times of best-effort jobs, by seed."""
     return [float(of.completion_s[of.of(job_class="best_effort")].mean()) for of in every]
 
 
@@ -169,7 +169,7 @@ def by_tenant(seen: Ways, tenants: Mapping[str, Tenant]) -> Table:
 
 
 def drawn(seen: Ways) -> Figure:
-    """Medians over the seeds, with the least and the most."""
+    """Draw medians over the seeds, with the minimum and the maximum."""
     figure, all_axes = sheet(1, len(CLASSES), height=1 + 0.32 * len(seen))
     titles = [way.title for way in seen]
     for (name, title), axes in zip(CLASSES.items(), all_axes, strict=True):

@@ -1,4 +1,4 @@
-"""Which simulations the comparison of all four papers takes, as data: a cluster, a workload, policies alone and together."""
+"""The simulations that compare all four papers, as data: a cluster, a workload, and the policies alone and combined."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +14,16 @@ from scheduler_service.sim.workloads.gavel_choices import Tenant, tenants
 from scheduler_service.sim.workloads.hived import apportioned
 
 FROM_DAY = 64
-"""Of the trace: days in which several virtual clusters are busy and 4 of 10 jobs are short."""
+"""First day of the trace to use: several virtual clusters are busy then, and 4 of 10 jobs are short."""
 NODES: Mapping[str, int] = {"v100": 4, "p100": 5, "k80": 5}
-"""Nodes of four GPUs: 56 in all."""
+"""Number of nodes of four GPUs, by model: 56 GPUs in all."""
 LONGEST_S = 6 * 3600
 MEASURE_S = 300
 TENANTS = 3
 
 
 class Traces(NamedTuple):
-    """Where the files are."""
+    """The files of the traces."""
 
     philly: Path
     rates: Path
@@ -36,7 +36,7 @@ class Way(NamedTuple):
     title: str
     policy: str
     inside: tuple[str, ...] = ()
-    """In virtual clusters: the policy of each tenant, or one for all."""
+    """The policies inside virtual clusters: one for each tenant, or one for all."""
 
 
 MIXED = "HiveD, with each virtual cluster's own"
@@ -55,8 +55,8 @@ INSIDE = (
 
 
 def own_policies(found: Mapping[str, Tenant]) -> dict[str, str]:
-    """Of each virtual cluster: FitGpp for that with the largest share of trials, AlloX for that of the others which asks for
-    the most GPU time, and Gandiva for the rest."""
+    """The policy of each virtual cluster: FitGpp for the one with the largest share of trials, AlloX for the one of the others
+    that asks for the most GPU time, and Gandiva for the rest."""
     by_trials = sorted(found, key=lambda vc: (-found[vc].trials / found[vc].jobs, vc))
     by_asked = sorted(by_trials[1:], key=lambda vc: (-found[vc].asked_s, vc))
     return {by_trials[0]: "fitgpp", **{vc: "gandiva" if place else "allox" for place, vc in enumerate(by_asked)}}
@@ -107,7 +107,7 @@ def _nodes(model: str, count: int) -> Nodes:
 
 
 def _virtual_clusters(found: Mapping[str, Tenant], inside: tuple[str, ...]) -> tuple[VirtualCluster, ...]:
-    """Each owns nodes of each model, by the GPU time that its jobs ask for, and one at least."""
+    """Virtual clusters that own nodes of each model in proportion to the GPU time that their jobs ask for, and at least one."""
     if not inside:
         return ()
     asked = [tenant.asked_s for tenant in found.values()]

@@ -1,4 +1,4 @@
-"""`python -m reproduction packing`: what probing packs, against the best possible pairs (docs/reproduction-packing.md)."""
+"""`python -m reproduction packing`: pairs that probing packs, against the best possible (docs/reproduction-packing.md)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ RULES: Mapping[Rule, str] = {
     "moved": "the same, of all jobs (pack_moves)",
 }
 MODELS = ("p100", "v100")
-"""On a K80 one pair of kinds in thirty gains more than 5 %."""
+"""The GPU models. On a K80 only one pair of kinds in thirty gains more than 5 %."""
 COLUMNS = ("work", "probes", "undone", "lost", "moves", "gain, % of the best on each GPU")
 
 
@@ -35,9 +35,9 @@ class Study(NamedTuple):
     mixes: int = 30
     devices: int = 4
     jobs: tuple[int, ...] = (4, 8)
-    """On each device."""
+    """Jobs on each device."""
     first: int = 5
-    """The mixes of which the first figures are."""
+    """The number of mixes in the first table."""
     last: int = 15
 
 
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Of each seed, by the mixes in their order."""
+    """Results of each seed, with the mixes in order."""
 
     best: Sequence[Sequence[Best]]
     seen: Mapping[Rule, Sequence[Sequence[Seen]]]
@@ -101,7 +101,7 @@ def simulate(of: Pairs, study: Study, jobs: int) -> Results:
 
 
 def compared(results: Mapping[Setting, Results], study: Study) -> list[Table]:
-    """Of the first mixes, when nothing has been learnt, and of the last."""
+    """Tables of the first mixes, when nothing has been learned, and of the last ones."""
     size = f"{study.mixes} mixes of jobs on {study.devices} GPUs each, {study.seeds} seeds"
     note = (
         f"Per GPU; 1 is the work in turns. Lost: GPU-minutes of work, by probes that were worse than turns. {size}. ± half a "
@@ -133,7 +133,7 @@ def _rows(results: Mapping[Setting, Results], of: slice) -> tuple[tuple[str, tup
 
 
 def _mean(values: Sequence[Sequence[float]]) -> str:
-    """Each seed is one sample."""
+    """Format the mean; each seed is one sample."""
     found = estimate([fmean(some) for some in values])
     return f"{found.mean:.3f}" + ("" if found.half is None else f" ± {found.half:.3f}")
 
@@ -143,12 +143,12 @@ def _gained(seen: Sequence[Seen], theirs: Sequence[Best]) -> float:
 
 
 def _share(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """Of what the best pairs gain over turns."""
+    """The share of the best pairs' gain over turns."""
     return (fmean(mine) - 1) / (fmean(theirs) - 1)
 
 
 def drawn(results: Mapping[Setting, Results]) -> Figure:
-    """The part of the best pairs' gain that is reached, after so many mixes: means over the seeds and over five mixes each."""
+    """Draw the share of the best pairs' gain that is reached over the mixes: means over seeds, and over five mixes each."""
     figure, all_axes = sheet(len(results), 1, height=2.6 * len(results))
     for (setting, of), axes in zip(results.items(), all_axes, strict=True):
         count = len(of.best[0])

@@ -1,9 +1,8 @@
-"""Random mixes of jobs that take turns on devices: which pairs probing packs, and which would be the best possible.
+"""Random mixes of jobs that take turns on devices: the pairs that probing packs, and the best possible ones.
 
 Each device has a few jobs that take turns. Pairs are chosen and judged by the functions that `policy: gandiva` has (`pairing`),
-at the rates that Gavel's authors measured. The best pairs are computed apart from that, as a matching of the greatest weight.
-What a device does is the mean over its rows, of the sum of the normalised rates of the jobs that execute in a row: 1 while
-nobody is packed.
+at the rates that Gavel's authors measured. The best pairs are computed separately, as a maximum-weight matching. A device's
+work is the mean over its rows of the sum of the normalized rates of the jobs that execute in a row: 1 while no jobs are packed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,44 +19,44 @@ from scheduler_service.sim.sharing.measured import Tables, assumed_use
 
 Rule = Literal["random", "group", "utilisation", "learnt", "moved"]
 PROBE_MIN = 2
-"""A probe lasts so long: nodes measure once a minute, and what counts was measured under the present share plan alone."""
+"""The length of a probe: nodes measure once a minute, and a measurement counts if the present share plan covers all of it."""
 NOISE = 0.02
-"""Relative standard deviation of what is measured, as in simulations."""
+"""Relative standard deviation of measurements, as in simulations."""
 _PPM = 1_000_000
 
 
 class Pairs(NamedTuple):
-    """What is known of kinds of jobs on one model of device."""
+    """Rates of kinds of jobs on one model of device."""
 
     kinds: tuple[str, ...]
     work: Mapping[tuple[str, str], float]
-    """The sum of the normalised rates of two jobs on one device; 0: they do not fit into its memory."""
+    """The sum of the normalized rates of two jobs on one device; 0: they do not fit into its memory."""
     utilisation: Mapping[str, int]
-    """In millionths; assumed."""
+    """Utilization in millionths; assumed."""
 
 
 class Seen(NamedTuple):
-    """Of one mix, per device."""
+    """The outcome of one mix, per device."""
 
     work: float
     probes: float
     undone: float
     lost_min: float
-    """Device-minutes of work that were lost while probes were worse than what was there before."""
+    """Device-minutes of work that were lost while probes were worse than the state before."""
     moves: float = 0
 
 
 class Best(NamedTuple):
-    """Of one mix, per device: what could be reached."""
+    """The best possible work of one mix, per device."""
 
     here: float
-    """By jobs that stay on their devices."""
+    """If jobs stay on their devices."""
     anywhere: float
     """If any two jobs of the mix could be packed."""
 
 
 class _Job(NamedTuple):
-    """As `pairing.Candidate`."""
+    """A job, with the fields of `pairing.Candidate`."""
 
     utilisation_ppm: int
     jobs: tuple[int, ...]
@@ -81,7 +80,7 @@ def pairs_of(tables: Tables, device: str) -> Pairs:
 
 
 def mixes(of: Pairs, count: int, devices: int, jobs: int, seed: int) -> list[Mix]:
-    """So many mixes, of so many jobs on each device."""
+    """Draw random mixes with a number of jobs on each device."""
     rng = Random(f"{seed}:mixes")
     return [[[rng.choice(of.kinds) for _ in range(jobs)] for _ in range(devices)] for _ in range(count)]
 
@@ -90,10 +89,10 @@ def mixes(of: Pairs, count: int, devices: int, jobs: int, seed: int) -> list[Mix
 
 
 def play(of: Pairs, some: Sequence[Mix], rule: Rule, seed: int) -> list[Seen]:
-    """One mix after the other, with what was learnt from those before. The rules are: pairs at random; the lowest utilisation
-    first, judged by what the whole group does; the same, judged by what the pair does; pairs that have paid before come
-    first; and such pairs of all jobs of the mix, of which one moves to the other. With each rule, pairs that have not paid are
-    not tried again."""
+    """Play the mixes in turn; what is learned from one is used in the next. The rules are: random pairs; the lowest utilization
+    first, judged by the work of the whole group; the same, judged by the work of the pair; pairs that have paid before first;
+    and such pairs of all jobs of the mix, one of which moves to the other. With each rule, pairs that have not paid are not
+    tried again."""
     probing = Probing(of, rule, Random(f"{seed}:probes"))
     return [probing.mix(mix) for mix in some]
 
@@ -105,7 +104,7 @@ class Probing:
         self._learnt: dict[tuple[str, str], tuple[bool, int]] = {}
 
     def mix(self, mix: Mix) -> Seen:
-        """Devices are probed one after the other, each until there is no pair left to try."""
+        """Probe one device after the other, each until there is no pair left to try."""
         if self._rule == "moved":
             return self._all(mix)
         found = [self._device(kinds) for kinds in mix]
@@ -133,8 +132,8 @@ class Probing:
         return Seen(_does(len(kinds), packed), probes, undone, lost)
 
     def _all(self, mix: Mix) -> Seen:
-        """The devices together, as those of a server. What a move itself costs is left out, and so is how long a job stays
-        before it may move."""
+        """Probe all devices together, like those of a server. The cost of a move is left out, and so is the time a job must
+        stay before it may move."""
         rest = [
             _Job(self._of.utilisation[kind], (100 * device + number,), kind, device)
             for device, kinds in enumerate(mix)
@@ -156,7 +155,7 @@ class Probing:
             if mover.device != host.device:
                 met.add(pair[0].jobs + pair[1].jobs)
                 if rows[mover.device] == 1:
-                    continue  # nobody would have its device
+                    continue  # its device would be idle
                 moves += 1
                 jobs[mover.device] -= 1
                 jobs[host.device] += 1
@@ -182,7 +181,7 @@ class Probing:
 
     def _known(self, one: _Job, other: _Job) -> tuple[bool, int] | None:
         if not self._of.work[one.kind, other.kind]:
-            return False, 0  # what they were measured to need does not fit
+            return False, 0  # their measured memory does not fit
         return self._learnt.get(_key(one, other))
 
 
@@ -191,7 +190,7 @@ def _key(one: _Job, other: _Job) -> tuple[str, str]:
 
 
 def _does(jobs: int, packed: Sequence[float]) -> float:
-    """What a device does on which so many jobs take turns, of which these pairs execute together."""
+    """The work of a device on which jobs take turns, with these pairs of them executing together."""
     rows = jobs - len(packed)
     return (sum(packed) + jobs - 2 * len(packed)) / rows
 
@@ -200,15 +199,15 @@ def _does(jobs: int, packed: Sequence[float]) -> float:
 
 
 def best(of: Pairs, mix: Mix) -> Best:
-    """Devices that have one row each would do what all rows do on average, so that `anywhere` is a bound."""
+    """The best work of a mix. Devices with one row each would do the mean over all rows, so `anywhere` is a bound."""
     everyone = [kind for kinds in mix for kind in kinds]
     return Best(sum(best_of(of, kinds) for kinds in mix) / len(mix), best_of(of, everyone))
 
 
 def best_of(of: Pairs, kinds: Sequence[str]) -> float:
-    """The most that can be done by packing pairs of these jobs. What a pair adds depends on how many rows there are, so the
-    matching is computed again with the weights that its own result implies, until that is the same (Dinkelbach): no matching
-    is better than the last one."""
+    """The most work by packing pairs of these jobs. A pair's gain depends on the number of rows, so the matching is computed
+    again with the weights that its own result implies, until it is stable (Dinkelbach): no matching is better than the last
+    one."""
     does = 1.0
     while True:
         graph: nx.Graph[int] = nx.Graph()

@@ -75,7 +75,7 @@ COLUMNS = {
 SCALES = {"preempted.share": 100.0, "interval_s.p50": 1 / 60, "interval_s.p95": 1 / 60}
 
 PHILLY_DAYS = {101: 30, 102: 34, 103: 38, 201: 46, 202: 49, 203: 52.1, 204: 60, 205: 67.1, 206: 70.5, 207: 75.3, 208: 85}
-"""From which day of the trace on a seed's jobs are; no two seeds have the same ones."""
+"""The day of the trace on which a seed's jobs begin; no two seeds have the same jobs."""
 
 
 _AS_PUBLISHED = {name: getattr(AS_PUBLISHED, name) for name in ("trials_in_flight", "sparing", "in_order")}
@@ -83,17 +83,17 @@ _AS_PUBLISHED = {name: getattr(AS_PUBLISHED, name) for name in ("trials_in_fligh
 
 class Study(NamedTuple):
     jobs: int = 2**13
-    """On held-out seeds; of traces and for development half as many."""
+    """Jobs for held-out seeds; traces and development use half as many."""
     development: tuple[int, ...] = (101, 102, 103)
     held_out: tuple[int, ...] = (201, 202, 203, 204, 205, 206, 207, 208)
     traces: Traces | None = None
 
     def seeds(self, part: str) -> tuple[int, ...]:
-        """Half of those that were held out are enough for how many trials may be in flight, which is not chosen by them."""
+        """The seeds of a part. In-flight limits are not chosen by held-out seeds, so half of these are enough for them."""
         return {"tried": self.development, "in-flight": self.held_out[:4]}.get(part, self.held_out)
 
     def workloads(self, part: str) -> Iterator[str]:
-        """Those whose files there are."""
+        """Workloads of a part whose files are available."""
         return (name for name in IN_PART[part] if self.traces is not None or name not in Traces._fields)
 
 
@@ -122,7 +122,7 @@ def _site(study: Study, workload: str, seed: int) -> tuple[Nodes, Workload]:
 
 
 def gangs(jobs: int) -> Generated:
-    """Run times and grace periods of the paper's; of trials and of best-effort jobs each, one in six is a gang."""
+    """Jobs with the paper's run times and grace periods; of trials and of best-effort jobs each, one in six is a gang."""
     grace = Normal(mean=180, deviation=66, low=1e-6, high=1200)
     gpus, tasks = Uniform(low=4, high=8, step=4), Uniform(low=2, high=4, step=1)
     trial = Kind(trial=True, share=5, work_s=Normal(mean=300, deviation=300, low=60, high=1800), gpus=_few(), grace_s=grace)
@@ -156,7 +156,7 @@ def command(
     """Other ways to choose victims, against FitGpp's, on the same jobs (docs/scores.md).
 
     The parts are all candidates on the seeds for development, the chosen ones on held-out seeds, and how many trials may wait
-    for victims at once. Ctrl-C loses nothing but the simulations under way: the same command goes on.
+    for victims at the same time. Ctrl-C loses nothing but the simulations in progress: run the same command to continue.
 
     \b
     Examples:
@@ -181,7 +181,7 @@ def _cases(study: Study, part: str) -> Iterator[Case]:
 
 
 Numbers = Sequence[Mapping[str, float]]
-"""Of each seed."""
+"""Metrics of each seed."""
 
 
 def _table(study: Study, part: str, workload: str, found: Simulated) -> Table:
@@ -216,7 +216,7 @@ def _changes(base: Numbers, other: Numbers) -> Iterator[Estimate | None]:
 
 
 def change(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
-    """By how much the second are more than the first, as a share of the first on average."""
+    """The increase from the first to the second values, as a share of the mean of the first."""
     whole = sum(old for old, _ in pairs) / max(len(pairs), 1)
     return estimate([(new - old) / whole for old, new in pairs]) if whole else None
 

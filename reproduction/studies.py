@@ -1,8 +1,7 @@
-"""What all studies have in common: many cases are simulated and looked up again, and what comes of them is shown in tables, on
-a terminal and in a document.
+"""Functions shared by all studies: simulating many cases, keeping results, and showing tables on a terminal and in a document.
 
-A document has a pair of comments for each part, `<!-- begin: table-1 -->` and `<!-- end: table-1 -->`; what is between them
-is written by the study, so that no number in it was ever typed.
+A document has a pair of comments for each part, `<!-- begin: table-1 -->` and `<!-- end: table-1 -->`; the study writes the
+text between them, so that no number in it is typed by hand.
 """
 
 import os
@@ -29,8 +28,7 @@ Simulated = Mapping[Case, Summary]
 
 
 def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: Keep = "summary") -> Simulated:
-    """Simulates those that are not in the folder yet. Where something is amiss it says so, and leaves with the status that
-    `ebb-sim run` has, too."""
+    """Simulate the cases that are not in the folder yet. On an error, print it and exit like `ebb-sim run`."""
     notes, different = Console(stderr=True), list(dict.fromkeys(cases))
     try:
         with Screen(notes) as screen:
@@ -55,7 +53,7 @@ def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: K
 
 
 def group(found: Simulated, cases: Sequence[Case]) -> Group:
-    """Of one policy on one workload, with every set."""
+    """The results of one policy on one workload, with every set."""
     (one,) = grouped({found[cases[0]].folder: [found[case] for case in cases]})
     return one
 
@@ -65,7 +63,7 @@ def group(found: Simulated, cases: Sequence[Case]) -> Group:
 
 class Table(NamedTuple):
     name: str
-    """Of its place in a document."""
+    """The name of its place in a document."""
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
@@ -73,7 +71,7 @@ class Table(NamedTuple):
 
 
 def number(value: float | None) -> str:
-    """With three digits that count, as the paper prints them."""
+    """Format with three significant digits, as the paper prints them."""
     if value is None:
         return "-"
     if abs(value) >= 1000:
@@ -82,7 +80,7 @@ def number(value: float | None) -> str:
 
 
 def estimated(estimate: Estimate | None, scale: float = 1) -> str:
-    """The mean and half its interval."""
+    """Format the mean and half of its interval."""
     if estimate is None:
         return "-"
     half = "" if estimate.half is None else f" ± {estimate.half * scale:.2g}"
@@ -96,7 +94,7 @@ def as_markdown(table: Table) -> str:
 
 
 def show(tables: Iterable[Table], folder: Path, more: str = "") -> None:
-    """Prints the tables, and writes them to tables.md in the folder, with what there is `more` to say."""
+    """Print the tables and write them to tables.md in the folder, followed by `more`."""
     made, console = list(tables), Console(highlight=False)
     for table in made:
         lay_out(console, table.title, table.columns, {label: list(cells) for label, cells in table.rows})
@@ -110,10 +108,9 @@ class BadDocument(Exception):
 
 
 def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str, str], folder: Path) -> None:
-    """Puts the parts, and the figures that were `drawn` in the folder (name -> title), into the document and next to it, if
-    there is one. Each part says which commit has made it, and in how much
-    processor time the command did all that it had not kept. If that cannot be done, it says so and
-    exits with status 2."""
+    """Put the parts, and the figures `drawn` in the folder (name -> title), into the document and next to it, if there is one.
+    Each part names the commit that made it, and the processor time of the command except for kept results. On an error, print
+    it and exit with status 2."""
     if document is None:
         return
     beside = document.with_suffix("")
@@ -132,7 +129,7 @@ def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str,
 
 
 def commit(document: Path) -> str:
-    """The commit of the checkout that the document is in; `-dirty` follows if files of it were changed."""
+    """The commit of the document's checkout, with `-dirty` if files in it were changed."""
     asked = ["git", "-C", str(document.absolute().parent), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
@@ -141,7 +138,7 @@ def commit(document: Path) -> str:
 
 
 def filled_in(document: str, parts: Mapping[str, str]) -> str:
-    """The document with these parts at their places; others stay as they are. Raises BadDocument."""
+    """Return the document with these parts in their places and the others unchanged. Raises BadDocument."""
     for name, text in parts.items():
         begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
         place = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)

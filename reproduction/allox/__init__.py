@@ -1,1 +1,1 @@
-"""AlloX's evaluation (EuroSys 2020), again."""
+"""AlloX's evaluation (EuroSys 2020), reproduced."""

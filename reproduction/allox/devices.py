@@ -1,6 +1,6 @@
 """AlloX on real devices: Philly's jobs on three models of GPU, with the rates that Gavel's authors measured.
 
-The paper leaves more than two kinds of resources, and jobs of several devices, to future work.
+The paper leaves more than two kinds of resources, and jobs of several devices, for future work.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from scheduler_service.sim.workloads.gavel import DEVICES, rates_of
 
 class Cluster(NamedTuple):
     nodes: Mapping[str, int]
-    """By model: how many nodes of eight GPUs. The numbers are assumptions."""
+    """Number of nodes of eight GPUs, by model. The numbers are assumptions."""
     jobs: int
-    """How many jobs of the trace are simulated at most."""
+    """The maximum number of jobs of the trace to simulate."""
 
     def cluster(self) -> tuple[Nodes, ...]:
         return tuple(Nodes(nodes=self.nodes[name], gpus=8, model=name) for name in DEVICES)
@@ -27,10 +27,10 @@ CLUSTERS: Mapping[str, Cluster] = {
     "devices": Cluster({"v100": 16, "p100": 24, "k80": 32}, 5000),
     "busy-devices": Cluster({"v100": 8, "p100": 12, "k80": 16}, 2000),
 }
-"""By the part of the evaluation. The first 5,000 jobs ask for as much in 2.6 days as 510 P100s do in that time, much of it in a
+"""The cluster of each part of the evaluation. The first 5,000 jobs need as much in 2.6 days as 510 P100s give, much of it in a
 few jobs that run for days. Queues are long on the second cluster, so a simulation of AlloX takes longer there."""
 FROM_S = 35 * 86400
-"""As the slices on which other simulators were run."""
+"""The same start as the slices of the trace on which other simulators were run."""
 TENANTS = 11
 """Virtual clusters of the trace with more than 300 jobs."""
 
@@ -40,6 +40,6 @@ def workload(philly: Path, rates: Path, jobs: int, error: float) -> Gavel:
 
 
 def weights(rates: Path) -> list[float]:
-    """By device: how much faster kinds of job are on one GPU of it than on a K80, on average over those that run on both."""
+    """How much faster jobs are on one GPU of each device than on a K80: the mean over the kinds of job that run on both."""
     alone = [of for of in rates_of(rates.absolute())[1] if of[-1]]
     return [fmean(of[at] / of[-1] for of in alone) for at in range(len(DEVICES))]

@@ -12,9 +12,9 @@ from scheduler_service.sim.experiments.figures import COLOURS, lines, log_scale,
 
 Curves = Mapping[Point, Mapping[str, Sequence[float]]]
 SMOOTH = 5
-"""So many points of a curve make one in a figure over time."""
+"""How many points of a curve are averaged into one in a figure over time."""
 SHOWN = ("drff", "es", "drfs", "drfa", "allox-plus", "allox", SRPT)
-"""In the order of the paper's figures."""
+"""The policies that are drawn, in the order of the paper's figures."""
 
 
 def experiment(measured: Measured) -> Figure:
@@ -66,7 +66,7 @@ def over_time(curves: Curves) -> Figure:
 
 
 def starvation(curves: Curves) -> Figure:
-    """Figure 15."""
+    """Figure 15: completed jobs of the user with the longest jobs."""
     figure, (axes,) = sheet()
     shown = [(TITLES[name], curves[Point(name)]) for name in SHOWN if Point(name) in curves]
     lines(axes, [(title, of["seconds"], of["long_user"]) for title, of in shown])
@@ -76,7 +76,7 @@ def starvation(curves: Curves) -> Figure:
 
 
 def devices(measured: Measured) -> Figure:
-    """Mean completion times, the least first."""
+    """Mean completion times in ascending order."""
     figure, (axes,) = sheet()
     times = sorted((mean(of, "completion_s").mean, point) for point, of in measured.items())
     titles = [f"AlloX, {point.alpha:g}" if point.policy == "allox" else TITLES[point.policy] for _, point in times]
@@ -89,7 +89,7 @@ def devices(measured: Measured) -> Figure:
 
 
 def by_alpha(measured: Measured) -> Figure:
-    """Figure 16."""
+    """Figure 16: completion time and disparity by alpha."""
     figure, both = sheet(1, 2)
     for axes, measure, title in zip(
         both, ("completion_s", "disparity"), ("mean completion time, s", "disparity of progress"), strict=True
@@ -104,7 +104,7 @@ def by_alpha(measured: Measured) -> Figure:
 
 
 def varied(measured: Measured, part: Part) -> Figure:
-    """Figures 17 and 18."""
+    """Figures 17 and 18: completion time by the error of the estimates, and by the cost of profiling."""
     figure, (axes,) = sheet()
     values = ERRORS if part == "errors" else OVERHEADS
     names = list(dict.fromkeys(point.policy for point in measured))
@@ -118,7 +118,7 @@ def varied(measured: Measured, part: Part) -> Figure:
 
 
 def _smooth(values: Sequence[float]) -> list[float]:
-    """Means of so many values each, of those that are numbers."""
+    """Means of SMOOTH successive values each, NaNs left out."""
     parts = np.array(values, np.float64)[: len(values) // SMOOTH * SMOOTH].reshape(-1, SMOOTH)
     there = ~np.isnan(parts)
     found: list[float] = np.divide(

@@ -1,4 +1,4 @@
-"""What AlloX's evaluation measures: completion times, users' progress over time, and who is served when."""
+"""The measurements of AlloX's evaluation: completion times, users' progress over time, and who is served when."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,28 +15,28 @@ from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import jobs_of
 
 LONGEST = 0.01
-"""Of the jobs: those whose shortest time is longest."""
+"""The share of the jobs that counts as the longest, by the shortest time of each."""
 NEVER = 1 << 60
-"""How long a job takes in a configuration that it lacks."""
+"""The time of a job in a configuration that it lacks."""
 POINTS = 100
-"""Of a curve."""
+"""Number of points of a curve."""
 
 
 class Seen(NamedTuple):
-    """What came of all jobs. Times are in microseconds, one row for each job, in the order in which they came."""
+    """The outcome of all jobs. Times are in microseconds, with one row for each job in order of arrival."""
 
     submit: Ints
     end: Ints
     times: Ints
-    """(jobs, configurations)."""
+    """Times, as (jobs, configurations)."""
     user: Ints
     users: list[str]
     needs: Ints
-    """(jobs, configurations): how many slots of its kind the configuration takes."""
+    """How many slots of its kind each configuration takes, as (jobs, configurations)."""
     slots: Ints
-    """By configuration: how many there are of its kind."""
+    """How many slots of its kind there are, by configuration."""
     run_job: Ints
-    """By run: the row of its job."""
+    """The row of the job, by run."""
     run_configuration: Ints
     run_begin: Ints
     run_end: Ints
@@ -46,17 +46,17 @@ class Measures(NamedTuple):
     completion_s: float
     median_s: float
     longest_s: float
-    """Of the longest jobs."""
+    """Mean completion time of the longest jobs."""
     disparity: float
-    """The standard deviation of users' progress, on average over the time in which jobs come."""
+    """The standard deviation of users' progress, averaged over the time in which jobs arrive."""
     worst_user_s: float
-    """The mean completion time of the user for whom it is longest."""
+    """The longest mean completion time of any user."""
     long_user_s: float
     """The mean completion time of the user whose jobs take longest."""
     long_user_done: float
-    """Which part of this user's jobs have completed when the last job of all comes."""
+    """The share of this user's jobs that have completed when the last job of all arrives."""
     utilisation: tuple[float, ...]
-    """By configuration: slots in use, on average over the time in which jobs come; if all come at once, until all are done."""
+    """Slots in use by configuration: the mean while jobs arrive or, if all arrive together, until all are done."""
 
 
 def job_list(case: Case) -> list[SimJob]:
@@ -64,8 +64,8 @@ def job_list(case: Case) -> list[SimJob]:
 
 
 def slots_of(case: Case, jobs: Sequence[SimJob]) -> list[Slots]:
-    """Of each configuration: devices of its model, or, without devices, as many as such jobs fit on empty nodes. Jobs may lack
-    the last configurations."""
+    """Slots of each configuration: devices of its model or, without devices, how many such jobs fit on empty nodes. Jobs may
+    lack the last configurations."""
     specs = [job.spec.in_each_configuration() for job in jobs]
     most = max(specs, key=len)
     needs = [[of[at].demand.devices or 1 if at < len(of) else 1 for of in specs] for at in range(len(most))]
@@ -80,7 +80,7 @@ def _count(case: Case, spec: JobSpec) -> int:
 
 
 def seen(case: Case, folder: Path | None) -> Seen:
-    """A case that was simulated into the folder; None: under SRPT, which is worked out here."""
+    """Return the outcome of a case that was simulated into the folder; if there is no folder, that of SRPT, computed here."""
     jobs = job_list(case)
     slots = slots_of(case, jobs)
     users = sorted({job.user for job in jobs})
@@ -140,13 +140,13 @@ def long_user(of: Seen) -> int:
 
 
 def edges(of: Seen) -> Floats:
-    """The time in which jobs come, in equal parts."""
+    """The edges of equal parts of the time in which jobs arrive."""
     return np.linspace(float(of.submit.min()), float(of.submit.max()), POINTS + 1)
 
 
 def progress(of: Seen, at: Floats) -> Floats:
-    """(users, parts): each user's progress (section 3.3.2) on average between each two of these times. A running job counts its
-    share of the slots of its fastest configuration, less as it runs in one that takes longer."""
+    """Return (users, parts): each user's progress (section 3.3.2), averaged between consecutive times. A running job counts its
+    share of the slots of its fastest configuration, and less if it runs in a slower one."""
     best = of.times.argmin(axis=1)
     rows = np.arange(len(best))
     share = of.needs[rows, best] / of.slots[best]
@@ -160,7 +160,7 @@ def progress(of: Seen, at: Floats) -> Floats:
 
 
 def _means(begins: Ints, ends: Ints, values: Floats, at: Floats) -> Floats:
-    """The sum of values of those who are there, on average between each two of the times."""
+    """The sum of the values that are present, averaged between consecutive times."""
     times = np.concatenate((begins, ends))
     order = np.argsort(times, kind="stable")
     times = times[order].astype(np.float64)
@@ -171,8 +171,8 @@ def _means(begins: Ints, ends: Ints, values: Floats, at: Floats) -> Floats:
 
 
 def curves(of: Seen) -> Mapping[str, list[float]]:
-    """Over the time in which jobs come: arrivals, completion times by arrival, disparity, and what of the user with the longest
-    jobs has completed."""
+    """Curves over the time in which jobs arrive: arrivals, completion times by arrival, disparity, and how many jobs of the
+    user with the longest jobs have completed."""
     at = edges(of)
     part = np.clip(np.searchsorted(at, of.submit, side="right") - 1, 0, POINTS - 1)
     count = np.bincount(part, minlength=POINTS)

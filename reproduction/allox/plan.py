@@ -1,4 +1,4 @@
-"""Which simulations AlloX's evaluation takes, as data: the clusters, the policies, and the cases of each part."""
+"""The simulations of AlloX's evaluation, as data: the clusters, the policies, and the cases of each part."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,20 @@ from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJob
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
 
 SIMULATED = (Nodes(nodes=20, cpus=1, memory_gib=32, gpus=1), Nodes(nodes=20, cpus=20, memory_gib=32))
-"""Section 5.1: 20 GPUs, 20 CPUs of 20 cores each, 1,280 GB. Each GPU has a core beside it for its job."""
+"""Section 5.1: 20 GPUs, 20 CPUs of 20 cores each, 1,280 GB. Each GPU has a core of its own for its job."""
 EXPERIMENT = (Nodes(nodes=4, cpus=4, memory_gib=61, gpus=1), Nodes(nodes=8, cpus=20, memory_gib=64))
 """Section 5.1: the cluster of the experiment."""
 USERS, EXPERIMENT_USERS = len(SPEEDUPS), 4
 ALPHA, ERROR, PROFILING = 0.1, 0.1, 0.03
 TIMEOUT_S = 600
-"""Of AlloX+. The paper gives none."""
+"""The timeout of AlloX+. The paper gives no value."""
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ERRORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 OVERHEADS = (0.0, 0.03, 0.05, 0.1, 0.2, 0.3)
 
 SRPT = "srpt"
-"""It is no policy of the engine (`allox_srpt`), and its cases are never simulated there."""
+"""Not a policy of the engine (see `allox/srpt.py`): its cases are never simulated there."""
 TITLES = {
     "allox": "AlloX",
     "allox-priced": "AlloX, priced",
@@ -45,56 +45,56 @@ IN_SIMULATION = tuple(name for name in TITLES if name != "allox-priced")
 AT_RATES = ("allox", "sjf-plus", "allox-priced", SRPT)
 IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
-"""They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
+"""Policies that use no estimates, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
 Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "rates", "devices", "busy-devices"]
 PARTS: tuple[Part, ...] = get_args(Part)
 ON_DEVICES: tuple[Part, ...] = ("devices", "busy-devices")
-"""Parts that take a trace."""
+"""Parts that need a trace."""
 
 
 class Study(NamedTuple):
     until_s: float = SPAN_S
-    """Jobs come until then, in the simulation."""
+    """Jobs arrive until then, in the simulation."""
     varied_s: float = 3000
-    """The same where a parameter is varied."""
+    """Jobs arrive until then if a parameter is varied."""
     seeds: tuple[int, ...] = (1,)
     varied_seeds: tuple[int, ...] = (1, 2, 3)
     experiments: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     """Seeds of the experiment."""
     rates: tuple[float, ...] = (0.85, 1.0, 1.15)
-    """Where the rate of arrivals is varied: how many times as many jobs arrive as in the paper."""
+    """Factors on the paper's arrival rate, in the part that varies it."""
     rates_s: float = 4000
-    """Jobs arrive until then, where the rate is varied."""
+    """Jobs arrive until then if the arrival rate is varied."""
     rate_seeds: tuple[int, ...] = (101, 102, 103, 104, 105, 106)
-    """Seeds where the rate is varied. No policy and no setting was chosen by what comes of them."""
+    """Seeds if the arrival rate is varied. No policy and no setting was chosen by their results."""
     jobs: int | None = None
-    """So many at most, in each simulation."""
+    """The maximum number of jobs in each simulation."""
     traced: int = 5000
-    """Jobs of the trace at most, on real devices."""
+    """The maximum number of jobs of the trace, on real devices."""
     traces: "Traces | None" = None
 
 
 class Traces(NamedTuple):
     philly: Path
     rates: Path
-    """Of Gavel's measurements."""
+    """The file of Gavel's measurements."""
 
 
 QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), rates_s=1000, rate_seeds=(101, 102), traced=1000)
 
 
 class Point(NamedTuple):
-    """A policy with what is varied."""
+    """A policy with the parameters that are varied."""
 
     policy: str
     alpha: float = ALPHA
     error: float = ERROR
     profiling: float = PROFILING
     rate: float = 1
-    """Of arrivals; 1: the paper's."""
+    """The arrival rate, relative to the paper's."""
     limited: bool = True
-    """Whether the priced order holds users back who are far above the average."""
+    """Whether the priced order holds back users who are far above the average."""
 
 
 OF_ALL_USERS = Point("allox", alpha=1)
@@ -102,7 +102,7 @@ UNLIMITED = Point("allox-priced", limited=False)
 
 
 def average_speedup() -> float:
-    """What DRFA is told: the mean over users of their mean speed-up."""
+    """The speedup that DRFA is configured with: the mean over users of their mean speedup."""
     return fmean(math.exp(of.mu + of.sigma**2 / 2) for of in SPEEDUPS)
 
 
@@ -144,12 +144,12 @@ def points(part: Part, study: Study) -> list[Point]:
 
 
 def cases(study: Study, part: Part, point: Point) -> list[Case]:
-    """One for each seed."""
+    """Return a case for each seed."""
     if part in ON_DEVICES:
         return [on_devices(study, part, point)]
     profiling = 0.0 if point.policy in UNPROFILED else point.profiling
     if part == "experiment":
-        speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of what is equally likely by its logarithm
+        speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of a log-uniform distribution
         of = policy(point, EXPERIMENT_USERS, (speedup, 1))
         jobs = AlloxExperiment(error=point.error, profiling=profiling)
         return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
@@ -166,7 +166,7 @@ def cases(study: Study, part: Part, point: Point) -> list[Case]:
 
 def on_devices(study: Study, part: Part, point: Point) -> Case:
     """Philly's jobs on the V100s, P100s and K80s of this part."""
-    assert study.traces is not None  # the command says so
+    assert study.traces is not None  # the command has checked it
     on = CLUSTERS[part]
     count = min(on.jobs, study.traced, study.jobs or on.jobs)
     jobs = workload(study.traces.philly, study.traces.rates, count, point.error)

@@ -1,19 +1,19 @@
-"""What the AlloX paper prints (EuroSys 2020), and what its authors' published outputs of their simulator hold."""
+"""The numbers that the AlloX paper prints (EuroSys 2020), and those in its authors' published simulator outputs."""
 
 from typing import NamedTuple
 
 
 class Printed(NamedTuple):
-    """Of a policy. Times are mean completion times in seconds."""
+    """The numbers of one policy. Times are mean completion times in seconds."""
 
     experiment_s: float | None = None
     """Figure 11, the cluster."""
     whole_s: float | None = None
-    """In the authors' outputs, of all jobs (figure 13)."""
+    """Mean of all jobs (figure 13), from the authors' outputs."""
     slice_s: float | None = None
-    """In the authors' outputs, of the jobs of the first 3,000 s."""
+    """Mean of the jobs of the first 3,000 s, from the authors' outputs."""
     less: float | None = None
-    """How much less AlloX takes, as the text has it (5.2.2)."""
+    """How much less AlloX takes, according to the text (5.2.2)."""
 
 
 PRINTED = {
@@ -25,8 +25,8 @@ PRINTED = {
     "drff": Printed(3810, 2967.7, 435.6, 0.95),
     "srpt": Printed(None, 96.6, 77.0, -0.30),
 }
-"""By the policies' names."""
+"""The numbers by the policies' names."""
 ALLOX_WHOLE_S = (136, 148)
-"""The authors' outputs have no AlloX with all jobs; it follows from the others and from the text."""
+"""The authors' outputs have no AlloX with all jobs; this range follows from the others and from the text."""
 IF_ALL_USERS = 0.09
-"""With alpha = 1 AlloX takes so much longer than SRPT (5.2.4)."""
+"""How much longer AlloX takes than SRPT with alpha = 1 (5.2.4)."""

@@ -1,4 +1,4 @@
-"""AlloX's evaluation at other rates of arrivals, with jobs by which no policy and no setting was chosen."""
+"""AlloX's evaluation at other arrival rates, with jobs that were not used to choose any policy or setting."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def table(measured: Measured, study: Study) -> Table:
-    """A row for each rate and policy, and one for each policy at all rates."""
+    """A row for each rate and policy, and a row for each policy at all rates."""
     rates = by_rate(measured)
     rows = [(f"{rate:g}: {title(of)}", _cells(of, [at])) for rate, at in rates.items() for of in at]
     rows += [(f"all: {title(of)}", _cells(of, list(rates.values()))) for of in next(iter(rates.values()))]
@@ -31,7 +31,7 @@ def table(measured: Measured, study: Study) -> Table:
 
 
 def by_rate(measured: Measured) -> Mapping[float, Measured]:
-    """By rate: the points without their rates."""
+    """The points without their rates, grouped by rate."""
     found: dict[float, dict[Point, Sequence[Measures]]] = {}
     for point, of in measured.items():
         found.setdefault(point.rate, {})[point._replace(rate=1)] = of
@@ -67,12 +67,12 @@ def _of(measures: Sequence[Measures], name: str) -> list[float]:
 
 
 def _by_set(at_rates: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
-    """For each set of jobs, its values at all rates. The jobs of a set are the same at all rates, so a set is one sample."""
+    """Group the values of all rates by set of jobs. The jobs of a set are the same at all rates, so a set is one sample."""
     return list(zip(*at_rates, strict=True))
 
 
 def figure(measured: Measured) -> Figure:
-    """Each policy's mean completion time by its disparity: a dot for each set of jobs, a cross for the means and their
+    """Each policy's mean completion time against its disparity: a dot for each set of jobs, a cross for the means and their
     intervals, and a panel for each rate."""
     at = by_rate(measured)
     drawn, panels = sheet(1, len(at))

@@ -1,8 +1,8 @@
-"""SRPT, the unrealistic bound of AlloX's evaluation: the shortest remaining time first, preempting at no cost (5.1.1).
+"""SRPT, the unrealistic bound of AlloX's evaluation: shortest remaining time first, with preemption at no cost (5.1.1).
 
-It is worked out apart from the engine, which cannot stop and move a run without its node being told and answering. At any time
-the job and the configuration with the shortest remaining time run, then the next ones, as far as there are devices. Devices of
-a kind count together, wherever they are, and jobs keep what they have done when they change their configuration.
+It is computed without the engine, which cannot stop and move a run without telling its node and waiting for the answer. At any
+time the job and the configuration with the shortest remaining time run, then the next ones, as far as there are devices.
+Devices of a kind count together, wherever they are, and jobs keep their progress when they change their configuration.
 """
 
 import heapq
@@ -14,10 +14,10 @@ from scheduler_service.sim.jobs import SimJob
 
 
 class Piece(NamedTuple):
-    """A job ran without a break in one configuration."""
+    """A job's uninterrupted run in one configuration."""
 
     job: int
-    """Its place among the jobs."""
+    """The index of the job."""
     configuration: int
     begin_us: Micros
     end_us: Micros
@@ -25,21 +25,21 @@ class Piece(NamedTuple):
 
 class Bound(NamedTuple):
     ends_us: list[Micros]
-    """By job: when it has completed."""
+    """Completion times by job."""
     pieces: list[Piece]
 
 
 class Slots(NamedTuple):
-    """What one configuration of every job runs on."""
+    """The slots that one configuration of every job runs on."""
 
     total: int
     needs: Sequence[int]
-    """By job: how many it takes. All jobs have the same kinds of slots as their configurations."""
+    """How many slots each job takes. All jobs have the same kinds of slots in their configurations."""
 
 
 def srpt(jobs: Sequence[SimJob], slots: Sequence[Slots]) -> Bound:
-    """`jobs` in the order in which they come; `slots` by the number of the configuration. The order is by the users' estimates,
-    less what is done in proportion; how long a job takes is what it takes in truth."""
+    """Simulate SRPT. `jobs` are in order of arrival, `slots` by the number of the configuration. Jobs are ordered by the users'
+    estimates, reduced in proportion to progress; they run for their true times."""
     estimates = [[way.estimate_us for way in job.spec.in_each_configuration()] for job in jobs]
     ends = [0] * len(jobs)
     left = [1.0] * len(jobs)
@@ -76,7 +76,7 @@ def srpt(jobs: Sequence[SimJob], slots: Sequence[Slots]) -> Bound:
 def _choose(
     live: set[int], left: Sequence[float], estimates: Sequence[Sequence[Micros]], slots: Sequence[Slots]
 ) -> Mapping[int, int]:
-    """Which jobs run now, and in which configuration: the least remaining times that have room."""
+    """Choose the jobs to run now and their configurations: the least remaining times that have room."""
     heap = [(left[job] * time, job, at) for job in live for at, time in enumerate(estimates[job])]
     heapq.heapify(heap)
     free = [of.total for of in slots]

@@ -1,4 +1,4 @@
-"""`python -m reproduction allox`: the evaluation of the AlloX paper again (docs/reproduction-allox.md)."""
+"""`python -m reproduction allox`: reproduces the evaluation of the AlloX paper (docs/reproduction-allox.md)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from scheduler_service.sim.experiments.figures import save
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CURVES: tuple[Part, ...] = ("simulation", "starvation")
-"""Parts of which something is shown over time."""
+"""Parts with figures over time."""
 
 
 @click.command("allox")
@@ -49,11 +49,11 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 11 to 18 of the AlloX paper (EuroSys 2020), beside what it prints and what its authors published.
+    """Figures 11 to 18 of the AlloX paper (EuroSys 2020), with the paper's and its authors' numbers.
 
-    The parts are the experiment on a cluster, the simulation of 10,000 jobs, and what becomes of it with other values of
+    The parts are the experiment on a cluster, the simulation of 10,000 jobs, and the same with other values of
     alpha, with errors of the estimates, with costs of profiling, and at other rates of arrivals; and, if a trace is given,
-    real jobs on two clusters with three models of GPU. SRPT, which preempts at no cost, is worked out apart from the engine.
+    real jobs on two clusters with three models of GPU. SRPT, which preempts at no cost, is computed without the engine.
 
     \b
     Examples:
@@ -85,11 +85,11 @@ def command(
 
 
 class Looked(NamedTuple):
-    """What came of the cases of a part."""
+    """The results of the cases of a part."""
 
     measured: Measured
     curves: allox_figures.Curves
-    """Of the first seed; empty where nothing is shown over time."""
+    """Curves of the first seed; empty if the part has no figure over time."""
 
 
 def _look(of: Mapping[Point, Sequence[Case]], found: Simulated, with_curves: bool) -> Looked:
@@ -120,7 +120,7 @@ def _tables(part: Part, of: Looked, wanted: Mapping[Point, Sequence[Case]], stud
 
 
 def _figures(part: Part, of: Looked) -> dict[str, tuple[str, Figure]]:
-    """By name: a title and the figure."""
+    """Title and figure, by name."""
     if part == "experiment":
         return {"figure-11": ("Mean completion times on the experiment's cluster", allox_figures.experiment(of.measured))}
     if part == "simulation":

@@ -1,4 +1,4 @@
-"""AlloX's evaluation as tables, beside what the paper prints and what its authors published."""
+"""AlloX's evaluation as tables, with the paper's and its authors' numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -23,7 +23,7 @@ from scheduler_service.sim.experiments.estimates import Estimate, estimate
 from scheduler_service.sim.workloads.gavel import DEVICES
 
 Measured = Mapping[Point, Sequence[Measures]]
-"""Of a part: one for each seed."""
+"""The measures of a part, one for each seed."""
 ALLOX = Point("allox")
 
 
@@ -32,17 +32,17 @@ def mean(of: Sequence[Measures], name: str) -> Estimate:
 
 
 def mean_of(of: Sequence[Measures], configuration: int) -> float:
-    """Of the slots of a configuration, which part is in use."""
+    """The share of the slots of a configuration that is in use."""
     return fmean(one.utilisation[configuration] for one in of)
 
 
 def less(of: Sequence[Measures], other: Sequence[Measures]) -> Estimate:
-    """How much less completion time the first ones have, as a part, seed by seed."""
+    """The share by which the first completion times are shorter, seed by seed."""
     return estimate([1 - mine.completion_s / theirs.completion_s for mine, theirs in zip(of, other, strict=True)])
 
 
 def said(of: Estimate, scale: float = 1) -> str:
-    """The mean and half its interval."""
+    """Format the mean and half of its interval."""
     return number(of.mean * scale) + ("" if of.half is None else f" ± {number(of.half * scale)}")
 
 
@@ -51,7 +51,7 @@ def percent(of: Estimate | None) -> str:
 
 
 def by_policy(measured: Measured, told: Callable[[Printed], float | None], note: str, name: str, heading: str) -> Table:
-    """A row for each policy: how long, how much less AlloX takes, and the same of the paper or its authors' outputs."""
+    """A row for each policy: its times, how much less AlloX takes, and the same from the paper or its authors' outputs."""
     columns = (
         *("mean completion, s", "AlloX against it", "theirs, s", "AlloX against it, theirs"),
         *("longest 1 %, s", "disparity of progress", "worst user, s", "GPUs in use", "CPUs in use"),
@@ -133,7 +133,7 @@ def _slice(printed: Printed) -> float | None:
 
 
 def claims(measured: Measured) -> Table:
-    """What the text of the paper says of AlloX against others, and the same here."""
+    """The paper's statements about AlloX against other policies, and the same results here."""
     rows = [
         (
             f"less than {TITLES[name]}",
@@ -219,7 +219,7 @@ def by_alpha(measured: Measured, seeds: int) -> Table:
 
 
 def varied(measured: Measured, part: Part, seeds: int) -> Table:
-    """A row for each policy, a column for each value."""
+    """A row for each policy and a column for each value."""
     values, title = (
         (ERRORS, "Errors of the estimates (figure 17): mean completion time, s")
         if part == "errors"

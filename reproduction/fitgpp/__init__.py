@@ -1,1 +1,1 @@
-"""FitGpp's evaluation (arXiv 2019), again."""
+"""FitGpp's evaluation (arXiv 2019), reproduced."""

@@ -1,4 +1,4 @@
-"""Figures 3 to 7 of FitGpp's evaluation, with what the paper prints where it does."""
+"""Figures 3 to 7 of FitGpp's evaluation, with the paper's numbers where it prints them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ from scheduler_service.sim.experiments.tables import CLASS_NAMES
 
 QUANTILES = (50, 95, 99)
 APART = 10.0
-"""Times."""
+"""The ratio from which slowdowns are drawn on a logarithmic axis."""
 
 
 def slowdowns(groups: Groups) -> Figure:
@@ -42,7 +42,7 @@ def slowdowns(groups: Groups) -> Figure:
 
 
 def by_weight(groups: Groups) -> Figure:
-    """Figure 4. The axis is linear up to 0.5, for s may be 0."""
+    """Figure 4: percentiles by s. The axis is linear up to 0.5, because s may be 0."""
     figure, both = sheet(1, 2)
     _lines_of_percentiles(both, groups, WEIGHTS, [Point(fitgpp(s=s)) for s in WEIGHTS])
     for axes in both:
@@ -53,7 +53,7 @@ def by_weight(groups: Groups) -> Figure:
 
 
 def by_cap(groups: Groups) -> Figure:
-    """Figure 5."""
+    """Figure 5: percentiles by P."""
     figure, both = sheet(1, 2)
     _lines_of_percentiles(both, groups, range(len(CAPS)), [Point(fitgpp(cap=cap)) for cap in CAPS])
     for axes in both:
@@ -63,7 +63,7 @@ def by_cap(groups: Groups) -> Figure:
 
 
 def by_share(groups: Groups) -> Figure:
-    """Figure 6."""
+    """Figure 6: the 95th percentile by the share of trials."""
     figure, both = sheet(1, 2)
     points = {policy.title: [Point(policy, trials=share) for share in SHARES] for policy in POLICIES}
     _lines_of_policies(both, groups, [100 * share for share in SHARES], points)
@@ -72,7 +72,7 @@ def by_share(groups: Groups) -> Figure:
 
 
 def by_grace(groups: Groups) -> Figure:
-    """Figure 7."""
+    """Figure 7: the 95th percentile by the length of grace periods."""
     figure, both = sheet(1, 2)
     points = {policy.title: [Point(policy, grace=grace) for grace in GRACES] for policy in (*POLICIES, fitgpp(s=8.0))}
     _lines_of_policies(both, groups, GRACES, points)
@@ -91,7 +91,7 @@ FIGURES: dict[str, tuple[str, str, Callable[[Groups], Figure]]] = {
     "figure-6": ("trials", "95th percentile of the slowdown with other proportions of trials", by_share),
     "figure-7": ("grace", "95th percentile of the slowdown with longer grace periods", by_grace),
 }
-"""By name: the part that it is of, its title, and what draws it."""
+"""Part of the evaluation, title and drawing function, by the figure's name."""
 
 
 def _percentiles(groups: Groups, point: Point, kind: str) -> list[float]:
@@ -117,7 +117,7 @@ def _lines_of_policies(both: Sequence[Axes], groups: Groups, x: Sequence[float],
 
 
 def _finish(both: Sequence[Axes], label: str) -> None:
-    """What all of them have in common. Slowdowns that are far apart are shown by their logarithm."""
+    """Label the axes in the way that all figures share. Slowdowns that are far apart get a logarithmic axis."""
     for kind, axes in zip(CLASS_NAMES, both, strict=True):
         axes.set(title=CLASS_NAMES[kind], ylabel="slowdown (1: no wait)")
         if label:

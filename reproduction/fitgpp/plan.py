@@ -1,7 +1,7 @@
-"""Which simulations the tables and figures of FitGpp's evaluation take, as data: points, and the cases of each.
+"""The simulations for the tables and figures of FitGpp's evaluation, as data: points, and the cases of each.
 
 A point is one row of a table or one dot of a figure: a policy on a workload, simulated for several sets of jobs. Points that
-several tables and figures share are simulated once, and so is each FIFO whose submit times the other policies are given.
+several tables and figures share are simulated once, and so is each FIFO run whose submit times the other policies replay.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ PHILLY_CLUSTER = Nodes(nodes=50, cpus=32, memory_gib=256, gpus=8)
 OPENB_CLUSTER = Nodes(nodes=84, cpus=96, memory_gib=384, gpus=8)
 
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""s, figure 4."""
+"""Values of s in figure 4."""
 CAPS: tuple[int | None, ...] = (1, 2, 4, 8, None)
-"""P, figure 5; None: no bound."""
+"""Values of P in figure 5; None: no bound."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of trials, figure 6."""
+"""Shares of trials in figure 6."""
 GRACES = (1.0, 2.0, 4.0, 8.0)
-"""Times the paper's grace periods, figure 7."""
+"""Factors on the paper's grace periods in figure 7."""
 
 
 def published(name: str, label: str, **others: Any) -> Policy:
-    """As the paper has it, not as a service does it, but for the settings in `others`."""
+    """A policy as the paper describes it, not as a service runs it, except for the settings in `others`."""
     return Policy(name=name, label=label, **(AS_PUBLISHED._asdict() | others))
 
 
@@ -46,11 +46,11 @@ RAND = published("rand", "RAND")
 FITGPP = fitgpp()
 POLICIES = (FIFO, LRTP, RAND, FITGPP)
 SERVED = Policy(name="fitgpp", label="FitGpp, as a service has it")
-"""As the service serves trials: one that waits is passed by, and any number of them may wait for victims. Without the service's
-backfill and guaranteed run time, of which the paper has nothing."""
+"""Trials are served as the service does: one that waits is passed by, and any number of them may wait for victims. The
+service's backfill and guaranteed run time are left out, because the paper has neither."""
 
 UNBOUNDED = Policy(name="fitgpp", label="the same, P without bound", cap=None)
-"""Jobs of a trace may run for weeks, in which P = 1 is soon used up."""
+"""FitGpp without a bound: jobs of a trace may run for weeks, in which P = 1 is soon used up."""
 
 
 class Point(NamedTuple):
@@ -62,27 +62,27 @@ class Point(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """Where the files are."""
+    """The files of the traces."""
 
     philly: Path
     openb: Path
 
 
 class Study(NamedTuple):
-    """How much is simulated."""
+    """The amount to simulate."""
 
     jobs: int = 2**16
     sets: int = 8
-    """For the tables, of which seeds 1, 2, ... are made."""
+    """Sets of jobs for the tables, made with seeds 1, 2, ..."""
     figure_sets: int = 8
-    """For the figures that vary a parameter; the paper does not say how many it took there."""
+    """Sets of jobs for the figures that vary a parameter; the paper does not say how many it used there."""
     repeats: int = 4
-    """Of RAND in the tables."""
+    """Simulations of RAND on each set, in the tables."""
     traces: Traces | None = None
     trace_sets: int = 3
-    """Sets of what traces do not say: classes and grace periods."""
+    """Sets of what traces do not have: classes and grace periods."""
     trace_jobs: int | None = None
-    """Of each trace; None: all of Philly's, and 2^15 drawn from openb's."""
+    """Jobs of each trace; None: all of Philly's, and 2^15 drawn from openb's."""
 
 
 QUICK = Study(jobs=2**12, sets=1, figure_sets=1, repeats=1, trace_sets=1, trace_jobs=2**12)
@@ -91,7 +91,7 @@ PARTS = ("tables", "s", "P", "trials", "grace", "traces")
 
 
 def points(part: str) -> list[Point]:
-    """What one part of the evaluation is made of."""
+    """The points of one part of the evaluation."""
     if part == "tables":
         return [*map(Point, POLICIES), Point(SERVED), *(Point(unbounded(policy)) for policy in POLICIES[1:])]
     if part == "s":
@@ -107,12 +107,12 @@ def points(part: str) -> list[Point]:
 
 
 def unbounded(policy: Policy) -> Policy:
-    """The same with no bound on how often a job may be preempted."""
+    """The same policy with no bound on preemptions per job."""
     return policy.model_copy(update={"cap": None})
 
 
 def cases(study: Study, part: str, point: Point) -> Iterator[Case]:
-    """Those of each set, in turn."""
+    """Yield the cases of each set in turn."""
     if point.trace:
         yield from _on_a_trace(study, point)
         return
@@ -129,8 +129,8 @@ def _case(cluster: Nodes, workload: Workload, policy: Policy, seed: int, repeat:
 
 
 def _on_a_trace(study: Study, point: Point) -> Iterator[Case]:
-    """A trace has its own times, so FIFO's are not replayed; and jobs of a minute are not to wait for the next one."""
-    assert study.traces is not None  # the part is only there with its files
+    """A trace has its own times, so FIFO's are not replayed; and jobs of a minute must not wait for the next one."""
+    assert study.traces is not None  # the part is only available with its files
     file = getattr(study.traces, point.trace).absolute()
     cluster = PHILLY_CLUSTER if point.trace == "philly" else OPENB_CLUSTER
     workload = philly(file, study.trace_jobs) if point.trace == "philly" else openb(file, study.trace_jobs or 2**15)
@@ -139,14 +139,14 @@ def _on_a_trace(study: Study, point: Point) -> Iterator[Case]:
 
 
 def philly(file: Path, jobs: int | None) -> Philly:
-    """Nearly a third of the trace's jobs took less than five minutes: these stand for trials."""
+    """Philly's jobs. Nearly a third of them took less than five minutes: these are taken as trials."""
     return Philly(
         file=file, jobs=jobs, trials=Trials(shorter_than_s=300), cpus_per_gpu=4, memory_gib_per_gpu=32, estimates="right"
     )
 
 
 def openb(file: Path, jobs: int) -> Openb:
-    """Its demands alone: its pods run up to half a year, so run times are those of the paper's workload, and so are classes."""
+    """Only openb's resource requests: its pods run up to half a year, so run times and classes are the paper workload's."""
     return Openb(
         file=file,
         jobs=jobs,
@@ -167,4 +167,4 @@ TRACES = {
     "a load of 2.0: the queue grows as long as jobs come. Assumed: 30 % are trials; a part of a GPU is a GPU; run times and "
     "grace periods as in the paper's workload; LRTP knows how long each runs.",
 }
-"""How the traces are used, and what is assumed of them."""
+"""How the traces are used, and the assumptions about them."""

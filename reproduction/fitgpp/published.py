@@ -1,6 +1,6 @@
-"""What the FitGpp paper prints (arXiv version, tables 1-4), to be shown beside what Ebb's engine gives.
+"""The numbers that the FitGpp paper prints (arXiv version, tables 1-4), to be shown next to Ebb's.
 
-Its figures 3-7 are pictures of which it prints no numbers but those of table 1. Table 5 and figure 8 are of a private trace.
+Its figures 3-7 are pictures without printed numbers, except for those of table 1. Table 5 and figure 8 are of a private trace.
 """
 
 from typing import NamedTuple
@@ -15,13 +15,13 @@ FITTED = (
     "nodes: the first one with room",
     "the order of trials: strict, so that one that waits holds up those behind it",
 )
-"""What the paper does not say. All but the last were fitted to its figures of FIFO, the last to those of its trials."""
+"""Details that the paper leaves out. All but the last were fitted to its figures for FIFO, the last to those for its trials."""
 
 Row = tuple[float | None, ...]
 
 
 class Printed(NamedTuple):
-    """Of one policy. `plain`: what a second, plain simulator without Ebb's engine gave for the same fitted workload, 8 sets."""
+    """One policy's numbers. `plain`: from a plain simulator without Ebb's engine, for the same fitted workload, 8 sets."""
 
     paper: Row
     plain: Row | None
@@ -33,28 +33,28 @@ SLOWDOWNS: dict[str, Printed] = {
     "RAND": Printed((1.00, 1.17, 1.58, 3.87, 7.49, 12.9), (1.00, 1.30, 1.86, 4.29, 8.65, 15.0)),
     "FitGpp": Printed((1.00, 1.15, 1.54, 3.28, 6.06, 10.3), (1.00, 1.23, 1.65, 3.37, 6.29, 10.8)),
 }
-"""Table 1: the 50th, 95th and 99th percentile of trials, and of best-effort jobs."""
+"""Table 1: the 50th, 95th and 99th percentiles of trials, and of best-effort jobs."""
 
 HEADLINES = Printed((-96.6, 18.0, 23.9), (-96.3, 20.8, 27.0))
-"""FitGpp against FIFO, in per cent: the trials' 95th percentile, the best-effort jobs' median and 95th percentile."""
+"""FitGpp against FIFO, in percent: the trials' 95th percentile, the best-effort jobs' median and 95th percentile."""
 
 INTERVALS: dict[str, Printed] = {
     "LRTP": Printed((4.0, 4.0, 5.0, 7.0), (4.0, 4.0, 5.8, 6.9)),
     "RAND": Printed((4.0, 4.0, 6.0, 7.0), (4.0, 4.0, 5.9, 7.1)),
     "FitGpp": Printed((2.0, 2.0, 4.0, 6.0), (2.0, 2.4, 4.3, 6.5)),
 }
-"""Table 2, in minutes: the 50th, 75th, 95th and 99th percentile."""
+"""Table 2, in minutes: the 50th, 75th, 95th and 99th percentiles."""
 
 PREEMPTED: dict[str, Printed] = {
     "LRTP": Printed((9.6,), (7.8,)),
     "RAND": Printed((9.7,), (7.7,)),
     "FitGpp": Printed((0.63,), (0.82,)),
 }
-"""Table 3, in per cent of all jobs."""
+"""Table 3, in percent of all jobs."""
 
 OFTEN: dict[str, Printed] = {
     "LRTP": Printed((6.3, 1.2, 0.34), (4.9, 1.1, 0.36)),
     "RAND": Printed((8.8, 0.48, 0.019), (6.9, 0.42, 0.016)),
     "FitGpp": Printed((0.52, 0.038, 0.0098), (0.60, 0.066, 0.019)),
 }
-"""Table 4, in per cent of all jobs: preempted once, twice, and three times or more, without a bound."""
+"""Table 4, in percent of all jobs: preempted once, twice, and three times or more, without a bound."""

@@ -1,4 +1,4 @@
-"""`python -m reproduction fitgpp`: the evaluation of the FitGpp paper again (docs/reproduction.md)."""
+"""`python -m reproduction fitgpp`: reproduces the evaluation of the FitGpp paper (docs/reproduction.md)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,10 +41,10 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Tables 1-4 and figures 3-7 of the FitGpp paper (Yabuuchi et al., 2019), beside what it prints.
+    """Tables 1-4 and figures 3-7 of the FitGpp paper (Yabuuchi et al., 2019), next to the numbers that it prints.
 
     The parts are the tables with figure 3, and figures 4 (s), 5 (P), 6 (trials) and 7 (grace); and traces, if they are given.
-    Ctrl-C loses nothing but the simulations under way: the same command goes on.
+    Ctrl-C loses nothing but the simulations in progress: run the same command to continue.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def command(
 
 
 Groups = dict[str, dict[Point, Group]]
-"""By part."""
+"""Groups of results by part of the evaluation."""
 
 
 def _simulate(study: Study, parts: Sequence[str], folder: Path, on: str, fresh: bool) -> Groups:
@@ -77,7 +77,7 @@ def _simulate(study: Study, parts: Sequence[str], folder: Path, on: str, fresh: 
 
 
 def _tables(study: Study, groups: Groups, folder: Path) -> dict[str, str]:
-    """Shows them and writes them as Markdown; returns what goes into a document, by its place."""
+    """Show the tables and write them as Markdown; return the texts for a document, by their places in it."""
     made: list[Table] = []
     if "tables" in groups:
         runs = f", {study.repeats} runs of RAND on each" if study.repeats > 1 else ""
@@ -101,7 +101,7 @@ def _amount(sets: int, study: Study) -> str:
 
 
 def _figures(study: Study, groups: Groups, folder: Path) -> dict[str, str]:
-    """Draws them; returns their titles by their names."""
+    """Draw the figures; return their titles by name."""
     titles: dict[str, str] = {}
     for name, (part, title, draw) in FIGURES.items():
         if part in groups:

@@ -1,4 +1,4 @@
-"""Tables of FitGpp's evaluation: what the paper prints, what a plain simulator of the same workload gave, and Ebb's own."""
+"""Tables of FitGpp's evaluation: the paper's numbers, those of a plain simulator of the same workload, and Ebb's own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from reproduction.studies import Table, estimated, number
 from scheduler_service.sim.experiments.estimates import Group
 
 Groups = Mapping[Point, Group]
-"""What was simulated of each point."""
+"""The results of each point."""
 Cells = Callable[[Group], tuple[str, ...]]
 
 SLOWDOWN_COLUMNS = tuple(f"{kind} {q}th" for kind in ("trials", "best-effort") for q in (50, 95, 99))
@@ -49,7 +49,7 @@ def tables(groups: Groups) -> Iterator[Table]:
 
 
 def trace_tables(groups: Groups) -> Iterator[Table]:
-    """The same policies on traces, of which the paper has nothing."""
+    """Tables of the same policies on traces, which the paper does not have."""
     metrics = {**METRICS, "preempted.share": 100, "interval_s.p50": 1 / 60, "interval_s.p95": 1 / 60}
     columns = (*SLOWDOWN_COLUMNS, "preempted %", "interval 50th", "interval 95th")
     for trace, title in (("philly", "Philly"), ("openb", "openb's demands")):
@@ -58,7 +58,7 @@ def trace_tables(groups: Groups) -> Iterator[Table]:
 
 
 def _of(metrics: Mapping[str, float]) -> Cells:
-    """A group's figures, each times its factor."""
+    """Return a function that formats a group's figures, each times its factor."""
     return lambda group: tuple(estimated(group.estimate(name), scale) for name, scale in metrics.items())
 
 

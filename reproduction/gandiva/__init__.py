@@ -1,1 +1,1 @@
-"""Gandiva's evaluation (OSDI 2018), again."""
+"""Gandiva's evaluation (OSDI 2018), reproduced."""

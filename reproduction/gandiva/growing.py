@@ -15,11 +15,11 @@ from scheduler_service.sim.experiments.figures import lines, sheet
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
 LATE_MIN = 15
-"""A change that comes later than so many minutes after an event is no consequence of the event."""
+"""A change that comes more than this many minutes after an event is not taken as its consequence."""
 
 
 class Span(NamedTuple):
-    """From when to when a job has so many GPUs, in minutes."""
+    """A time, in minutes, in which a job has a constant number of GPUs."""
 
     begin: float
     end: float
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 
 def spans(folder: Path) -> list[list[Span]]:
-    """Of each job in the order of their submits, the elastic one first."""
+    """Spans of each job in order of submission, the elastic job first."""
     jobs = pq.read_table(folder / "jobs.parquet", columns=["job", "gpus"])
     gpus = dict(zip(jobs["job"].to_pylist(), jobs["gpus"].to_pylist(), strict=True))
     found: dict[int, list[Span]] = {job: [] for job in gpus}
@@ -39,12 +39,12 @@ def spans(folder: Path) -> list[list[Span]]:
 
 
 def timelines(found: Simulated, wanted: Mapping[str, Sequence[Case]]) -> dict[str, list[list[Span]]]:
-    """By policy."""
+    """Spans of each job, by policy."""
     return {policy: spans(found[some[0]].folder) for policy, some in wanted.items()}
 
 
 def table(of: Mapping[str, Sequence[Sequence[Span]]]) -> Table:
-    """What the elastic job has after each event, and how soon; and when the job ends."""
+    """The GPUs of the elastic job after each event, and how soon it has them; and when the job ends."""
     grows, rows = of[GANDIVA][0], []
     for event, at, gpus in published.RESIZES:
         after = next((span for span in grows if at <= span.begin < at + LATE_MIN), None)
@@ -56,7 +56,7 @@ def table(of: Mapping[str, Sequence[Sequence[Span]]]) -> Table:
 
 
 def drawn(of: Sequence[Sequence[Span]]) -> Figure:
-    """The GPUs of the elastic job, and of all others together."""
+    """Draw the GPUs of the elastic job, and of all other jobs together."""
     figure, (axes,) = sheet()
     elastic, others = of[0], [span for job in of[1:] for span in job]
     lines(axes, [("elastic job", *_steps(elastic)), ("other jobs", *_steps(others))])
@@ -66,7 +66,7 @@ def drawn(of: Sequence[Sequence[Span]]) -> Figure:
 
 
 def _steps(spans: Sequence[Span]) -> tuple[list[float], list[float]]:
-    """How many GPUs they have in all, as a line with steps."""
+    """Return the sum of GPUs over time as a line with steps."""
     changes = sorted([(span.begin, span.gpus) for span in spans] + [(span.end, -span.gpus) for span in spans])
     at, count = [0.0], [0.0]
     for minute, more in changes:

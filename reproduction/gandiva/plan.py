@@ -1,4 +1,4 @@
-"""Which simulations Gandiva's evaluation takes, as data: the clusters, the policies, and the cases of each part."""
+"""The simulations of Gandiva's evaluation, as data: the clusters, the policies, and the cases of each part."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +12,10 @@ from scheduler_service.sim.workloads import Gandiva, GandivaGrowing, GandivaSlic
 
 Part = Literal["slicing", "growing", "experiment", "trace", "measured"]
 PARTS: tuple[Part, ...] = get_args(Part)
-"""In which all policies have the same jobs."""
+"""Parts in which all policies have the same jobs."""
 ALL_PARTS = (*PARTS, "search", "shared")
 ON_TRACES: tuple[Part, ...] = ("measured",)
-"""Parts that take files."""
+"""Parts that need files."""
 
 BASELINE, TURNS, GANDIVA = "fifo", "round-robin", "gandiva"
 TITLES = {BASELINE: "FIFO", TURNS: "round robin", GANDIVA: "Gandiva"}
@@ -27,15 +27,15 @@ _OWN: Mapping[tuple[Part, str], tuple[tuple[str, float], ...]] = {
     ("trace", TURNS): _STAY,
     ("trace", GANDIVA): _STAY,
 }
-"""Settings: Figure 9 has no packing, section 6.3 has no migrations, and on the trace jobs do not change places on their servers
-only to get the same."""
+"""Settings that differ from the defaults. Figure 9 has no packing, section 6.3 has no migrations, and on the trace jobs do not
+rotate within their servers if that gains them nothing."""
 MINUTE = 60.0
 STABLE = (20 * MINUTE, 200 * MINUTE)
-"""In which the paper averages the utilisation."""
+"""The time over which the paper averages the utilization."""
 
 
 def servers(count: int, model: str, gpu_memory_gib: float) -> Nodes:
-    """Section 6: 12 cores, 448 GB, four GPUs on two sockets."""
+    """Servers as in section 6: 12 cores, 448 GB, four GPUs on two sockets."""
     return Nodes(
         nodes=count,
         cpus=12,
@@ -48,28 +48,28 @@ def servers(count: int, model: str, gpu_memory_gib: float) -> Nodes:
 
 
 def cluster(p40: int, p100: int) -> tuple[Nodes, ...]:
-    """An equal mix of P40s and P100s, as far as that can be."""
+    """A cluster of about as many P40s as P100s."""
     return (servers(p40, "p40", 24), servers(p100, "p100", 16))
 
 
 FOUR = (servers(1, "p100", 16),)
 EXPERIMENT = cluster(23, 22)
-"""180 GPUs."""
+"""A cluster of 180 GPUs."""
 TRACE = cluster(13, 12)
-"""100 GPUs."""
+"""A cluster of 100 GPUs."""
 MEASURED = (servers(13, "p100", 16), servers(12, "v100", 16))
-"""100 GPUs of models that Gavel's authors measured."""
+"""A cluster of 100 GPUs of models that Gavel's authors measured."""
 
 
 SIX = GandivaSlicing(long_min=120, short_min=40)
-"""With 4/6 of a GPU, the short jobs stay for an hour."""
+"""While six jobs share four GPUs, each has 4/6 of a GPU, so the short jobs stay for an hour."""
 
 
 GROWING = GandivaGrowing()
 
 
 class Traces(NamedTuple):
-    """Where the files are."""
+    """The files of the traces."""
 
     philly: Path
     rates: Path
@@ -77,24 +77,24 @@ class Traces(NamedTuple):
 
 
 class Study(NamedTuple):
-    """How much is simulated."""
+    """The amount to simulate."""
 
     jobs: int = 1000
-    """Of the experiment."""
+    """Jobs of the experiment."""
     hours: float = 2
-    """In which these come."""
+    """Hours in which these jobs arrive."""
     seeds: tuple[int, ...] = (1, 2, 3)
     trace_jobs: int = 8800
     days: float = 8.25
-    """In which the jobs of the trace come."""
+    """Days in which the jobs of the trace arrive."""
     trace_seeds: tuple[int, ...] = (1,)
     measured_jobs: int = 2000
-    """Of Philly's, at Gavel's rates."""
+    """Jobs of Philly's trace, at Gavel's rates."""
     search_seeds: tuple[int, ...] = (1, 2, 3)
     shared_days: float = 1.5
-    """In which others' jobs come."""
+    """Days in which the other users' jobs arrive."""
     shared_at_min: float = 1440
-    """When the searches beside them begin."""
+    """The minute at which the searches on the shared cluster begin."""
     shared_seeds: tuple[int, ...] = (1, 2, 3)
     traces: Traces | None = None
 
@@ -114,13 +114,13 @@ QUICK = Study(
 
 
 def policies() -> list[str]:
-    """Those of the titles that there are."""
+    """Return the policies in TITLES that the simulator knows."""
     known = registry.for_simulations()
     return [name for name in TITLES if name in known]
 
 
 def cases(study: Study, part: Part, policy: str) -> list[Case]:
-    """One for each seed. Feedback comes with a job's first turn, so slices are exact where that is measured."""
+    """Return a case for each seed. Feedback comes with a job's first turn, so slices are exact in the part that measures it."""
     of = Policy(name=policy, label=TITLES[policy], settings=_OWN.get((part, policy), ()))
     if part == "slicing":
         while_six = (SIX.at_min * MINUTE, (SIX.at_min + SIX.short_min) * MINUTE)
@@ -136,7 +136,7 @@ def cases(study: Study, part: Part, policy: str) -> list[Case]:
         trace = GandivaTrace(jobs=study.trace_jobs, days=study.days)
         return [Case(cluster=TRACE, workload=trace, policy=of, sharing=Sharing(), seed=seed) for seed in study.trace_seeds]
     assert part == "measured"
-    assert study.traces is not None  # the command says so
+    assert study.traces is not None  # the command has checked it
     philly, rates, pairs = (file.absolute() for file in study.traces)
     real = GavelKinds(file=philly, rates=rates, jobs=study.measured_jobs, from_s=35 * 86400)
     sharing = Sharing(rates="gavel", throughputs=rates, pairs=pairs)

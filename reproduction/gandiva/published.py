@@ -1,4 +1,4 @@
-"""What the Gandiva paper prints of its experiments (OSDI 2018). Times are in the paper's units."""
+"""The numbers that the Gandiva paper prints of its experiments (OSDI 2018), in the paper's units."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ class Slicing(NamedTuple):
     """Figure 9: six jobs on four GPUs."""
 
     share: float = 4 / 6
-    """Of each job, of the time alone, while there are six."""
+    """Share of the GPU time that each job would have alone, while there are six."""
     lost: float = 0.02
-    """Of the rates of all jobs together, at most."""
+    """The maximum loss of the rates of all jobs together."""
 
 
 class Resize(NamedTuple):
-    """Figure 11: the elastic job has another number of GPUs after an event."""
+    """Figure 11: the new number of GPUs of the elastic job after an event."""
 
     event: str
     at_min: float
@@ -24,9 +24,9 @@ class Experiment(NamedTuple):
     """Section 6.3, figure 15."""
 
     early_s: float
-    """Until 100 mini-batches are done, on average."""
+    """Mean time until 100 mini-batches are done."""
     utilisation: float
-    """From minute 20 to minute 200."""
+    """Mean from minute 20 to minute 200."""
 
 
 class Trace(NamedTuple):
@@ -38,7 +38,7 @@ class Trace(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Tables 3 and 4: minutes until the configuration is found that the search is for."""
+    """Tables 3 and 4: minutes until the search finds its configuration."""
 
     position: int
     fifo: float
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Figure 18: minutes until a search is over on the loaded cluster."""
+    """Figure 18: minutes until a search has ended on the loaded cluster."""
 
     fifo: float
     faster: float
@@ -58,12 +58,12 @@ class Shared(NamedTuple):
 
 SHARED = (Shared(1215.74, 13.6), Shared(1110.62, 12.9))
 SLICING_ALONE = 7.0
-"""So many times as fast, "based on a micro-benchmark"."""
+"""Speedup by time slicing alone, "based on a micro-benchmark"."""
 SEARCHES = {
     4: (Found(93, 691.5, 125.5), Found(187, 1373.0, 213.8), Found(280, 2067.2, 302.4), Found(365, 2726.4, 387.1)),
     16: (Found(93, 253.0, 74.4), Found(187, 492.7, 103.7), Found(280, 731.7, 135.4), Found(365, 970.0, 162.6)),
 }
-"""By GPUs."""
+"""Rows of table 3, by GPUs."""
 ACCURACIES = {"70 %": Found(15, 134.1, 134.1), "80 %": Found(58, 2849.1, 543.1), "90 %": Found(87, 5296.7, 935.4)}
 SLICING = Slicing()
 RESIZES = (
@@ -72,11 +72,11 @@ RESIZES = (
     Resize("a job with two GPUs comes", 75, 2),
     Resize("a job with one GPU comes", 85, 1),
 )
-"""The time of the last one is not printed."""
+"""The paper does not print the time of the last event."""
 EXPERIMENT = {"fifo": Experiment(2203, 0.501), "gandiva": Experiment(498, 0.628)}
 TRACE = {"fifo": Trace(832, 13371), "gandiva": Trace(656, 11349, 470)}
-"""By the policies that stand for the paper's. Its baseline packs bins and does not over-subscribe; that of the trace is YARN's
-capacity scheduler."""
+"""Rows by the policies that represent the paper's. Its baseline packs bins and does not over-subscribe; that of the trace is
+YARN's capacity scheduler."""
 LESS_EARLY = 1 - 498 / 2203
 MORE_UTILISATION = 62.8 / 50.1 - 1
 """The paper prints 26 %."""

@@ -1,9 +1,9 @@
-"""Tables 3 and 4 and figure 14 of the Gandiva paper: how soon a search finds the configuration that it is for, if its jobs wait
-for each other, and if they take turns.
+"""Tables 3 and 4 and figure 14 of the Gandiva paper: how soon a search finds its configuration, if its jobs wait for each
+other, and if they take turns.
 
-What the paper does not print is fitted: 1,000 mini-batches take as long as the paper's Gandiva takes for each further batch of
-configurations; the part of configurations with promise follows from what each further one costs the baseline; the time until
-the right one is known, from what is left. Table 4 tells that time directly for 70 %.
+Numbers that the paper does not print are fitted: 1,000 mini-batches take as long as the paper's Gandiva takes for each further
+batch of configurations; the share of promising configurations follows from what each further one costs the baseline; the time
+until the right one is known, from what is left. Table 4 gives that time directly for 70 %.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,34 +24,34 @@ from scheduler_service.sim.workloads.gandiva_search import EVALUATIONS
 
 FOUND, EXPLORED = "search.found_min", "search.explored"
 OWN = (("packing", 0.0), ("growth", 0.0))
-"""Section 6.2 has time slicing and migration."""
+"""Section 6.2 has time slicing and migration only."""
 LIVE = 2
-"""Jobs for each GPU that are not suspended, as long as no more are new."""
+"""Jobs per GPU that are not suspended; more only if more are new."""
 
 
 class Size(NamedTuple):
-    """Of table 3, with what is fitted."""
+    """A row of table 3, with the fitted numbers."""
 
     gpus: int
     more: int
-    """So many jobs come each time, and as many have GPUs to themselves."""
+    """How many jobs are submitted each time, and how many have GPUs to themselves."""
     evaluation_min: float
 
 
 SIZES = (Size(4, 2, 1.9), Size(16, 8, 2.6))
 LARGE = Size(16, 8, 45.0)
-"""Of table 4."""
+"""The cluster of table 4."""
 OF_LARGE = {"jobs": 100, "promising": 0.72}
 WHOLE_MIN = EVALUATIONS * LARGE.evaluation_min
 KNOWN_AFTER_MIN = {"70 %": 134.1, "80 %": 217.0, "90 %": 446.0}
-"""Of the training of the configuration that table 4 looks for; the first is printed, the others are fitted."""
+"""Minutes of training until table 4's configuration is known to be right; the first is printed, the others are fitted."""
 
 Searches = Mapping[tuple[str, str], Mapping[str, Group]]
-"""By the table's row and column, and by policy."""
+"""Results by the table's row and column, and by policy."""
 
 
 def cases(seeds: Iterable[int], quick: bool) -> dict[tuple[str, str], dict[str, list[Case]]]:
-    """By the row and the column of the table, and by policy."""
+    """Cases by the row and the column of the table, and by policy."""
     found: dict[tuple[str, str], dict[str, list[Case]]] = {}
     every = list(seeds)
     for size in SIZES:
@@ -119,7 +119,7 @@ def _printed(place: tuple[str, str]) -> Found:
 
 
 def _explored(searches: Searches, places: Sequence[tuple[str, str]]) -> Table:
-    """How many configurations were judged for each hour, up to the end of the search for the last position."""
+    """Configurations judged per hour, until the search for the last position has ended."""
     last = {row: (row, column) for row, column in places}
     rows = []
     for row, place in last.items():
@@ -138,7 +138,7 @@ def _explored(searches: Searches, places: Sequence[tuple[str, str]]) -> Table:
 
 
 def explored(searches: Searches) -> Figure:
-    """Figure 14: configurations that were judged once, over time, in the searches for the last position."""
+    """Draw figure 14: configurations that were judged at least once, over time, in the searches for the last position."""
     last = {row: of for (row, _), of in searches.items() if row != "accuracy"}
     figure, all_axes = sheet(1, len(last))
     for (row, of), axes in zip(last.items(), all_axes, strict=True):

@@ -1,7 +1,7 @@
-"""Figure 18 of the Gandiva paper: two searches for a configuration, each on 8 GPUs, in a cluster that others load.
+"""Figure 18 of the Gandiva paper: two searches for a configuration, each on 8 GPUs, on a cluster with other load.
 
-Both ways have virtual clusters, which give each search its GPUs and reclaim them from the others. With FIFO in each, jobs wait
-as under the paper's capacity scheduler; with Gandiva in each, they take turns, and the user has the best ones run alone.
+Both policies run in virtual clusters, which give each search its GPUs and reclaim them from the others. With FIFO in each, jobs
+wait as under the paper's capacity scheduler; with Gandiva in each, they take turns, and the user runs the best ones alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from scheduler_service.sim.workloads import GandivaSearch, GandivaShared, Gandiv
 from scheduler_service.sim.workloads.gandiva_shared import OTHERS, name_of
 
 EACH_NODES = 2
-"""Of four GPUs, of each search."""
+"""Nodes of four GPUs for each search."""
 POSITIONS = (40, 36)
-"""Of the right configurations; fitted, with the numbers below, to the paper's times with Gandiva and to 7 times as fast."""
+"""Positions of the right configurations; like the numbers below, fitted to the paper's Gandiva times and a speedup of 7."""
 SEARCH = GandivaSearch(
     jobs=40, gpus=40, more=1, evaluation_min=2.4, promising=0.68, found_after=0.6, job_gpus=2, job_kind="vgg16", position=40
 )
 BEST = {"exclusive": 2, "live": 8}
-"""Two run alone, and two jobs take turns on two GPUs."""
+"""Two jobs run alone, and two jobs take turns on two GPUs."""
 JOBS_A_DAY = GandivaTrace().jobs / GandivaTrace().days
 P40_NODES, P100_NODES = (group.nodes for group in TRACE)
 
@@ -40,7 +40,7 @@ def workload(days: float, at_min: float, exclusive: bool) -> GandivaShared:
 
 
 def cases(days: float, at_min: float, seeds: Sequence[int]) -> dict[str, list[Case]]:
-    """By policy. Others' jobs come for so many days, and the searches begin at this minute."""
+    """Cases by policy. Others' jobs arrive for this many days, and the searches begin at this minute."""
     found = {}
     for policy in (BASELINE, GANDIVA):
         found[policy] = [

@@ -1,4 +1,4 @@
-"""`python -m reproduction gandiva`: the evaluation of the Gandiva paper again (docs/reproduction-gandiva.md)."""
+"""`python -m reproduction gandiva`: reproduces the evaluation of the Gandiva paper (docs/reproduction-gandiva.md)."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 9, 11, 14, 15 and 18 and tables 3 to 5 of the Gandiva paper (OSDI 2018), beside what it prints.
+    """Figures 9, 11, 14, 15 and 18 and tables 3 to 5 of the Gandiva paper (OSDI 2018), next to the numbers that it prints.
 
     The parts are six jobs on four GPUs, an elastic job that grows and shrinks, the experiment on 180 GPUs, the trace of 9 days
     on 100 GPUs, searches for the right configuration among many, by themselves and on a loaded cluster, and, if files are

@@ -1,4 +1,4 @@
-"""The tables of Gandiva's evaluation: what was simulated, beside what the paper prints."""
+"""The tables of Gandiva's evaluation: simulated results next to the numbers that the paper prints."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,18 +13,18 @@ from scheduler_service.sim.experiments.estimates import Estimate, Group
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
 Groups = Mapping[str, Group]
-"""By policy."""
+"""Results by policy."""
 
 
 class Shares(NamedTuple):
-    """What each of the six jobs of Figure 9 got while there were six, of the time alone."""
+    """The share of the time alone that each of the six jobs of Figure 9 got while there were six."""
 
     long: tuple[float, ...]
     short: tuple[float, ...]
 
 
 def shares(folder: Path) -> Shares:
-    """From the table of jobs: what a job lost follows from when it ended."""
+    """Compute the shares from the table of jobs: what a job lost follows from when it ended."""
     jobs = pq.read_table(folder / "jobs.parquet", columns=["submit_us", "work_us", "end_us"]).to_pylist()
     took = [(row["submit_us"], row["work_us"], row["end_us"] - row["submit_us"]) for row in jobs]
     short = [(work, lasted) for submit, work, lasted in took if submit]
@@ -99,7 +99,7 @@ def trace(groups: Groups, name: str, title: str, printed: bool) -> Table:
 
 
 def claims(groups: Groups) -> Table | None:
-    """What the paper says of Gandiva against its baseline; None: one of the two was not simulated."""
+    """The paper's statements about Gandiva against its baseline; None if one of the two was not simulated."""
     if not {BASELINE, GANDIVA} <= set(groups):
         return None
     changes: Sequence[tuple[str, str, float]] = (

@@ -1,1 +1,1 @@
-"""HiveD's evaluation (OSDI 2020), again."""
+"""HiveD's evaluation (OSDI 2020), reproduced."""

@@ -1,7 +1,7 @@
-"""What HiveD's evaluation measures of cell exchange (paper, section 5.4): tables 4 and 5, figures 11 and 12.
+"""The measurements of cell exchange in HiveD's evaluation (paper, section 5.4): tables 4 and 5, figures 11 and 12.
 
-Cells are whole nodes here, as in the paper. They have no names, so that what a tenant gives and takes in the same moment
-cancels out, and only what it uses beyond as many as it owns is a gain: of what it uses in all of them, in proportion.
+Cells are whole nodes here, as in the paper. They have no names, so cells that a tenant gives and takes at the same moment
+cancel out. Only the use of more cells than a tenant owns is a gain: the corresponding fraction of its use of all its cells.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from scheduler_service.sim.experiments.metrics import HOUR_US
 
 
 class Windows(NamedTuple):
-    """What was exchanged while it was, a row for each exchange."""
+    """The GPUs that each exchange moved, and when: a row for each exchange."""
 
     giver: list[str]
     taker: list[str]
@@ -27,14 +27,14 @@ class Windows(NamedTuple):
     end: Ints
 
     def of(self, side: list[str], name: str) -> Steps:
-        """The GPUs of which the tenant is the giver, or the taker."""
+        """Return the GPUs of which the tenant is the giver, or the taker, over time."""
         rows = np.array([one == name for one in side], bool)
         begin, end, gpus = self.begin[rows], self.end[rows], self.gpus[rows]
         return Steps(np.concatenate((begin, end)), np.concatenate((gpus, -gpus)))
 
 
 def windows(exchanges: Any, horizon: Micros) -> Windows:
-    """Those that were opened; one that is open still ends with the simulation."""
+    """Return the exchanges that were opened; one that is still open ends with the simulation."""
     opened = exchanges.filter(exchanges["opened_us"].is_valid())
     end = opened["returned_us"].fill_null(horizon).to_numpy()
     gpus, begin = (opened[name].to_numpy().astype(np.int64) for name in ("gpus", "opened_us"))
@@ -42,27 +42,27 @@ def windows(exchanges: Any, horizon: Micros) -> Windows:
 
 
 def kept(folder: Path, horizon: Micros) -> Windows:
-    """Of a case that a sweep kept with all it has."""
+    """Read the exchanges of a case that a sweep kept in full."""
     return windows(pq.read_table(folder / "exchanges.parquet"), horizon)
 
 
 class Gained(NamedTuple):
-    """What exchange did for one tenant. Shares are of what it owns."""
+    """The effect of exchange on one tenant. Shares are of the GPUs that it owns."""
 
     effective: float
-    """What its regular jobs use, without exchange."""
+    """Use by its regular jobs within what it owns, without exchange."""
     increased: float
-    """What they use beyond that many cells, as far as these are matched by cells that it gave."""
+    """Their use of cells beyond those that it owns, as far as these are matched by cells that it gave."""
     regular: float
-    """All that they use with exchange, matched or not."""
+    """All their use with exchange, matched or not."""
     given_h: float
     """GPU-hours of its cells that others had, while it gave more than it took."""
     taken_h: float
-    """The other way round."""
+    """GPU-hours of others' cells that it had, while it took more than it gave."""
     had_h: float
-    """GPU-hours that it used of those that it took."""
+    """GPU-hours that it used beyond the cells that it owns."""
     fluctuation: float
-    """Eqn 3, of all that its jobs use without exchange, regular or not."""
+    """Relative Fluctuation (Eqn 3) of its jobs' use without exchange, regular or not."""
 
     @property
     def gain(self) -> float:
@@ -70,13 +70,13 @@ class Gained(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What the tenants' jobs use."""
+    """The use of GPUs by the tenants' jobs."""
 
     regular: Uses
     every: Uses
-    """Opportunistic ones, too."""
+    """Use by all jobs, opportunistic ones included."""
     names: list[str]
-    """Of virtual clusters, by the numbers that uses have."""
+    """Names of virtual clusters, indexed by the numbers in the uses."""
 
     def of(self, name: str) -> tuple[Uses, Uses]:
         code = self.names.index(name) if name in self.names else -1
@@ -84,7 +84,7 @@ class Use(NamedTuple):
 
 
 def gained(name: str, own: int, without: Use, exchanged: Use, traded: Windows, begin: Micros, end: Micros) -> Gained:
-    """Of a tenant that owns so many GPUs, between two times; the same jobs without exchange, and with it."""
+    """Compare the same jobs without and with exchange, for a tenant that owns `own` GPUs, between two times."""
     before, every = without.of(name)
     regular, _ = exchanged.of(name)
     span = float(end - begin)
@@ -102,12 +102,12 @@ def gained(name: str, own: int, without: Use, exchanged: Use, traded: Windows, b
 
 
 def matched(given: float, taken: float) -> float:
-    """Of what a tenant took the share that it gave: what "are matched" (5.4) is taken to mean."""
+    """The share of what a tenant took that it also gave: our reading of "are matched" (5.4)."""
     return min(1.0, given / taken) if taken else 0.0
 
 
 def balance(given: Steps, taken: Steps, begin: Micros, end: Micros) -> tuple[float, float]:
-    """GPU-microseconds that were given while more was given than taken, and taken while it was the other way round."""
+    """GPU-microseconds given while more was given than taken, and taken while more was taken than given."""
     at = _moments(begin, end, given.at, taken.at)
     more = (_level(given, at[:-1]) - _level(taken, at[:-1])) * np.diff(at)
     return float(more.clip(0).sum()), float((-more).clip(0).sum())
@@ -128,7 +128,7 @@ def _moments(begin: Micros, end: Micros, *times: Ints) -> Ints:
 
 
 def _level(steps: Steps, at: Ints) -> Floats:
-    """From each of these times on."""
+    """The level from each of these times on."""
     place = np.searchsorted(steps.at, at, side="right") - 1
     levels: Floats = np.where(place >= 0, steps.level[np.clip(place, 0, None)] if len(steps.at) else 0, 0).astype(np.float64)
     return levels
@@ -138,19 +138,19 @@ def _level(steps: Steps, at: Ints) -> Floats:
 
 
 class Balance(NamedTuple):
-    """GPU-hours up to each of the later edges: what a tenant gave to others, and had of them."""
+    """GPU-hours up to each of the later edges: those that a tenant gave to others, and those that it had from them."""
 
     given: Floats
-    """In exchange: of cells, used or not."""
+    """Given in exchange: cells, used or not."""
     taken: Floats
     lent: Floats
-    """To others' low-priority jobs: idle GPUs have no names, so its share of what they use is that of what is idle."""
+    """Lent to others' low-priority jobs: idle GPUs have no names, so its share of their use is its share of the idle GPUs."""
     borrowed: Floats
-    """By its own low-priority jobs."""
+    """Borrowed by its own low-priority jobs."""
 
 
 def balances(use: Use, owned: Mapping[str, int], gpus: int, traded: Windows, edges: Floats) -> dict[str, Balance]:
-    """Of tenants that own so many of so many GPUs."""
+    """The balances of tenants that own `owned` of `gpus` GPUs."""
     hours = np.diff(edges) / HOUR_US
     regular, low, given, taken = {}, {}, {}, {}
     for name in owned:

@@ -10,15 +10,15 @@ from scheduler_service.sim.experiments.figures import lines, sheet
 
 Curve = Sequence[float]
 Curves = Mapping[str, Curve]
-"""By what they are called."""
+"""Curves by their labels."""
 
 
 class Shared(NamedTuple):
-    """What figure 7 has of one size of cluster; each by the way in which it is shared, but for delays by the tenant first."""
+    """The data of figure 7 for one size of cluster, by the way it is shared (delays: by tenant first)."""
 
     days: Curve
     delays: Mapping[str, Curves]
-    """In minutes."""
+    """Delays in minutes."""
     used: Curves
     """The share of the GPUs in regular use."""
     fragmentation: Curves
@@ -34,7 +34,7 @@ def queueing(days: Curve, delays: Mapping[str, Curves]) -> Figure:
 
 
 def sharing(of: Shared) -> Figure:
-    """Figure 7: delays of some tenants above utilisation and fragmentation."""
+    """Figure 7: delays of some tenants above utilization and fragmentation."""
     figure, all_axes = sheet(len(of.delays) + 2, 1, height=2 * (len(of.delays) + 2))
     for (tenant, curves), axes in zip(of.delays.items(), all_axes, strict=False):
         _over_days(axes, of.days, curves, tenant, "delay (min)")
@@ -54,14 +54,14 @@ def preemption(days: Curve, gpus: Curves, bound: Curves) -> Figure:
 
 
 def fragmentation(days: Curve, curves: Curves) -> Figure:
-    """Figure 9."""
+    """Figure 9: nodes that no 8-GPU regular job could have."""
     figure, (axes,) = sheet()
     _over_days(axes, days, _percent(curves), "Nodes that no 8-GPU regular job could have", "%")
     return figure
 
 
 def idle(days: Curve, shares: Mapping[str, Curves]) -> Figure:
-    """Figure 10: cells that regular jobs leave unused for so long."""
+    """Figure 10: cells that regular jobs leave unused for a minimum time."""
     figure, all_axes = sheet(1, len(shares))
     for (title, curves), axes in zip(shares.items(), all_axes, strict=True):
         _over_days(axes, days, _percent(curves), title, "% of the cells")
@@ -70,17 +70,17 @@ def idle(days: Curve, shares: Mapping[str, Curves]) -> Figure:
 
 
 def exchanged(days: Curve, given: Mapping[str, Curves]) -> Figure:
-    """Figure 11: what each tenant gives to others, and has of them, in GPU-hours up to then."""
+    """Figure 11: GPU-hours that each tenant has given to others and had from them up to each time."""
     figure, all_axes = sheet(1, len(given))
     for (tenant, curves), axes in zip(given.items(), all_axes, strict=True):
         _over_days(axes, days, curves, tenant, "GPU-hours")
-        axes.legend().remove()  # they all have the same, and it would lie on the lines
+        axes.legend().remove()  # all have the same legend, and it would cover the lines
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
     return figure
 
 
 def usage(days: Curve, used: Curves) -> Figure:
-    """Figure 12: GPUs in use by those that a tenant owns."""
+    """Figure 12: GPUs in use relative to those that a tenant owns."""
     figure, all_axes = sheet(len(used), 1, height=1.5 * len(used))
     for (tenant, curve), axes in zip(used.items(), all_axes, strict=True):
         _over_days(axes, days, {tenant: curve}, "", "used / owned")

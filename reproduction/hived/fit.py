@@ -1,10 +1,10 @@
-"""How the HiveD workload's tenants were fitted to what the paper prints of them.
+"""How the HiveD workload's tenants were fitted to the numbers that the paper prints.
 
-Two numbers of each tenant are fitted, on what its jobs would hold of a cluster without end: its load, to the effective
+Two numbers of each tenant are fitted, on the GPUs that its jobs would hold in an infinite cluster: its load, to the effective
 utilisation of its cells (table 4), and how much its days differ, to its Relative Fluctuation (table 5). The loads of all
-together are to be 70 % of 279 nodes: the figure of section 5.2.2, with which table 5's utilisations agree, too. What is
-missing for that is prod-c's. Its table 4 would have been met by less than half of that; but table 5 would not, and in the
-paper it is one of those "whose demands are always exceeding the assigned cells".
+together are to be 70 % of 279 nodes: the figure of section 5.2.2, with which table 5's utilisations agree, too. What is missing
+for that is given to prod-c. Less than half of it would match its row in table 4, but not that in table 5, and in the paper it
+is one of those "whose demands are always exceeding the assigned cells".
 
 `python -m reproduction.hived.fit` prints the tenants' fitted numbers.
 """
@@ -25,24 +25,24 @@ REST = "prod-c"
 OWNED = NODES - SPARE
 PAPERS = Hived()
 SWINGS = (0.0, 2.0)
-"""No tenant's is sought elsewhere."""
+"""Range of the swings to search."""
 HALVINGS = 7
 SMALL = 2
-"""Nodes of a tenant of which one job may be as large as its quota: what that would hold of a cluster without end says little
-of how it uses its own, where it waits. Of these the load is the effective utilisation itself."""
+"""A tenant with at most this many nodes may have a job as large as its quota. What that would hold in an infinite cluster says
+little about its own cells, where it waits. So for these tenants the load is the effective utilization itself."""
 
 
 class Shape(NamedTuple):
-    """What one tenant's jobs would hold of a cluster without end, hour by hour, against what they ask for on average."""
+    """The GPUs that one tenant's jobs would hold in an infinite cluster, hour by hour, relative to their average request."""
 
     hours: Floats
 
     def fluctuation(self, load: float) -> float:
-        """Eqn 3 of the paper, of a tenant that asks for this share of what it owns."""
+        """Eqn 3 of the paper, for a tenant that asks for this share of what it owns."""
         return float(np.sqrt(np.mean((load * self.hours - 1) ** 2)))
 
     def within(self, load: float) -> float:
-        """How much of what it owns it would use."""
+        """The share of what it owns that it would use."""
         return float(np.minimum(load * self.hours, 1).mean())
 
 
@@ -60,7 +60,7 @@ def held(jobs: Iterable[SimJob], days: float) -> dict[str, Floats]:
 
 
 def regular(jobs: Iterable[SimJob], days: float, quotas: Mapping[str, int], nodes: int) -> float:
-    """The share of a cluster that would be used inside of quotas, which are in nodes, if no job ever waited."""
+    """The share of a cluster that would be used within quotas, which are in nodes, if no job ever waited."""
     used = (np.minimum(hours, quotas[name] * NODE_GPUS).mean() for name, hours in held(jobs, days).items())
     return float(sum(used)) / (nodes * NODE_GPUS)
 
@@ -76,7 +76,7 @@ def scale_for(target: float, model: Hived, seed: int, quotas: Mapping[str, int],
 
 
 def fit(seeds: Sequence[int], model: Hived = PAPERS, halvings: int = HALVINGS) -> dict[str, Tenant]:
-    """The tenants with their loads and swings, which do not depend on what they are now but for what chance leaves."""
+    """Fit the tenants' loads and swings, which depend on the present ones only by chance."""
     tenants = {name: _fitted(name, TENANTS[name], seeds, model, halvings) for name in TENANTS}
     rest = tenants.pop(REST)
     others = sum(tenant.load * tenant.nodes for tenant in tenants.values())
@@ -105,7 +105,7 @@ def _fitted(name: str, tenant: Tenant, seeds: Sequence[int], model: Hived, halvi
 
 
 def _sought(rising: Callable[[float], float], target: float, low: float, high: float, halvings: int) -> float:
-    """Where a rising function has the value; where it has it nowhere, the end that is nearer."""
+    """Find where an increasing function reaches the target; if it never does, return the nearer end."""
     for _ in range(halvings):
         middle = (low + high) / 2
         low, high = (middle, high) if rising(middle) < target else (low, middle)

@@ -1,9 +1,9 @@
-"""What HiveD's evaluation measures (paper, section 5), from a simulation's tables of jobs and runs.
+"""The measurements of HiveD's evaluation (paper, section 5), from a simulation's tables of jobs and runs.
 
-Regular use alone counts. Where the table of runs has a column `guaranteed_us`, a run is regular from then on (null: not to its
-end), and in the times before that `guaranteed_before_us` has; where it has none, all runs are regular from their placement. A
-task of a job of several nodes holds a whole node, but for the last one's rest, if there are no more tasks than the nodes that
-it fills; else its tasks are alike.
+Only regular use counts. If the table of runs has a column `guaranteed_us`, a run is regular from then on (null: not when it
+ended), and in the earlier times in `guaranteed_before_us`; without that column, all runs are regular from their placement. A
+task of a job of several nodes holds a whole node, except for the remainder on the last one, if the job has just as many tasks
+as nodes that it fills; else its tasks are alike.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from scheduler_service.sim.experiments.history import Floats, History, Ints, Mas
 
 NODE_GPUS = 8
 WINDOW_US: Micros = 12 * 3_600_000_000
-"""Of the paper's moving means and counts: 12 hours."""
+"""The window of the paper's moving means and counts: 12 hours."""
 MADE_ROOM = ("preempted", "reclaimed")
-"""Why a run leaves that makes room for another."""
+"""Reasons why a run stops to make room for another."""
 
 
 class Uses(NamedTuple):
-    """The regular tasks, a row for each: which node, how many GPUs, whose, from when to when."""
+    """The regular tasks, a row for each: node, GPUs, virtual cluster, begin and end."""
 
     node: Ints
     gpus: Ints
@@ -39,17 +39,17 @@ class Uses(NamedTuple):
 
 
 def uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
-    """Tasks that were regular for no time are left out."""
+    """The regular tasks of the runs. Tasks that were regular for no time are left out."""
     return _tasks(history, runs, *_regular(history, runs), node_gpus)
 
 
 def all_uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
-    """Those that were not regular as well."""
+    """The tasks of all runs, regular or not."""
     return _tasks(history, runs, np.arange(len(history.placed)), history.placed, history.left, node_gpus)
 
 
 def _regular(history: History, runs: Any) -> tuple[Ints, Ints, Ints]:
-    """Which runs were regular, from when to when; one that lost its guarantee and got it back was several times."""
+    """Which runs were regular, and from when to when; a run that lost its guarantee and got it back is listed several times."""
     which, begin, end = np.arange(len(history.placed)), history.placed, history.left
     if "guaranteed_us" in runs.column_names:
         since = runs["guaranteed_us"]
@@ -63,7 +63,7 @@ def _regular(history: History, runs: Any) -> tuple[Ints, Ints, Ints]:
 
 
 def _tasks(history: History, runs: Any, which: Ints, begin: Ints, end: Ints, node_gpus: int) -> Uses:
-    """Those of the runs, from when to when each is told of."""
+    """The tasks of these runs, each from its begin to its end."""
     nodes = pc.list_flatten(runs["nodes"]).to_numpy().astype(np.int64)
     lengths = pc.list_value_length(runs["nodes"]).to_numpy().astype(np.int64)
     first, count = (np.cumsum(lengths) - lengths)[which], lengths[which]
@@ -84,27 +84,27 @@ def used(uses: Uses) -> Steps:
 
 
 def busy(uses: Uses) -> Steps:
-    """How many nodes are not available to a regular job that needs a whole one: those on which any GPU is in use."""
+    """The number of nodes that a regular job which needs a whole one cannot have: those with any GPU in use."""
     begin, end, _ = _busy_times(uses)
     return Steps(np.concatenate((begin, end)), np.repeat(np.array([1, -1]), len(begin)))
 
 
 def lacking(uses: Uses, gpus: int, node_gpus: int = NODE_GPUS) -> Steps:
-    """Of how many nodes the uses leave fewer GPUs than this."""
+    """The number of nodes on which the uses leave fewer GPUs than this."""
     node, at = np.tile(uses.node, 2), np.concatenate((uses.begin, uses.end))
     change = np.concatenate((uses.gpus, -uses.gpus))
     order = np.lexsort((-change, at, node))
-    lacks = np.cumsum(change[order]) > node_gpus - gpus  # all have left before the next node's first comes
+    lacks = np.cumsum(change[order]) > node_gpus - gpus  # all have ended before the next node's first begins
     turns = np.diff(lacks.astype(np.int64), prepend=0)
     return Steps(at[order][turns != 0], turns[turns != 0])
 
 
 def _busy_times(uses: Uses) -> tuple[Ints, Ints, Ints]:
-    """From when to when, and which node."""
+    """Begin, end and node of each time in which a node is in use."""
     node, at = np.tile(uses.node, 2), np.concatenate((uses.begin, uses.end))
     change = np.repeat(np.array([1, -1]), len(uses.node))
-    order = np.lexsort((-change, at, node))  # who comes at the moment in which another leaves keeps the node in use
-    level = np.cumsum(change[order])  # all have left before the next node's first comes
+    order = np.lexsort((-change, at, node))  # one that begins at the moment in which another ends keeps the node in use
+    level = np.cumsum(change[order])  # all have ended before the next node's first begins
     ends = level == 0
     begins = np.roll(ends, 1)
     return at[order][begins], at[order][ends], node[order][ends]
@@ -116,7 +116,7 @@ def fragmentation(uses: Uses, nodes: int, edges: Floats) -> Floats:
 
 
 def idle(uses: Uses, nodes: int, begin: Micros, end: Micros, at_least_us: Micros) -> Steps:
-    """How many of the nodes are in a time of this length or more in which no regular job uses them (figure 10)."""
+    """The number of nodes that are in a period of at least this length without use by a regular job (figure 10)."""
     since, until, node = _busy_times(uses)
     never = np.setdiff1d(np.arange(1, nodes + 1), node)
     every = np.concatenate((np.unique(node), never))
@@ -133,7 +133,7 @@ def idle(uses: Uses, nodes: int, begin: Micros, end: Micros, at_least_us: Micros
 
 
 def delays(history: History, jobs: Any) -> Ints:
-    """How long each job waits for its first start; one that never starts, to the end of the simulation."""
+    """How long each job waits for its first start; if it never starts, until the end of the simulation."""
     start = jobs["start_us"]
     known = np.where(start.is_valid().to_numpy(), start.fill_null(0).to_numpy(), history.horizon)
     waited: Ints = known - history.submit
@@ -141,7 +141,7 @@ def delays(history: History, jobs: Any) -> Ints:
 
 
 def queued(history: History) -> Ints:
-    """How long each job had no run. Of a migration both runs are there for a while."""
+    """How long each job had no run. During a migration it has two runs at the same time."""
     order = np.lexsort((history.placed, history.owner))
     running = np.zeros(len(history.submit), np.int64)
     owner, placed, left = history.owner[order], history.placed[order], history.left[order]
@@ -155,7 +155,7 @@ def queued(history: History) -> Ints:
 
 
 def moving_mean(submit: Ints, values: NDArray[Any], at: Floats, window_us: Micros = WINDOW_US) -> Floats:
-    """The mean over the jobs that were submitted in the window that ends at each time; nan where there are none."""
+    """The mean over the jobs that were submitted in the window that ends at each time; NaN if there are no jobs."""
     order = np.argsort(submit, kind="stable")
     sums = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
     first, last = (np.searchsorted(submit[order], at - back, side="right") for back in (window_us, 0))
@@ -165,9 +165,8 @@ def moving_mean(submit: Ints, values: NDArray[Any], at: Floats, window_us: Micro
 
 
 def excess(shared: History, shared_delays: Ints, private: History, private_delays: Ints) -> Floats:
-    """How much longer each job of the shared cluster waits than in its tenant's private one; nan where it is not there.
-
-    A tenant's jobs are told apart by when they were submitted; of those that came at once the first is the first.
+    """How much longer each job of the shared cluster waits than in its tenant's private one; NaN if it is not there. A tenant's
+    jobs are identified by their submit times, and jobs with the same time by their order.
     """
     known = dict(zip(_names(private), private_delays.tolist(), strict=True))
     theirs = np.array([known.get(name, np.nan) for name in _names(shared)], np.float64)
@@ -175,7 +174,7 @@ def excess(shared: History, shared_delays: Ints, private: History, private_delay
 
 
 def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
-    """Of each job: its tenant, when it came, and how many of that tenant's came before it at that time."""
+    """A key for each job: its tenant, its submit time, and how many of the tenant's jobs came before it at that time."""
     seen = Counter[tuple[str, Micros]]()
     codes, names = history.vcs
     for code, at in zip(codes.tolist(), history.submit.tolist(), strict=True):
@@ -184,7 +183,7 @@ def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
 
 
 def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
-    """For how long of its delay a job would still have been within its tenant's quota, in GPUs, had it been started."""
+    """How long of its delay each job would have been within its tenant's quota, in GPUs, had it been started."""
     waited = np.zeros(len(history.submit), np.int64)
     for name, gpus, of in _alike(history):
         steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
@@ -194,10 +193,10 @@ def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[
 
 
 def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping[str, int], node_gpus: int = NODE_GPUS) -> Ints:
-    """For how long a job was the first to wait of its tenant, and there were cells for it, where tenants own so many nodes.
+    """How long each job was the first of its tenant to wait while there were cells for it, if tenants own `owned` nodes.
 
-    A job of whole nodes had cells while so many of the nodes had none of its tenant's own jobs on them; a smaller one while
-    these left it as many GPUs of one node.
+    A job of whole nodes had cells while enough of the nodes had none of its tenant's own jobs on them; a smaller one while
+    these left it enough GPUs on one node.
     """
     since, waited = _first_since(history, delays), np.zeros(len(history.submit), np.int64)
     for name, gpus, of in _alike(history):
@@ -208,8 +207,8 @@ def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping
 
 
 def _first_since(history: History, delays: Ints) -> Ints:
-    """From when on each job was the first to wait: all that its tenant had submitted before it had started, or else the end of
-    its own wait."""
+    """When each job became the first to wait: all that its tenant had submitted earlier had started, or else its own wait
+    ended."""
     since, starts = history.submit.copy(), history.submit + delays
     for code in range(len(history.vcs[1])):
         of = history.vcs[0] == code
@@ -219,7 +218,7 @@ def _first_since(history: History, delays: Ints) -> Ints:
 
 
 def _alike(history: History) -> Iterator[tuple[str, int, Mask]]:
-    """The jobs of each tenant that ask for as many GPUs: whose, how many, and which they are."""
+    """The jobs of each tenant that ask for the same number of GPUs: tenant, GPUs, and a mask of the jobs."""
     codes, names = history.vcs
     for code, name in enumerate(names):
         for gpus in np.unique(history.demand[2][codes == code]).tolist():
@@ -227,7 +226,7 @@ def _alike(history: History) -> Iterator[tuple[str, int, Mask]]:
 
 
 def _time_at_most(steps: Steps, most: int, begin: Ints, end: Ints) -> Ints:
-    """For how long between each of these a level was no more than this."""
+    """How long between each begin and end the level was at most this."""
     if most < 0:
         return np.zeros(len(begin), np.int64)
     if not len(steps.at):
@@ -244,14 +243,14 @@ def _time_at_most(steps: Steps, most: int, begin: Ints, end: Ints) -> Ints:
 
 
 def anomalies(excess: Floats, in_quota: Ints) -> Floats:
-    """By how much sharing delayed each job although its tenant's quota had room: it waited longer than in the private cluster,
-    and of that so long within its quota. 0 where there is none, also for what no private cluster could run."""
+    """How long sharing delayed each job although its tenant's quota had room: how much longer it waited than in the private
+    cluster, but at most the time within its quota. 0 if it was not delayed, or if no private cluster could run it."""
     length: Floats = np.clip(np.minimum(np.nan_to_num(excess, nan=0.0), in_quota), 0, None)
     return length
 
 
 def delayed(history: History, lengths: Floats, tolerance_us: Micros) -> dict[str, tuple[int, float]]:
-    """Of each tenant: how many of its multi-GPU jobs were delayed in quota by more than this, and what share of them."""
+    """For each tenant, how many of its multi-GPU jobs were delayed in quota by more than this, and what share of them."""
     codes, names = history.vcs
     found: dict[str, tuple[int, float]] = {}
     for code, name in enumerate(names):
@@ -271,19 +270,19 @@ def preempted(history: History, runs: Any, edges: Floats) -> Ints:
 
 
 def fluctuation(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
-    """The Relative Fluctuation of a tenant's use (Eqn 3): `own`, the GPUs of its virtual cluster, stands for the mean."""
+    """The Relative Fluctuation of a tenant's use (Eqn 3), with `own`, the GPUs of its virtual cluster, as the mean."""
     level, held = _within(steps, begin, end)
     return float(np.sqrt(np.average((level - own) ** 2, weights=held)) / own)
 
 
 def effective(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
-    """The share that is used of what a tenant owns."""
+    """The share of what a tenant owns that is used."""
     level, held = _within(steps, begin, end)
     return float(np.average(np.minimum(level, own), weights=held) / own)
 
 
 def gain(increased: float, effective: float) -> float:
-    """Of cell exchange: what it adds to a tenant's utilisation, by what that is without it (tables 4 and 5)."""
+    """The gain by cell exchange: its addition to a tenant's utilization, relative to that without it (tables 4 and 5)."""
     return increased / effective
 
 
@@ -294,5 +293,5 @@ def _within(steps: Steps, begin: Micros, end: Micros) -> tuple[Floats, Floats]:
 
 
 def history_of(tables: tuple[Any, Any], nodes: int) -> History:
-    """Of a cluster of nodes of which only GPUs count."""
+    """The history of a cluster of this many nodes in which only GPUs count."""
     return History(*tables, Vector(0, 0, nodes * NODE_GPUS))

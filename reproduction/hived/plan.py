@@ -1,4 +1,4 @@
-"""Which simulations the tables and figures of HiveD's evaluation take, as data: settings, and the cases of each.
+"""The simulations for the tables and figures of HiveD's evaluation, as data: settings, and the cases of each.
 
 A setting is one simulated cluster: how large, how it is shared, and which cells the tenants own. Settings that several figures
 share are simulated once.
@@ -17,13 +17,13 @@ from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload, hived
 
 Scheme = Literal["private", "quota", "cells", "static"]
-"""Each tenant alone; YARN-CS by quotas of GPUs; cells bound when they are used; cells bound once and for all."""
+"""Each tenant alone; YARN-CS with quotas of GPUs; cells bound when they are used; cells bound permanently."""
 Assignment = Literal["default", "balanced", "levels"]
-"""Nodes by table 1; nodes by what is asked for; cells of every level by what is asked for."""
+"""Nodes as in table 1; nodes by demand; cells of every level by demand."""
 
 POOL = "gpu-2x2x2"
 LEVELS = {8: "node", 4: "socket", 2: "switch", 1: "device"}
-"""By the GPUs of a cell, the largest first."""
+"""The name of each level, by the GPUs of a cell, the largest first."""
 
 
 class Setting(NamedTuple):
@@ -32,19 +32,19 @@ class Setting(NamedTuple):
     assignment: Assignment = "default"
     exchange: bool = False
     busy: bool = True
-    """As section 5.2.2 has it in the days that it shows: regular jobs are to use 70 % of 279 nodes. Else as fitted, with which
-    they use half of them, which is what table 4's utilisations, of the whole trace, add up to. The paper gives both and no
-    reason; that the days it shows were busier, of all tenants alike, is an assumption."""
+    """As busy as section 5.2.2 has it on the days that it shows: regular jobs are to use 70 % of 279 nodes. Else as fitted:
+    they use half of them, which is the sum of table 4's utilizations, of the whole trace. The paper gives both without a
+    reason; that the days it shows were busier, for all tenants alike, is an assumption."""
     promotes: bool = True
-    """What runs beyond a quota becomes guaranteed where it is, once there are cells for it. The paper has nothing of that."""
+    """Whether runs beyond a quota become guaranteed in place, once there are cells for them. The paper does not mention it."""
 
     def quotas(self) -> dict[str, int]:
-        """In nodes."""
+        """Quotas in nodes."""
         return hived.balanced(self.nodes) if self.assignment == "balanced" else hived.quotas(self.nodes)
 
     @property
     def private(self) -> "Setting":
-        """What it is measured against."""
+        """The setting to compare with."""
         return Setting(self.nodes, "private", busy=self.busy)
 
 
@@ -69,23 +69,23 @@ FIGURES: dict[str, tuple[Setting, ...]] = {
     "table-5": (_BALANCED, _BALANCED._replace(exchange=True)),
     "figure-12": (_BALANCED, _BALANCED._replace(exchange=True)),
 }
-"""Figure 6 is of other schedulers as well: see `hived_schedulers_plan`."""
+"""Settings of each table and figure. Figure 6 has other schedulers as well: see `schedulers_plan`."""
 
 SHOWN = ("prod-a", "prod-e")
-"""The tenants whose delays figure 7 has."""
+"""The tenants whose delays figure 7 shows."""
 
 BALANCES = ("res-e", "prod-c", "prod-d")
-"""The tenants of figure 11: one that gives as much as it takes, and two that do one of both too much. The paper's text names
-the first alone; the others are assumed."""
+"""The tenants of figure 11: one that gives as much as it takes, one that mostly gives and one that mostly takes. The paper's
+text names only the first; the others are assumed."""
 
 ENDS = 4
-"""Figure 12 has so many tenants that gain the most, and so many that gain the least."""
+"""Figure 12 has this many of the tenants that gain the most, and of those that gain the least."""
 
 
 def levels(asked: Mapping[int, float], gpus: int) -> dict[int, int]:
-    """Cells of each level for a tenant of so many GPUs, by how much its jobs ask for in cells of that level (5.3).
+    """Cells of each level for a tenant with this many GPUs, by its jobs' demand for cells of that level (5.3).
 
-    From the highest level down each is given its part of what is left, rounded down; the GPU level has the rest.
+    From the highest level down, each gets its share of what is left, rounded down; the GPU level gets the rest.
     """
     left, cells = gpus, dict.fromkeys(LEVELS, 0)
     for level in LEVELS:
@@ -100,13 +100,13 @@ def levels(asked: Mapping[int, float], gpus: int) -> dict[int, int]:
 class Study(NamedTuple):
     share: float = 1.0
     scale: float = 1.0
-    """Of what all jobs ask for."""
+    """Factor on the demand of all jobs."""
     seed: int = 1
     durations: hived.Durations = "alike"
-    """Where tenants are as busy as section 5.2.2 has them. Where they are as fitted it is by size."""
+    """Durations if tenants are as busy as in section 5.2.2. As fitted, durations are by size."""
 
     def settled(self, setting: Setting) -> "Study":
-        """With the scale and the durations that the setting's jobs have."""
+        """The study with the scale and the durations that the setting's jobs have."""
         if not setting.busy:
             return self._replace(durations="by_size")
         return self._replace(scale=self.scale * _busy_scale(self._replace(scale=1.0)))
@@ -124,7 +124,7 @@ def _busy_scale(study: Study) -> float:
 
 
 def needed(part: str) -> tuple[Setting, ...]:
-    """What a part is made of, and what it is measured against: of exchange that is among its settings."""
+    """The settings of a part and those to compare with; the comparison for exchange is among its own settings."""
     settings = FIGURES[part]
     if any(setting.exchange for setting in settings):
         return settings
@@ -132,7 +132,7 @@ def needed(part: str) -> tuple[Setting, ...]:
 
 
 def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
-    """One, or of private clusters one for each tenant."""
+    """Return one case, or for private clusters a case for each tenant."""
     quotas = setting.quotas()
     study = study.settled(setting)
     if setting.scheme == "private":
@@ -153,7 +153,7 @@ def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
 
 
 def apart(quotas: Mapping[str, int]) -> tuple[tuple[VirtualCluster, ...], tuple[Pool, ...]]:
-    """The tenants with nodes of their own for good: each has a pool, which is called as it is."""
+    """Give each tenant nodes of its own permanently, as a pool with the tenant's name."""
     tenants, pools, first = [], [], 1
     for name, count in quotas.items():
         tenants.append(tenant(name, name, count))
@@ -171,7 +171,7 @@ def _tenant(name: str, pool: str, cells: Mapping[str, int]) -> VirtualCluster:
 
 
 def _owned(name: str, nodes: int, multi_level: bool) -> dict[str, int]:
-    """In cells of every level by what its jobs ask for, or in nodes."""
+    """The cells that a tenant owns: cells of every level by its jobs' demand, or nodes."""
     if not multi_level:
         return {"node": nodes}
     asked: dict[int, float] = {}
@@ -190,7 +190,7 @@ def case_of(
     pools: tuple[Pool, ...] = (),
     promotes: bool = True,
 ) -> Case:
-    """On nodes of 8 GPUs."""
+    """A case on nodes of 8 GPUs."""
     return Case(
         cluster=(Nodes(nodes=nodes, gpus=8, tree=(("socket", 2), ("switch", 2))),),
         workload=workload,

@@ -1,17 +1,17 @@
-"""What the HiveD paper prints (section 5), to be shown beside what Ebb's engine gives.
+"""The numbers that the HiveD paper prints (section 5), to be shown next to those of Ebb's engine.
 
-Figures 6 to 12 are pictures; of them it prints the sentences that `CLAIMS` has.
+Figures 6 to 12 are pictures; the sentences that it prints about them are in `CLAIMS`.
 """
 
 from typing import NamedTuple
 
 UTILISATION, UTILISATION_LOADED = 0.70, 0.90
-"""Of the paper's 279 nodes, and of 200, by regular jobs: "around" (5.2.2)."""
+"""The share of the paper's 279 nodes, and of 200, that regular jobs use: "around" (5.2.2)."""
 LOADED_NODES = 200
 
 
 class Default(NamedTuple):
-    """A row of table 4, in per cent."""
+    """A row of table 4, in percent."""
 
     effective: float
     increased: float
@@ -19,7 +19,7 @@ class Default(NamedTuple):
 
 
 class Balanced(NamedTuple):
-    """A row of table 5, the first three in per cent."""
+    """A row of table 5, the first three in percent."""
 
     effective: float
     increased: float
@@ -40,7 +40,7 @@ DEFAULT: dict[str, Default] = {
     "res-f": Default(45.1, 0.4, 0.9),
     "prod-d": Default(47.0, 0.4, 0.8),
 }
-"""Table 4: the cells as they are assigned by default."""
+"""Table 4: the cells as assigned by default."""
 
 BALANCED: dict[str, Balanced] = {
     "res-d": Balanced(24.80, 14.27, 57.53, 1.58),
@@ -88,4 +88,4 @@ CLAIMS: dict[str, Claim] = {
     "idle-10h-high": Claim("10", "the same, to", 60, "%"),
     "idle-100h": Claim("10", "cells that may stay idle for 100 hours and more: over", 30, "%"),
 }
-"""By a name that the study's own numbers have, too."""
+"""Claims by names that the study's own numbers also have."""

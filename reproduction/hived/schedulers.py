@@ -1,7 +1,6 @@
 """HiveD's figure 6: how long jobs queue under three schedulers, in private clusters, in a shared one, and in virtual clusters.
-
 A job queues while it has no run: until it starts, and again after it was preempted. One that takes turns with others does not
-queue, but it is slower. So what all of a job's waits, turns and moves cost it together is told as well.
+queue, but it is slower. So the total cost of a job's waits, turns and moves is shown as well.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,34 +26,34 @@ FIGURE_6 = "figure-6"
 TENANT = "prod-a"
 MINUTE_US = 60_000_000
 TOLERANCE_US = 60_000_000
-"""As in `hived_shared`: the grace period of a run that makes room is not what the paper means."""
+"""Not counted as a delay, as in `shared`: the paper does not mean the grace period of a run that makes room."""
 TITLES: Mapping[Way, str] = {"private": "private clusters", "shared": "shared", "cells": "HiveD"}
 
 Planned = Mapping[tuple[str, Way], Sequence[tuple[Case, ...]]]
-"""By scheduler and way: the cases of each sample."""
+"""The cases of each sample, by scheduler and way."""
 
 
 class Waits(NamedTuple):
-    """Of the jobs of one sample, or of several together; in microseconds."""
+    """The waits of the jobs of one sample, or of several combined; in microseconds."""
 
     tenant: NDArray[Any]
-    """Names."""
+    """Names of tenants."""
     submit: Ints
     queued: Ints
     lost: Ints
-    """From the submit to the end, less the work."""
+    """Time from the submit to the end, less the work."""
     over: Floats
-    """How much longer it queued than in its tenant's private cluster; 0: by a minute at most."""
+    """How much longer it queued than in its tenant's private cluster; 0 if by a minute at most."""
 
     def of(self, tenant: str) -> "Waits":
         return Waits(*(column[self.tenant == tenant] for column in self))
 
     def longer(self) -> int:
-        """How many jobs queued longer than in the private cluster."""
+        """The number of jobs that queued longer than in the private cluster."""
         return int((self.over > 0).sum())
 
     def most(self) -> float:
-        """By how much the jobs of 12 hours queued longer on average, at most, in minutes."""
+        """The maximum over 12-hour windows of the mean extra queueing time of their jobs, in minutes."""
         if not len(self.submit):
             return 0.0
         return max(float(moving_mean(self.submit, self.over, self.submit.astype(np.float64)).max()), 0.0) / MINUTE_US
@@ -73,7 +72,7 @@ def planned(study: Study, samples: int) -> Planned:
 
 
 def waits(of: Planned, found: Simulated) -> Seen:
-    """The tables of one simulation are read at a time."""
+    """Compute the waits. Only the tables of one simulation at a time are read."""
     seen: dict[tuple[str, Way], list[Waits]] = {at: [] for at in of}
     for key in SCHEDULERS:
         for sample in range(len(of[key, "private"])):
@@ -91,7 +90,7 @@ def waits(of: Planned, found: Simulated) -> Seen:
 
 
 def together(samples: Iterable[Waits]) -> Waits:
-    """The jobs of all samples as those of one."""
+    """Combine the jobs of all samples into one."""
     return Waits(*(np.concatenate(columns) for columns in zip(*samples, strict=True)))
 
 
@@ -179,7 +178,7 @@ def _above(seen: Seen) -> Table:
 
 
 def _claims(seen: Seen) -> Table:
-    """The paper's sentences. Both ways in which Gandiva is simulated stand beside its one number."""
+    """The paper's sentences. Both ways in which Gandiva is simulated are compared with its one number."""
     rows = []
     for name, keys in (
         ("yarn-excess", ["yarn"]),
@@ -198,7 +197,7 @@ def _claims(seen: Seen) -> Table:
 
 
 def figures(seen: Seen, folder: Path) -> dict[str, str]:
-    """Draws it; returns its title by its name."""
+    """Draw the figure; return its title by its name."""
     name = f"hived-{FIGURE_6}"
     last = max(float(together(samples).submit.max()) for samples in seen.values())
     at = np.linspace(0.0, last, POINTS + 1)[1:]
@@ -211,6 +210,6 @@ def figures(seen: Seen, folder: Path) -> dict[str, str]:
 
 
 def _curve(of: Waits, at: Floats) -> list[float]:
-    """In minutes."""
+    """The moving mean of queueing times, in minutes."""
     found: list[float] = (moving_mean(of.submit, of.queued, at) / MINUTE_US).tolist()
     return found

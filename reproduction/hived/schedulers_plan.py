@@ -1,8 +1,8 @@
-"""Which simulations HiveD's figure 6 takes, as data: three schedulers, each in three ways, on samples of the jobs.
+"""The simulations of HiveD's figure 6, as data: three schedulers, each in three ways, on samples of the jobs.
 
 The paper's cluster is 24 machines of four K80s, two of which count as a node. Its 12 nodes are too few for eleven tenants, so
-the small ones are left out (`hived.sampled_quotas`). A sample has some eight jobs of prod-a, which the figure is of, and says
-little by itself: several are taken.
+the small ones are left out (`hived.sampled_quotas`). A sample has about eight jobs of prod-a, the tenant of the figure, and
+says little by itself: several are used.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ Settings = tuple[tuple[str, float], ...]
 SAMPLES = 5
 NODES, DAYS = 12, 10.0
 MACHINE_CPUS, MACHINE_GIB, K80_GIB = 24, 224, 12
-"""Of a machine with four K80s at the cloud that the paper's authors work for (Azure NC24): an assumption."""
+"""A machine with four K80s in the cloud that the paper's authors work for (Azure NC24): an assumption."""
 
 
 class Scheduler(NamedTuple):
     title: str
     alone: str
-    """The policy of a cluster that is one tenant's."""
+    """The policy of a cluster of one tenant."""
     inside: str
     """The policy of a virtual cluster."""
     by_quota: bool = True
-    """Tenants that share a cluster have quotas there. Tiresias knows none (footnote 2)."""
+    """Whether tenants that share a cluster have quotas there. Tiresias has none (footnote 2)."""
     settings: Settings = ()
 
 
 EVERY = 1800.0
-"""Seconds between two looks at a server, and between measurements. With the usual minute each of these simulations takes many
-times as long, and jobs run for hours and days."""
+"""Seconds between two looks at a server, and between measurements. With the usual minute each of these simulations would take
+many times as long, and jobs run for hours and days."""
 GANDIVA: Settings = (("growth", 0.0), ("period", EVERY))
 SCHEDULERS: Mapping[str, Scheduler] = {
     "yarn": Scheduler("YARN-CS", "quota", "fifo"),
@@ -53,15 +53,15 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 @cache
 def workload(study: Study, seed: int) -> Hived:
-    """The jobs of the first ten days, or of as much of the two months as is asked for. They are as busy as in figures 7 to 10:
-    the sample is of those jobs."""
+    """The jobs of the first ten days, or of the requested share of the two months. They are as busy as in figures 7 to 10,
+    because the sample is of those jobs."""
     days = min(DAYS, hived.DAYS * study.share)
     settled = study._replace(share=days / hived.DAYS, seed=seed).settled(Setting())
     return settled.workload().model_copy(update={"nodes": NODES, "models": True})
 
 
 def cases(scheduler: Scheduler, way: Way, jobs: Hived, seed: int) -> tuple[Case, ...]:
-    """Of one sample: one, or of private clusters one for each tenant."""
+    """Cases of one sample: one case, or for private clusters a case for each tenant."""
     quotas = hived.sampled_quotas(NODES)
     if way == "private":
         return tuple(_private(scheduler, name, nodes, jobs, seed) for name, nodes in quotas.items())
@@ -91,7 +91,7 @@ def _tenant(scheduler: Scheduler, name: str, nodes: int) -> VirtualCluster:
 
 
 def _case(nodes: int, policy: Policy, tenants: tuple[VirtualCluster, ...], jobs: Hived, seed: int) -> Case:
-    """All schedulers have the same GPUs: what jobs lose when they are moved, and beside each other, is Gandiva's."""
+    """All schedulers have the same GPUs: only under Gandiva do jobs lose time by moves and by sharing GPUs."""
     node = Nodes(
         nodes=nodes,
         cpus=2 * MACHINE_CPUS,

@@ -18,9 +18,9 @@ from scheduler_service.sim.experiments.history import Floats
 from scheduler_service.sim.workloads import hived
 
 SHARING = ("figure-7a", "figure-7b", "figure-8", "figure-9", "figure-10")
-"""The parts that are of sharing."""
+"""The parts about sharing."""
 TOLERANCE_US = 60_000_000
-"""A job counts as delayed from a minute on: a reclaimed run's grace period is not what the paper means."""
+"""A job counts as delayed from a minute on, because the paper does not mean the grace period of a reclaimed run."""
 MINUTE_US = 60_000_000
 TITLES = {"private": "private clusters", "quota": "shared by quota", "cells": "HiveD", "static": "HiveD, static binding"}
 
@@ -28,17 +28,17 @@ Known = Mapping[Setting, Seen]
 
 
 class Late(NamedTuple):
-    """Of each job, how much longer it waits than in its tenant's private cluster, in microseconds."""
+    """How much longer each job waits than in its tenant's private cluster, in microseconds."""
 
     over: Floats
     in_quota: Floats
-    """That part of it in which the tenant's quota of GPUs had room."""
+    """The part of the excess in which the tenant's quota of GPUs had room."""
     with_cells: Floats
-    """That part of it in which it was the first to wait, and the tenant had cells for it."""
+    """The part of the excess in which it was the first to wait, and the tenant had cells for it."""
 
 
 def late(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
-    """`nodes`: how many each tenant owns."""
+    """Compare a setting with private clusters. `nodes`: how many each tenant owns."""
     over = hived_measures.excess(it.history, it.delays, private.history, private.delays)
     gpus = {name: NODE_GPUS * count for name, count in nodes.items()}
     quota = hived_measures.waited_in_quota(it.history, it.delays, it.uses, gpus)
@@ -51,7 +51,7 @@ def _late(setting: Setting, known: Known) -> Late:
 
 
 def told(it: Seen, of: Late | None, by_cells: bool, tenants: Iterable[str] = ()) -> tuple[str, ...]:
-    """A row of a table, as COLUMNS has it, with the tenants' before them all. `of`: None of private clusters."""
+    """A table row with the cells of COLUMNS, and those of the tenants before the late ones. `of`: None for private clusters."""
     edges = it.edges()
     gone = hived_measures.preempted(it.history, it.runs, np.linspace(0.0, float(it.history.horizon), POINTS))
     shown = [
@@ -123,7 +123,7 @@ def _title(setting: Setting) -> str:
 
 
 def _claims(seen: Known) -> Table:
-    """The paper's sentences, and the same numbers here, of those settings that were simulated."""
+    """The paper's sentences, and the same numbers here, for the settings that were simulated."""
     busy, fitted = _busy(seen) | _choices(seen, busy=True), _choices(seen, busy=False)
 
     def shown(name: str, unit: str, of: Mapping[str, float]) -> str:
@@ -141,7 +141,7 @@ def _claims(seen: Known) -> Table:
 
 
 def _busy(seen: Known) -> dict[str, float]:
-    """Of quotas, and of HiveD where it is compared with them."""
+    """Numbers for sharing by quota, and for HiveD to compare with."""
     ours: dict[str, float] = {}
     for nodes, suffix in ((hived.NODES, ""), (LOADED_NODES, "-loaded")):
         quota, cells = Setting(nodes, "quota"), Setting(nodes)
@@ -165,7 +165,7 @@ def _busy(seen: Known) -> dict[str, float]:
 
 
 def _choices(seen: Known, busy: bool) -> dict[str, float]:
-    """Of how cells are bound, and of which levels they are."""
+    """Numbers by how cells are bound, and by the levels of cells."""
     ours: dict[str, float] = {}
     dynamic, static = Setting(busy=busy), Setting(scheme="static", busy=busy)
     if dynamic in seen and static in seen:
@@ -188,7 +188,7 @@ def _preempted(it: Seen) -> int:
 
 
 def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str, str]:
-    """Draws them; returns their titles by their names."""
+    """Draw the figures; return their titles by name."""
     titles: dict[str, str] = {}
     for part in parts:
         name = f"hived-{part}"
@@ -218,13 +218,13 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
 
 
 def _drawn(part: str) -> tuple[Setting, ...]:
-    """The settings of the paper's own figure: the first ones."""
+    """The settings of the paper's own figure: the first two."""
     return FIGURES[part][:2]
 
 
 def _preemption(seen: Known, settings: Iterable[Setting]) -> tuple[list[float], dict[str, list[float]], dict[str, list[float]]]:
-    """The ends of windows of 12 hours in days, what was preempted in each, and the share of the tenants' nodes that are bound:
-    statically all are, else those on which regular jobs are."""
+    """The ends of 12-hour windows in days, the GPUs preempted in each, and the share of the tenants' nodes that are bound: with
+    static binding all, else those with regular jobs."""
     gone: dict[str, list[float]] = {}
     bound: dict[str, list[float]] = {}
     first, last = seen[Setting()].edges(1)
@@ -247,7 +247,7 @@ def _shared(nodes: int, seen: Known) -> hived_figures.Shared:
 
 
 def _delay(it: Seen, tenant: str, at: Floats) -> list[float]:
-    """In minutes."""
+    """The moving mean of delays, in minutes."""
     codes, names = it.history.vcs
     of = codes == names.index(tenant)
     curve: list[float] = (hived_measures.moving_mean(it.history.submit[of], it.delays[of], at) / MINUTE_US).tolist()

@@ -1,7 +1,7 @@
-"""A setting of HiveD's evaluation, simulated: what its tables and figures are made of.
+"""A simulated setting of HiveD's evaluation: the data for its tables and figures.
 
-Private clusters, one for each tenant, count as one. They are what a shared cluster is measured against: a job that waits longer
-there than here, although its tenant owns enough, has met a sharing anomaly (HiveD, section 2).
+The private clusters of all tenants count as one setting. Shared clusters are compared with it: a job that waits longer in a
+shared cluster, although its tenant owns enough, has met a sharing anomaly (HiveD, section 2).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ from scheduler_service.sim.experiments.history import Floats, History
 
 DAY_US = 86_400_000_000
 POINTS = 240
-"""Of a curve."""
+"""The number of points of a curve."""
 
 
 class Seen(NamedTuple):
-    """A setting, simulated."""
+    """A setting's results."""
 
     history: History
     jobs: Any
@@ -34,10 +34,10 @@ class Seen(NamedTuple):
     uses: hived_measures.Uses
     delays: Any
     traded: hived_exchange.Windows | None
-    """None: no cells were exchanged in it."""
+    """None if no cells were exchanged."""
 
     def edges(self, step: int = POINTS) -> Floats:
-        """From the first submit to the last one, in so many steps."""
+        """Equal steps from the first submit to the last one."""
         return np.linspace(float(self.history.submit.min()), float(self.history.submit.max()), step + 1)
 
     def use(self) -> hived_exchange.Use:
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 
 def see(of: Iterable[Case], found: Simulated) -> Seen:
-    """Several cases are clusters that stand for one."""
+    """Read the results of a setting. Several cases are clusters that together count as one."""
     cases = list(of)
     folders = [found[case].folder for case in cases]
     nodes = [sum(group.nodes for group in case.cluster) for case in cases]
@@ -57,13 +57,13 @@ def see(of: Iterable[Case], found: Simulated) -> Seen:
 
 
 def days(edges: Floats) -> list[float]:
-    """Each later edge, from the first one on."""
+    """The days from the first edge to each later one."""
     found: list[float] = ((edges[1:] - edges[0]) / DAY_US).tolist()
     return found
 
 
 def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
-    """The tables of jobs and of runs of several clusters as those of one: jobs and nodes have numbers of their own, in turn."""
+    """Combine the tables of jobs and runs of several clusters into one, with job and node numbers in turn."""
     jobs, runs, first_job, first_node = [], [], 0, 0
     for (its_jobs, its_runs), count in zip(tables, nodes, strict=True):
         jobs.append(_moved(its_jobs, "job", first_job))
@@ -86,5 +86,5 @@ def _moved_nodes(runs: Any, by: int) -> Any:
 
 
 def kept(folder: Path) -> tuple[Any, Any]:
-    """The tables of a case that a sweep kept with all it has."""
+    """Read the tables of a case that a sweep kept in full."""
     return pq.read_table(folder / "jobs.parquet"), pq.read_table(folder / "runs.parquet")

@@ -1,4 +1,4 @@
-"""`python -m reproduction hived`: HiveD's evaluation (sections 5.2 to 5.4) again (docs/reproduction.md)."""
+"""`python -m reproduction hived`: reproduces HiveD's evaluation (sections 5.2 to 5.4; docs/reproduction.md)."""
 
 from pathlib import Path
 
@@ -57,11 +57,11 @@ def command(
     fresh: bool,
     document: Path | None,
 ) -> None:
-    """Figures 6 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
+    """Figures 6 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), next to the paper's own numbers.
 
-    Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. When jobs come and how long
-    they run is not in the paper, but fitted to what it prints (docs/workloads.md). Figure 6 is of three schedulers on 12
-    nodes, and of ten days. The part traces is there if a trace is given.
+    Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. The paper does not say when
+    jobs come and how long they run; both are fitted to the numbers that it prints (docs/workloads.md). Figure 6 has three
+    schedulers on 12 nodes, over ten days. The part traces needs a trace.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
 """HiveD's comparison on a real trace: Philly's virtual clusters as tenants (docs/reproduction.md).
 
-The trace's cluster had far more GPUs than its jobs asked for, so they are given to a smaller one. A tenant's quota is in
-proportion of the GPU time that its jobs ask for. A job that is wider than its tenant's quota is left out: in no private cluster
-could it ever run.
+The trace's cluster had far more GPUs than its jobs asked for, so they run on a smaller one here. A tenant's quota is
+proportional to the GPU time that its jobs ask for. Jobs wider than their tenant's quota are left out, because they could never
+run in a private cluster.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from scheduler_service.sim.workloads.philly import COLUMNS as NEEDED
 
 NODES = 50
 TENANTS = 11
-"""Those with the most jobs; the other four have 300 at most."""
+"""The number of virtual clusters, those with the most jobs; the other four have 300 at most."""
 FROM_DAY, TO_DAY = 60, 105
-"""In which the jobs ask for 70 % of 400 GPUs, as HiveD's paper has it of its cluster."""
+"""Days in which the jobs ask for 70 % of 400 GPUs, the load that HiveD's paper gives for its cluster."""
 SCHEMES: tuple[Scheme, ...] = ("private", "quota", "cells", "static")
 
 
@@ -42,19 +42,19 @@ class _Job(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What is taken of the trace."""
+    """The part of the trace that is simulated."""
 
     file: Path
     jobs: int
     too_wide: int
     asked: float
-    """The share of the cluster that they ask for while they come."""
+    """The share of the cluster that the jobs ask for while they arrive."""
     quotas: Mapping[str, int]
-    """In nodes."""
+    """Quotas in nodes."""
 
 
 def cut(trace: Path, share: float, folder: Path) -> Cut:
-    """Written to a file, of which the simulations are made. Raises BadTrace, also where there is no job in those days."""
+    """Write a part of the trace to a file for the simulations. Raises BadTrace, also if those days have no job."""
     read = [
         _Job(row.micros("submit_s") / SECOND, row.text("vc"), row.amount("num_gpus"), row.micros("duration_s") / SECOND)
         for row in rows(trace, NEEDED)
@@ -80,7 +80,7 @@ def cut(trace: Path, share: float, folder: Path) -> Cut:
 
 
 def trace_cases(of: Cut, seed: int) -> dict[Scheme, Case]:
-    """Private clusters are one simulation here: all have nodes of their own, and lend none."""
+    """Cases by scheme. Private clusters are one simulation here: all have nodes of their own, and lend none."""
     workload = Philly(
         file=of.file,
         trials=Trials(share=0),
@@ -100,7 +100,7 @@ def trace_cases(of: Cut, seed: int) -> dict[Scheme, Case]:
 
 
 def left_out(jobs: int) -> str:
-    """What is said of the jobs that are too wide."""
+    """The sentence about jobs that are too wide."""
     if jobs == 1:
         return "1 more is wider than what its virtual cluster owns, and left out."
     return f"{jobs:,} more are wider than what their virtual clusters own, and left out."

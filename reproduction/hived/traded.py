@@ -13,7 +13,7 @@ from reproduction.studies import Table, number
 from scheduler_service.sim.experiments.figures import save
 
 EXCHANGE = ("table-4", "table-5", "figure-11", "figure-12")
-"""The parts that are of exchange."""
+"""The parts about exchange."""
 PRINTED: dict[str, Mapping[str, Default | Balanced]] = {"table-4": DEFAULT, "table-5": BALANCED}
 TITLES = {
     "table-4": "Table 4: guaranteed cells gained by exchange, cells assigned by default",
@@ -24,7 +24,7 @@ _Known = Mapping[Setting, Seen]
 
 
 def gains(part: str, known: _Known) -> dict[str, Gained]:
-    """Of each tenant."""
+    """The gains of each tenant."""
     without, with_it = FIGURES[part]
     before, after = known[without], known[with_it]
     begin, end = (int(edge) for edge in before.edges(1))
@@ -38,7 +38,7 @@ def exchange_tables(parts: Iterable[str], known: _Known, study: Study) -> list[T
 
 
 def exchange_figures(parts: Iterable[str], known: _Known, folder: Path) -> dict[str, str]:
-    """Draws them; returns their titles by their names."""
+    """Draw the figures; return their titles by name."""
     titles: dict[str, str] = {}
     if "figure-11" in parts:
         (setting,) = FIGURES["figure-11"]
@@ -98,7 +98,7 @@ def _row(printed: Default | Balanced, here: Gained) -> tuple[str, ...]:
 
 
 def _owned(setting: Setting) -> dict[str, int]:
-    """In GPUs."""
+    """GPUs of each tenant."""
     return {name: nodes * NODE_GPUS for name, nodes in setting.quotas().items()}
 
 

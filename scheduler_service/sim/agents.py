@@ -1,7 +1,7 @@
-"""Agents that are not there: they obey orders at once, and their processes do nothing but pass the time.
+"""Simulated agents: they carry out orders immediately, and their processes only let time pass.
 
-What happens on the nodes happens in the order of its times; what the scheduler hears of it are reports, which wait until they
-are asked for. Only a gang's coming together does not wait: it is no decision.
+Events on the nodes happen in the order of their times. The scheduler learns of them by reports, which wait until they are
+requested. Only the start of a gang does not wait, because it is not a decision.
 """
 
 from collections.abc import Callable
@@ -54,16 +54,16 @@ NEVER_US = 1 << 62
 
 
 class Torn(NamedTuple):
-    """A task of a gang that left, or died with its node, while others of the gang were still there."""
+    """A task of a gang that exited, or died with its node, while others of the gang were still running."""
 
     launch: Launch
     at_us: Micros
     demand: Vector
-    """Of this task."""
+    """Demand of this task."""
 
 
 class Agents:
-    """The agents of all nodes, and the heap of what is to happen on them."""
+    """The agents of all nodes, and the heap of events to come on them."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Agents:
         sharing: Setup | None = None,
         asked: Callable[[], Micros | None] = lambda: None,
     ) -> None:
-        """`finished` hears of each job that has done all of its work; `asked` says how long, at least, after a measurement of a
-        run the next one is wanted, or that none is (None)."""
+        """`finished` is called with each job that has done its work. `asked` returns the minimum time between measurements of a
+        run, or None if none is wanted."""
         self._asked = asked
         self._delays = delays
         self._rng = rng
@@ -89,21 +89,21 @@ class Agents:
         self._tasks: dict[RunKey, Task] = {}
         self._warm = migrations.WarmTasks()
         self._gangs: dict[int, Party] = {}
-        """By job: those whose launch is not over."""
+        """Launches that have not ended, by job."""
         self._heard: list[tuple[What, Task | Node | Measurement]] = []
-        """What has happened and was not reported yet."""
+        """Events that have happened and were not reported yet."""
         self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._agenda.push(at, What.TURN, turn))
         self._await_failure(after_us=0)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
-        """Nodes count from 1 as they join."""
+        """Add a node. Nodes are numbered from 1 as they join."""
         self._nodes.append(Node(name, inventory))
         return NodeSeen(name, "1", inventory)
 
     # ---- orders ----------------------------------------------------------------------------------------------------------
 
     def obey(self, order: Order, life: Life, now: Micros) -> None:
-        """Each order comes once, and none is late: generations are of no use here."""
+        """Carry out an order. Each order comes once and in time, so generations are not needed here."""
         match order.desired:
             case Prepared(job, run, share=plan):
                 self.come(job, run, life, now, plan)
@@ -133,8 +133,8 @@ class Agents:
                 assert_never(order.desired)
 
     def come(self, job: Job, run: Run, life: Life, now: Micros, plan: SharePlan | None = None, migrated: bool = False) -> None:
-        """A task is there, to begin by itself or, of a gang, to be prepared. One that is migrated was made ready before,
-        and begins when its checkpoint is there."""
+        """Start a task: it begins on its own or, in a gang, is prepared first. A migrated task is ready already, and begins
+        when its checkpoint has arrived."""
         alone = not job.launch_spec.gang
         if alone:
             party = self._party(life, (run.node,), now, run.guaranteed, job)
@@ -157,7 +157,7 @@ class Agents:
             self._agenda.gathers(task, now + self._delays.start(self._rng), READY)
 
     def _told(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
-        """Once the task has had a cycle of turns, its node tells what switching takes, if nodes measure and the policy asks."""
+        """Apply a share plan. After one cycle the node reports the switching time, if it measures and the policy asks."""
         self.executing.told(task, plan, now)
         if plan is None or task.switches or self.executing.measures_every_us is None or self._asked() is None:
             return
@@ -171,12 +171,12 @@ class Agents:
         return Party(life, launch, len(nodes), len(nodes), sampling=job.sampling)
 
     def knows(self, key: RunKey) -> bool:
-        """Whether it was ordered to start the run, which is not over."""
+        """Whether the agent was ordered to start the run and it has not ended."""
         return key in self._tasks
 
     def _stop(self, key: RunKey, stopped: Stopped, now: Micros) -> None:
-        """The run leaves at the end of its grace period, or when it has saved its work; with no grace period it is killed. A
-        task whose gang has lost another hangs until it is killed. Told so again, it has a shorter grace period than it had."""
+        """Stop a run at the end of its grace period, or when it has saved its work; without a grace period it is killed. A task
+        whose gang has lost another hangs until it is killed. A repeated stop can shorten the grace period."""
         task = self._tasks.get(key)
         if task is None:  # its node has died
             return
@@ -204,18 +204,18 @@ class Agents:
     # ---- what happens ----------------------------------------------------------------------------------------------------
 
     def next_us(self) -> Micros | None:
-        """When something happens next; now, where something has that was not reported."""
+        """The time of the next event; now, if one has happened that was not reported."""
         if self._heard:
             return self._until
         return self._agenda.next_us()
 
     def gathering_us(self) -> Micros | None:
-        """When the next task of a gang is ready, or begins. That is no decision, and does not wait for one."""
+        """When the next task of a gang is ready or begins. That is not a decision, and does not wait for one."""
         return self._agenda.gathering_us()
 
     def happened(self, now: Micros, gathering: bool = False) -> list[Event]:
-        """Lets everything happen that does up to now, in order, and reports it; or only what is said of `gathering` gangs, and
-        the rest later."""
+        """Let everything happen up to now, in order, and report it. With `gathering`, report only that of gangs, and the rest
+        later."""
         self._until = now
         heard = self._heard
         if not heard and not self._agenda.is_due(now):
@@ -263,14 +263,14 @@ class Agents:
         elif what is not READY and what is not What.WARM:
             party.saved = party.saved and what is not What.KILLED
             self._gone(task, at)
-            if what is FINISHED:  # all of them are, at once
+            if what is FINISHED:  # all of them finish at the same time
                 if not party.there:
                     self._finished(party.life)
             else:
                 self._tears(task, at)
 
     def _works(self, party: Party, at: Micros) -> None:
-        """All are there: they work until nothing is left to do, and are done together."""
+        """All tasks are there: they work until nothing is left to do, and finish together."""
         life, launch = party.life, party.launch
         launch.began_us = launch.works_us = at
         if life.done_us:
@@ -289,7 +289,7 @@ class Agents:
             self._agenda.push(measured, What.MEASURED, party.tasks[0])
 
     def _retime(self, party: Party, done: Micros | None) -> None:
-        """The launch is done then; None: never, as long as its rate stays as it is. What is to be parked is parked first."""
+        """Set when the launch is done; None: never at its present rate. A task that is to be parked is parked first."""
         party.done_us = NEVER_US if done is None else done + party.end_us
         for task in party.tasks:
             if task.key not in self._tasks or task.next is PARKED:
@@ -300,7 +300,7 @@ class Agents:
                 self._agenda.then(task, party.done_us, FINISHED)
 
     def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | Measurement]]:
-        """What the node has measured of a run, if it works still and there is something new."""
+        """The node's new measurements of a run, if it is still working."""
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
             return []
@@ -309,7 +309,7 @@ class Agents:
         return [] if measured is None else [(OBSERVED, measured)]
 
     def _switched(self, task: Task) -> list[tuple[What, Task | Node | Measurement]]:
-        """What the switches of a task take, if it takes turns still. It is the same as long as the task runs."""
+        """The time that the switches of a task take, if it still takes turns. It is constant as long as the task runs."""
         if not is_under_way(task.party.launch):
             return []
         measured = self.executing.switches(task)
@@ -317,7 +317,7 @@ class Agents:
         return [] if measured is None else [(SWITCHED, measured)]
 
     def _gone(self, task: Task, at: Micros) -> None:
-        """With the last task the launch is over."""
+        """Remove a task. With the last task the launch ends."""
         del self._tasks[task.key]
         party = task.party
         party.there -= 1
@@ -325,7 +325,7 @@ class Agents:
             party.launch.ended_us = at
             if party.launch.pace is not None or party.group:
                 self.executing.left(party, at)
-            party.tasks.clear()  # they know it, and it them: only a search for cycles would find them
+            party.tasks.clear()  # a reference cycle, which only the garbage collector would find
             party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
             self._gangs.pop(party.life.id, None)
 
@@ -340,7 +340,7 @@ class Agents:
         self._agenda.push(failure.at_us, What.DIES, failure)
 
     def _dies(self, failure: Failure, at: Micros) -> None:
-        """Its tasks are gone, and nobody is told. Those of their gangs that are elsewhere wait for them in vain."""
+        """Its tasks disappear without a report. Tasks of their gangs on other nodes wait for them in vain."""
         number, _, back_us = failure
         if not (0 < number <= len(self._nodes) and self._nodes[number - 1].up):
             raise BadSchedule(f"node {number} cannot die at {at / SECOND:g} s: there is no such node, or it is away already")

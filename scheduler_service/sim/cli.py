@@ -1,4 +1,4 @@
-"""`ebb-sim`: the command line of the simulator. Whatever takes long to import is imported by the command that needs it."""
+"""`ebb-sim`: the command line of the simulator. Slow imports are done by the commands that need them."""
 
 import errno
 import sys
@@ -18,7 +18,7 @@ METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisatio
 
 
 class Commands(click.Group):
-    """Reports Ctrl-C and a full disk, which may come at any time, in words."""
+    """A group that reports Ctrl-C and a full disk, which may come at any time, in words."""
 
     program = "ebb-sim"
 
@@ -29,7 +29,7 @@ class Commands(click.Group):
             _end("stopped", 130, self.program)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # whoever reads has seen enough, which click knows
+                raise  # the reader has seen enough, and click handles it
             _end(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))), 1, self.program)
 
 
@@ -65,8 +65,8 @@ def main() -> None:
 def run(config: Path, output: Path | None, check: bool, on: str, jobs: int | None, **how: Any) -> None:
     """Simulate a configuration, and compare its policies.
 
-    After Ctrl-C the same command goes on where it was, and so does one with other policies or seeds. A folder with results of
-    another cluster or other jobs is refused. The status is 0, 1 if a simulation failed, 2 for a wrong configuration,
+    After Ctrl-C the same command continues where it stopped, and so does one with other policies or seeds. A folder with
+    results of another cluster or other jobs is refused. The status is 0, 1 if a simulation failed, 2 for a wrong configuration,
     and 130 after Ctrl-C. docs/simulating.md says what the figures mean.
 
     \b
@@ -95,10 +95,10 @@ def run(config: Path, output: Path | None, check: bool, on: str, jobs: int | Non
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
 @click.option("--figures", metavar="DIR", type=click.Path(path_type=Path), help="Draw the figures of all of them together.")
 def compare(results: tuple[Path, ...], against: str | None, metrics: str | None, as_json: bool, figures: Path | None) -> None:
-    """Compare the results of one or several `ebb-sim run`.
+    """Compare the results of one or several `ebb-sim run` commands.
 
-    Numbers are means over seeds; after the ± stands how far each may be off (95 %). With --against, seeds that both have are
-    compared one by one: what two policies make of the same jobs differs far less by chance.
+    Numbers are means over seeds; the number after the ± is half of a 95 % interval. With --against, seeds that both have are
+    compared one by one: the results of two policies on the same jobs differ far less by chance.
 
     \b
     Examples:
@@ -145,8 +145,8 @@ def _load(file: Path) -> "Config":
 
 
 def _plan(settings: "Config", file: Path) -> str:
-    """Also reads the files that the configuration names, and looks at all jobs of the first seed. Leaves where it finds
-    something wrong: better once, and at once, than in each simulation."""
+    """Describe the plan. This also reads the files that the configuration names, and looks at all jobs of the first seed. It
+    exits on an error: better once and now than in each simulation."""
     from scheduler_service.sim.experiments.cases import preview
     from scheduler_service.sim.failures import BadSchedule
     from scheduler_service.sim.workloads import BadTrace

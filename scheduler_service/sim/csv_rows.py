@@ -1,4 +1,4 @@
-"""How traces are read: rows of text with a header, packed where the name ends with .gz, and errors that say where."""
+"""Reading of traces: rows of text with a header, gzipped if the name ends with .gz, and errors that name the place."""
 
 import csv
 import gzip
@@ -15,7 +15,7 @@ from scheduler_service.sim.limits import LARGEST, LATEST_S
 
 
 class BadTrace(Exception):
-    """The file is not what it should be; the message names the file, the line, the column and the rule."""
+    """The file is not as expected; the message names the file, the line, the column and the rule."""
 
     def __init__(self, file: Path, line: int, column: str, rule: str) -> None:
         place = [str(file), *([f"line {line}"] if line else []), *([f"column {column}"] if column else [])]
@@ -23,11 +23,11 @@ class BadTrace(Exception):
         self.file, self.line, self.column, self.rule = file, line, column, rule
 
     def __reduce__(self) -> tuple[type["BadTrace"], tuple[Path, int, str, str]]:
-        return BadTrace, (self.file, self.line, self.column, self.rule)  # so that it comes back from another process
+        return BadTrace, (self.file, self.line, self.column, self.rule)  # so that it can be sent back from another process
 
 
 class Skipped(Counter[str]):
-    """What of a trace became no job, counted by the reason: nothing is left out without being told."""
+    """The parts of a trace that became no job, counted by reason: nothing is left out without a message."""
 
     def __str__(self) -> str:
         return "\n".join(f"{count:,} skipped: {why}" for why, count in self.most_common())
@@ -39,7 +39,7 @@ class Row:
     line: int
     values: dict[str, str]
     worked: list[Micros]
-    """How long the jobs of the file work so far: one number, which all its rows have in common."""
+    """The total work of the file's jobs so far: one number that all its rows share."""
 
     def bad(self, column: str, rule: str) -> BadTrace:
         return BadTrace(self.file, self.line, column, rule)
@@ -48,8 +48,8 @@ class Row:
         return self.values.get(column, "")
 
     def amount(self, column: str, scale: int = 1, default: int | None = None) -> int:
-        """A number that is not negative, times `scale`, to the nearest whole; with a scale of 1 it must be whole. An empty one
-        is the default, if there is one."""
+        """Parse a number that is not negative, times `scale`, rounded; with a scale of 1 it must be whole. An empty value is
+        the default, if there is one."""
         text = self.values.get(column, "")
         if text.isdigit() and text.isascii() and len(text) < 16 and (value := int(text) * scale) <= LARGEST:
             return value  # most are; it is several times as fast
@@ -57,7 +57,7 @@ class Row:
         return default if not text and default is not None else self.parsed(column, text, scale)
 
     def parsed(self, column: str, text: str, scale: int = 1) -> int:
-        """As `amount`, of a part of the column's text."""
+        """Like `amount`, for a part of the column's text."""
         try:
             value = Decimal(text)
         except InvalidOperation:
@@ -71,7 +71,7 @@ class Row:
         return round(value * scale)
 
     def lasts(self, column: str, work_us: Micros) -> Micros:
-        """How long its job works, which is counted: no file has more than a simulation can last."""
+        """Add the job's work to the total and return it: a file may have no more than a simulation can last."""
         self.worked[0] += work_us
         if self.worked[0] > LARGEST:
             so_far, end = self.worked[0] / SECOND, LARGEST / SECOND
@@ -81,9 +81,9 @@ class Row:
         return work_us
 
     def micros(self, column: str, default: Micros | None = None) -> Micros:
-        """Of a column of seconds."""
+        """Parse a column of seconds."""
         text = self.values.get(column, "")
-        if text.isdigit() and text.isascii() and len(text) < 13:  # as most amounts are; it is less than the most
+        if text.isdigit() and text.isascii() and len(text) < 13:  # as most amounts are; it is less than the maximum
             return int(text) * SECOND
         value = self.amount(column, SECOND, default)
         if value > LATEST_S * SECOND:
@@ -92,16 +92,16 @@ class Row:
 
 
 def rows(file: Path, needed: Collection[str], optional: Collection[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
-    """The rows of a file whose first line names the columns.
+    """Yield the rows of a file whose first line names the columns.
 
-    Of the columns the needed ones must be there; where `optional` is given no others than those may be, so that a
-    misspelt one is told. Raises BadTrace.
+    The needed columns must be present; if `optional` is given, only those may be present in addition, so that a misspelled one
+    is reported. Raises BadTrace.
     """
-    read, worked = 0, [0]  # so many lines, in whole rows
+    read, worked = 0, [0]  # the number of lines in whole rows
     try:
         with _text(file) as lines:
             quoted = delimiter != "|"
-            reader = csv.reader(  # not strict, a quote that is never closed would swallow the rest
+            reader = csv.reader(  # if not strict, a quote that is never closed would swallow the rest
                 lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
             )
             header = [name.strip() for name in next(reader, [])]
@@ -142,7 +142,7 @@ def _text(file: Path) -> TextIO:
 
 
 def not_utf8(file: Path) -> int:
-    """The first line that is not. Text is decoded many lines at a time: who reads it does not know at which it failed."""
+    """The first line that is not UTF-8. Text is decoded many lines at a time, so the reader does not know which line failed."""
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:

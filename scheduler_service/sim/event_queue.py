@@ -1,4 +1,4 @@
-"""What is to happen on simulated nodes, in the order of its times; at one time, in the order in which it was noted."""
+"""The queue of events on simulated nodes, by time, and for the same time in the order in which they were added."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -13,26 +13,26 @@ Subject = Task | Node | Failure | Turn
 
 
 class Agenda:
-    """Tasks have one next thing that happens to them (`Task.next`); what took its place is skipped by its number."""
+    """The events to come. Each task has one next event (`Task.next`); an event that was replaced is skipped by its number."""
 
     def __init__(self) -> None:
         self._heap: Final[list[tuple[Micros, int, What, Subject]]] = []
         self._number = 0
         self._gathering: Final[list[Micros]] = []
-        """When tasks of gangs come together: a heap."""
+        """A heap of the times at which tasks of gangs gather."""
 
     def push(self, at: Micros, what: What, subject: Subject) -> None:
-        """Happens whatever else does."""
+        """Add an event that happens in any case."""
         self._number += 1
         heappush(self._heap, (at, self._number, what, subject))
 
     def then(self, task: Task, at: Micros, what: What) -> None:
-        """Happens to the task in the place of what was to happen next."""
+        """Set the next event of a task in place of its previous one."""
         self.push(at, what, task)
         task.due, task.next = self._number, what
 
     def gathers(self, task: Task, at: Micros, what: What) -> None:
-        """The same, of a gang that comes together."""
+        """Set the next event of a task whose gang gathers."""
         self.then(task, at, what)
         heappush(self._gathering, at)
 
@@ -40,14 +40,14 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def gathering_us(self) -> Micros | None:
-        """When the next task of a gang is ready, or begins."""
+        """When the next task of a gang is ready or begins."""
         return self._gathering[0] if self._gathering else None
 
     def is_due(self, now: Micros) -> bool:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def due(self, now: Micros) -> Iterator[tuple[Micros, int, What, Subject]]:
-        """Takes what happens up to now, with what is noted meanwhile."""
+        """Take the events up to now, including those that are added meanwhile."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             yield heappop(heap)

@@ -1,8 +1,8 @@
-"""How simulated tenants exchange cells (HiveD, sections 3.3 and 5.4).
+"""The exchange of cells between simulated tenants (HiveD, sections 3.3 and 5.4).
 
-Offers are their proxies', which the engine runs. Requests are posted here, as any tenant would: what a tenant requests follows
-from its queue and from what it owns. The paper says neither when its tenants offered and requested cells nor for how long, so
-all of this is assumed.
+Offers come from their proxies, which the engine runs. Requests are posted here, as by any tenant: what a tenant requests
+follows from its queue and from what it owns. The paper says neither when its tenants offered and requested cells nor for how
+long, so all of this is assumed.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ HOUR = 3600 * SECOND
 
 
 class Exchange(Model):
-    """How tenants offer and request cells. Durations are in hours."""
+    """Settings for how tenants offer and request cells. Durations are in hours."""
 
     policy: Literal["balanced", "auction"] = Field(default="balanced", description="the arbiter's")
     offer_after_h: float = Field(default=10, ge=1e-3, le=1e6, description="how long a cell must have been idle to be offered")
@@ -49,7 +49,7 @@ class Exchange(Model):
         return self
 
     def proxy(self, policy: VcPolicy) -> VcPolicy:
-        """The tenant's policy, with its proxy switched on."""
+        """The tenant's policy with its proxy enabled."""
         after, window = _micros(self.offer_after_h), _micros(self.offer_for_h)
         return policy._replace(proxy_after_us=after, proxy_window_us=window, proxy_keep=self.keep)
 
@@ -58,26 +58,26 @@ class Exchange(Model):
 
 
 class Tenants(NamedTuple):
-    """What tenants that exchange cells go by when they request some."""
+    """The parameters of the requests of tenants that exchange cells."""
 
     request_us: Micros
-    """For how long."""
+    """Duration of a request."""
     every_us: Micros
     offered_after_us: Micros
-    """When others' idle cells are offered."""
+    """The idle time after which others' cells are offered."""
 
     @property
     def patience_us(self) -> Micros:
-        """Where nothing runs and nobody comes: after so long all that was given is back, all that is idle has been offered and
-        requested, and who has not started by then never will."""
+        """How long to wait while nothing runs and no job comes: by then all given cells are back, all idle ones have been
+        offered and requested, and jobs that have not started never will."""
         return self.offered_after_us + self.request_us + 2 * self.every_us
 
     def next_us(self, now: Micros) -> Micros:
-        """When they look next."""
+        """The next time at which they look."""
         return now - now % self.every_us + self.every_us
 
     def requests(self, state: State, now: Micros) -> list[PostRequested]:
-        """Of all tenants. Each stands until they look again."""
+        """The requests of all tenants. Each is valid until they look again."""
         return [posting for vc in sorted(state.vcs.rows) for posting in self._of(state, state.vcs.rows[vc], now)]
 
     def _of(self, state: State, vc: VirtualCluster, now: Micros) -> Iterator[PostRequested]:
@@ -89,8 +89,8 @@ class Tenants(NamedTuple):
 
 
 def lacking(state: State, vc: VirtualCluster, now: Micros) -> dict[str, int]:
-    """How many more nodes of each pool the virtual cluster would need to have all its jobs guaranteed: those that wait, those
-    that run in others' idle cells, and those whose cells go back now. Tasks of less than a node are taken to fill nodes."""
+    """How many more nodes of each pool the virtual cluster needs to guarantee all its jobs: those that wait, those that run in
+    others' idle cells, and those whose cells go back now. Tasks of less than a node are assumed to fill nodes."""
     pools = state.pools
     assert pools is not None
     whole: dict[str, int] = defaultdict(int)
@@ -116,14 +116,14 @@ def lacking(state: State, vc: VirtualCluster, now: Micros) -> dict[str, int]:
 
 
 def node_level(pools: Pools, pool: str) -> str:
-    """What is exchanged: the paper's 8-GPU cells."""
+    """The level of the cells that are exchanged: whole nodes, like the paper's 8-GPU cells."""
     shape = pools.pools[pool].shape
     return shape.levels[shape.node]
 
 
 def lots(count: int) -> list[int]:
-    """Half of the cells in one request, half of the rest in another, and so on: a request is met whole by one offer, and so an
-    offer of any size meets some.
+    """Split requests: half of the cells in one, half of the rest in another, and so on. A request is met whole by one offer, so
+    an offer of any size meets some.
 
     >>> lots(13)
     [7, 3, 2, 1]

@@ -13,29 +13,29 @@ from scheduler_service.sim.limits import LONGEST_S
 
 
 class BadSchedule(Exception):
-    """The failures are none that can happen; the message names the line and the rule."""
+    """These failures cannot happen; the message names the line and the rule."""
 
 
 class Failure(NamedTuple):
     """A node dies with all that runs on it, and comes back empty. Times count from the beginning of the simulation."""
 
     node: int
-    """Counts from 1, in the order of the site's nodes."""
+    """The node's number, from 1 in the order of the site's nodes."""
     at_us: Micros
     back_us: Micros | None = None
-    """None: it does not come back."""
+    """When it comes back; None: never."""
 
 
 class Outages(NamedTuple):
-    """Which nodes die, and who learns of it when."""
+    """The nodes that die, and when others learn of it."""
 
     failures: Iterable[Failure] = ()
-    """In the order of their times."""
+    """Failures in the order of their times."""
     silent_after_us: Micros = 10 * SECOND
-    """When the scheduler knows that a node is away; as its own setting."""
+    """How long after a death the scheduler notices it, like its own setting of that name."""
     fence_after_us: Micros | None = None
-    """When somebody declares a node dead that is still away, so that its jobs run elsewhere. None: nobody does, and they wait
-    until it is back."""
+    """How long after a death a node that is still away is declared dead, so that its jobs run elsewhere. None: never, and they
+    wait until it is back."""
 
 
 NO_OUTAGES = Outages()
@@ -45,16 +45,16 @@ NO_OUTAGES = Outages()
 class Exponential:
     """Each node fails independently of the others, as likely in one minute as in any other.
 
-    What happens to a node follows from the seed and its number alone: more nodes do not change it, nor does a longer time.
+    A node's failures follow from the seed and its number alone: they do not depend on the number of nodes or on the time span.
     """
 
     nodes: int
     mtbf_us: Micros
-    """How long a node is up on average."""
+    """Mean time for which a node is up."""
     mttr_us: Micros
-    """How long it is away on average."""
+    """Mean time for which it is away."""
     until_us: Micros
-    """No node dies later: a schedule has an end, as the simulation is to have one."""
+    """No node dies later: a schedule has an end, because the simulation must have one."""
     seed: int = 0
 
     def __iter__(self) -> Iterator[Failure]:
@@ -75,8 +75,8 @@ def _drawn(rng: Random, mean_us: Micros) -> Micros:
 
 
 def read(lines: Iterable[str]) -> Sequence[Failure]:
-    """A CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
-    beginning. An empty back_s: it does not come back. Raises BadSchedule."""
+    """Read a CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
+    beginning. An empty back_s means that it does not come back. Raises BadSchedule."""
     failures = []
     for line, row in _rows(lines):
         try:
@@ -96,7 +96,7 @@ def read(lines: Iterable[str]) -> Sequence[Failure]:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """With their lines."""
+    """Rows with their line numbers."""
     rows, read = csv.DictReader(lines, strict=True), 0
     try:
         if sorted(rows.fieldnames or ()) != ["at_s", "back_s", "node"]:

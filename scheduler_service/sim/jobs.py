@@ -1,4 +1,4 @@
-"""What the users of a simulated cluster want, and when: arrivals."""
+"""The jobs of the users of a simulated cluster, and their arrivals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,33 +9,33 @@ from scheduler_service.core.model.values import Micros, Vector, add
 
 
 class SimJob(NamedTuple):
-    """A job and what no scheduler knows of it: how long it runs. No array: its elements are jobs of their own here."""
+    """A job and its run time, which no scheduler knows. It has no array: elements of arrays are separate jobs here."""
 
     spec: JobSpec
     work_us: Micros
-    """How long it runs in all, where nothing disturbs it."""
+    """Its total run time if nothing disturbs it."""
     submit_us: Micros = 0
-    """Counted from the beginning of the simulation."""
+    """Time since the beginning of the simulation."""
     user: str = "user"
     vc: str = ""
-    """The virtual cluster that it belongs to; "": the site has none."""
+    """Its virtual cluster; "" if the site has none."""
     times_us: tuple[Micros, ...] = ()
-    """How long it runs in all in each of its configurations, by their numbers; empty: `work_us` in any. The first one is
-    `work_us`: work is counted in the time that it takes in configuration 0."""
+    """Its total run time in each of its configurations, by their numbers; empty: `work_us` in any. The first one is `work_us`:
+    work is measured by its time in configuration 0."""
     samples_us: tuple[Micros, ...] = ()
-    """How long it runs in all in each of its configurations as a sample measures it; empty: it counts no steps."""
+    """Its total run time in each of its configurations as a sample measures it; empty: it counts no steps."""
     kind: str = ""
-    """What decides how fast it runs on shared devices (`sharing.kinds`); empty: unknown. `work_us` is then the time that it
-    takes on the reference device, with its own number of devices, next to each other and alone."""
+    """The kind of work, which determines its speed on shared devices (`sharing.kinds`); empty: unknown. `work_us` is then its
+    time on the reference device, with its own number of devices, next to each other and alone."""
 
     def takes_us(self, configuration: int, work_us: Micros) -> Micros:
-        """How long this configuration takes for so much work. What is done in that time is the work exactly."""
+        """The time that this configuration takes for some work. The work done in that time is exactly this."""
         if not self.times_us:
             return work_us
         return -(-work_us * self.times_us[configuration] // self.work_us)
 
     def does_us(self, configuration: int, time_us: Micros) -> Micros:
-        """How much work this configuration does in that time."""
+        """The work that this configuration does in a time."""
         if not self.times_us:
             return time_us
         return time_us * self.work_us // self.times_us[configuration]
@@ -43,30 +43,30 @@ class SimJob(NamedTuple):
 
 @dataclass(slots=True)
 class Load:
-    """What all jobs that are submitted and not over ask for, running or not, and what there is."""
+    """The demand of all jobs that were submitted and have not ended, running or not, and the capacity."""
 
     asked: Vector
     capacity: Vector
     _whole: tuple[tuple[int, int], ...] = field(init=False)
-    """The resources of which there is something, and how much."""
+    """The index and amount of each resource that the cluster has."""
 
     def __post_init__(self) -> None:
         self._whole = tuple((i, amount) for i, amount in enumerate(self.capacity) if amount)
 
     def mean(self) -> float:
-        """The mean over the resources of asked / capacity; one of which there is nothing does not count."""
+        """The mean over the resources of asked / capacity; resources that the cluster lacks do not count."""
         asked = self.asked
         return sum([asked[i] / amount for i, amount in self._whole]) / len(self._whole)
 
 
 class Arrivals(Protocol):
-    """Jobs in the order in which they come."""
+    """Jobs in the order of arrival."""
 
     def next_us(self, now: Micros, load: Load) -> Micros | None:
-        """When the next job comes if nothing else happens before, not before `now`; None: none does."""
+        """When the next job comes if nothing else happens before, not before `now`; None if no job comes."""
 
     def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
-        """Those that have come by `now`."""
+        """The jobs that have come by `now`."""
 
 
 class ClosedLoop:
@@ -78,7 +78,7 @@ class ClosedLoop:
         self._target = target
 
     def left(self) -> int:
-        """How many have not come. None does any more, now that they are counted."""
+        """Count the jobs that have not come, and drop them."""
         left = sum(1 for _ in self._jobs) + (self._next is not None)
         self._next = None
         return left

@@ -1,4 +1,4 @@
-"""What a simulation can count. What is more is refused before it begins, as it would fail in its midst, or never end."""
+"""Limits of a simulation. A case beyond them is refused before it begins, because it would fail halfway, or never end."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -9,21 +9,20 @@ from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.jobs import SimJob
 
 LARGEST = 2**62
-"""No amount is larger: the engine's numbers have 64 bits. A simulation that is to end by then has as long again for what
-nobody knows beforehand."""
+"""The largest amount: the engine's numbers have 64 bits. A simulation that should end by then has as much again in reserve."""
 LONGEST_S = 1e10
-"""Three centuries: a setting that is longer is a mistake."""
+"""Three centuries: a longer setting is a mistake."""
 LONGEST_H = LONGEST_S // 3600
 LATEST_S = 10**12
-"""Of a trace: no time is later, and none lasts longer, so that no two of them are too much together."""
+"""The latest time and the longest duration in a trace, so that a sum of two is never too large."""
 MOST_JOBS = 10_000_000
-"""So many take 20 GB."""
+"""The maximum number of jobs; they take 20 GB."""
 MOST_TASKS = 100_000
-"""Of a job."""
+"""The maximum number of tasks of a job."""
 
 
 def between(low: float, high: float) -> AfterValidator:
-    """What a number may be."""
+    """A validator of a number's range."""
 
     def check(value: float) -> float:
         if not low <= value <= high:
@@ -34,12 +33,12 @@ def between(low: float, high: float) -> AfterValidator:
 
 
 Rate = Annotated[float, between(1e-6, 1e9)]
-"""How many an hour, how many times as much: what is nearly nothing takes forever, what is nearly endless is divided by."""
+"""A number per hour, or a factor: almost 0 would take forever, and almost infinity is used as a divisor."""
 
 
 def in_time(jobs: Iterable[SimJob], each_us: Micros) -> Iterator[SimJob]:
-    """The jobs. Raises ValueError at one with which they could last longer than a simulation can: one after another, each with
-    its grace period, and `each_us` more."""
+    """Yield the jobs. Raises ValueError at a job with which they could last longer than a simulation can: one after another,
+    each with its grace period and `each_us` more."""
     whole = 0
     for number, job in enumerate(jobs, 1):
         whole += job.work_us + job.spec.grace_us + each_us

@@ -1,4 +1,4 @@
-"""Migrations on simulated nodes: what is made ready for a job that still works elsewhere."""
+"""Migrations on simulated nodes: tasks that are made ready for a job that still works elsewhere."""
 
 from scheduler_service.core.model import RunKey
 from scheduler_service.sim.experiments.job_outcomes import Launch, Life
@@ -6,13 +6,13 @@ from scheduler_service.sim.nodes import Node, Party, Task
 
 
 class WarmTasks:
-    """Those of all nodes that wait for the end of their job's runs elsewhere. They are none of the job's launches."""
+    """The tasks on all nodes that wait for the end of their job's runs elsewhere. They belong to none of the job's launches."""
 
     def __init__(self) -> None:
         self._tasks: dict[RunKey, Task] = {}
 
     def make(self, key: RunKey, node: Node, life: Life) -> Task:
-        """It is to be reported when it is ready."""
+        """Make a task, to be reported when it is ready."""
         nothing = Party(life, Launch((), 0), 1, 1)
         task = self._tasks[key] = Task(key, node, nothing)
         return task
@@ -21,13 +21,13 @@ class WarmTasks:
         return key in self._tasks
 
     def take(self, key: RunKey) -> bool:
-        """Whether there was one, which begins, or is not needed any more: it is none from here on."""
+        """Remove the task, if there is one, because it begins or is not needed any more; return whether there was one."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.due = 0
         return task is not None
 
     def lose(self, node: Node) -> None:
-        """The node has died."""
+        """Remove the tasks on a node that has died."""
         for key in [key for key, task in self._tasks.items() if task.node is node]:
             self.take(key)

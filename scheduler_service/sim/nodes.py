@@ -1,4 +1,4 @@
-"""What there is on a simulated node, what happens to it, and how the node's agent tells the scheduler."""
+"""The state of a simulated node, the events on it, and the reports of its agent to the scheduler."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -27,45 +27,45 @@ from scheduler_service.sim.sharing.model import Site
 
 
 class What(IntEnum):
-    """What happens on a node."""
+    """An event on a node."""
 
     BEGUN = 1
-    """The process of a job of one task is there."""
+    """The process of a job of one task has started."""
     READY = 2
     """A task of a gang is prepared."""
     MET = 3
     """A task of a gang has begun."""
     FINISHED = 4
     LEFT = 5
-    """It was told to, and has saved its work."""
+    """It was told to stop, and has saved its work."""
     KILLED = 6
-    """It was told to leave, and had no time to save its work."""
+    """It was told to stop, and had no time to save its work."""
     DIES = 7
     SILENT = 8
     FENCED = 9
     BACK = 10
     MEASURED = 11
-    """A sample has done as many steps as it is to do."""
+    """A sample has done all of its steps."""
     PARKED = 12
     RESUMED = 13
     """A parked task executes again."""
     TURN = 14
     """The next row of a share group becomes active."""
     OBSERVED = 15
-    """The node tells how long the mini-batches of a run take."""
+    """The node reports how long the mini-batches of a run take."""
     WARM = 16
     """A task is ready to begin, and waits for the end of its job's runs elsewhere."""
     SWITCHED = 17
-    """The node tells what it takes to park and to resume a run that takes turns."""
+    """The node reports how long a run that takes turns takes to park and to resume."""
 
 
-BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
+BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # an enum look-up costs as much as a heap operation
 OBSERVED, PARKED, RESUMED, SWITCHED = What.OBSERVED, What.PARKED, What.RESUMED, What.SWITCHED
 GATHERING = (READY, MET)
 
 
 def node_name(number: int) -> str:
-    """Nodes count from 1, in the order in which they join."""
+    """The name of a node. Nodes count from 1, in the order in which they join."""
     return f"node-{number:04}"
 
 
@@ -75,7 +75,7 @@ class Node:
     inventory: Inventory
     boot: str = "1"
     sequence: int = 0
-    """Of its last report."""
+    """The number of its last report."""
     up: bool = True
 
 
@@ -86,37 +86,37 @@ class Party:
     life: Life
     launch: Launch
     missing: int
-    """How many have not begun."""
+    """How many tasks have not begun."""
     there: int
-    """How many have not left."""
+    """How many tasks have not exited."""
     saved: bool = True
-    """What it did is not lost when it has left."""
+    """Whether its work is kept when it has exited."""
     tasks: "list[Task]" = field(default_factory=list)
     sampling: Sampling | None = None
-    """If the launch is a sample."""
+    """The sampling, if the launch is a sample."""
     done_us: Micros = 0
-    """When its work is done, if nothing disturbs it from now on."""
+    """When its work will be done, if nothing disturbs it from now on."""
     told_us: Micros = 0
-    """When it was told to park, or to go on."""
+    """When it was told to park or to resume."""
     parks_us: Micros | None = None
-    """When its tasks are parked, since it was told to park."""
+    """When its tasks will be parked, once it was told to park."""
     stopped_us: Micros | None = None
-    """Since when it does no work because it is parked."""
+    """Since when it has done no work because it is parked."""
     end_us: Micros = 0
-    """From the end of its work until the scheduler hears of that."""
+    """Time from the end of its work until the scheduler learns of it."""
     group: int = 0
     """The share group of its tasks; 0: it has its devices alone."""
     kind: Kind | None = None
     site: Site | None = None
-    """Where its tasks are, once it works."""
+    """The location of its tasks, once it works."""
     seen: tuple[Micros, Micros] = (0, 0)
-    """What it had done, and for how long it had executed, when it was measured last."""
+    """Its work and its execution time at the last measurement."""
     packed: bool = False
-    """Others use its devices at the same time."""
+    """Whether others use its devices at the same time."""
     levels: tuple[int, int, int] = (0, 0, 0)
-    """What it contributes to the levels of `sharing.usage`."""
+    """Its contribution to the levels of `sharing.usage`."""
     levels_us: Micros = 0
-    """Since then."""
+    """Time of the last change of the levels."""
 
 
 @dataclass(slots=True)
@@ -125,13 +125,13 @@ class Task:
     node: Node
     party: Party
     due: int = 0
-    """The number of what happens to it next; what has another number happens no more."""
+    """The number of its next event; events with other numbers are obsolete."""
     next: What = What.BEGUN
     leaves_us: Micros | None = None
-    """When it leaves, since it was told to."""
+    """When it exits, once it was told to stop."""
     parked: bool = False
     switches: bool = False
-    """Its node tells what its switches take, or has told it."""
+    """Whether its node reports its switching times, or has reported them."""
     devices: tuple[int, ...] = ()
 
 
@@ -139,7 +139,7 @@ Measurement = MiniBatchMeasured | SwitchingMeasured
 
 
 def report(what: What, subject: Task | Node | Measurement) -> Event:
-    """The next report of the node, or what somebody else says of it."""
+    """The next report of the node, or one about it from elsewhere."""
     if isinstance(subject, Measurement):
         return subject
     if isinstance(subject, Node):
@@ -151,7 +151,7 @@ def report(what: What, subject: Task | Node | Measurement) -> Event:
         return measurement(subject.node.name, subject.key, whole_us, party.sampling)
     node, key = subject.node, subject.key
     node.sequence += 1
-    if what is FINISHED:  # before any stop reached it: one that is told to leave works no more
+    if what is FINISHED:  # before any stop reached it: a task that is told to stop works no more
         return RunExited(node.name, node.boot, node.sequence, key)
     if what is BEGUN or what is MET:
         return RunStarted(node.name, node.boot, node.sequence, key)
@@ -167,7 +167,7 @@ def report(what: What, subject: Task | Node | Measurement) -> Event:
 
 
 def _moved_bytes(task: Task) -> int:
-    """What a park moves to the memory of the node; none of a job of which nothing is known."""
+    """Bytes that a park moves to the memory of the node; 0 for a job of unknown kind."""
     kind = task.party.kind
     return 0 if kind is None else (kind.boundary_mib << 20) * len(task.devices)
 

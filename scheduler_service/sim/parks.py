@@ -1,4 +1,4 @@
-"""Parks on simulated nodes: the tasks of a launch stop their work together, and go on together."""
+"""Parks on simulated nodes: the tasks of a launch stop their work together, and resume it together."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.nodes import FINISHED, Party, Task, What
 
 Then = Callable[[Task, Micros, What], None]
-"""Has something happen to a task, in the place of what was to happen to it next."""
+"""Sets the next event of a task in place of its previous one."""
 
 
 def is_told(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) -> None:
-    """The task is to park. Work that is done before is reported first, and nothing is parked."""
+    """Park a task. If its work is done before, that is reported first, and nothing is parked."""
     party = task.party
     if party.parks_us is None:
         party.told_us, party.parks_us = now, now + delay()
@@ -27,7 +27,7 @@ def is_parked(task: Task, at: Micros) -> None:
 
 
 def goes_on(task: Task, now: Micros, delay: Callable[[], Micros], then: Then) -> None:
-    """The task is to execute. If it is about to be parked, it is not."""
+    """Resume a task. If it is about to be parked, it is not."""
     if task.parked:
         task.party.told_us = now
         then(task, now + delay(), What.RESUMED)
@@ -42,7 +42,7 @@ def is_resumed(task: Task, at: Micros, then: Then) -> None:
 
 
 def _works_on(party: Party, now: Micros, then: Then) -> None:
-    """Once no task is parked or about to be, all of them work."""
+    """Let all tasks work once none is parked or about to be."""
     if any(task.parked or task.next is What.PARKED for task in party.tasks):
         return
     party.parks_us = None
@@ -55,7 +55,7 @@ def _works_on(party: Party, now: Micros, then: Then) -> None:
 
 
 def is_over(party: Party, now: Micros) -> None:
-    """Notes the time in which the launch was parked, which ends now, if it is parked."""
+    """Record the time in which the launch was parked, which ends now, if it is parked."""
     if party.stopped_us is not None:
         party.launch.parked += (party.stopped_us, now)
         party.stopped_us = None

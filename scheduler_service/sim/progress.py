@@ -1,4 +1,4 @@
-"""How a sweep goes on, for people: a bar with an estimate on a terminal, a line for each simulation elsewhere."""
+"""The progress of a sweep, for people: a bar with an estimate on a terminal, a line for each simulation elsewhere."""
 
 from types import TracebackType
 
@@ -10,7 +10,7 @@ from scheduler_service.sim.experiments.sweep import Watch
 
 
 class Remaining(ProgressColumn):
-    """How long it still takes, if it goes on as it went."""
+    """The remaining time, if the rate of progress does not change."""
 
     max_refresh = 0.5
 
@@ -22,7 +22,7 @@ class Remaining(ProgressColumn):
 
 
 def length(seconds: float) -> str:
-    """As 40 s, 12 min or 3 h 20 min."""
+    """Format seconds as 40 s, 12 min or 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -30,7 +30,7 @@ def length(seconds: float) -> str:
 
 
 class Screen(Watch):
-    """Watches a sweep."""
+    """Shows the progress of a sweep."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -49,7 +49,7 @@ class Screen(Watch):
         self._cases = self._ended = 0
         self._begun = False
         self._shares: dict[int, float] = {}
-        """How much of each simulation under way is done."""
+        """The completed part of each simulation in progress."""
 
     def __enter__(self) -> "Screen":
         self._bar.start()
@@ -88,7 +88,7 @@ class Screen(Watch):
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _begins(self) -> None:
-        """The clock runs from the first word of a worker: that workers take a while to start says nothing of simulations."""
+        """Start the clock with the first report of a worker: how long workers take to start says nothing about simulations."""
         if not self._begun:
             self._begun = True
             self._bar.start_task(self._task)

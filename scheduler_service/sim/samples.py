@@ -1,4 +1,4 @@
-"""What simulated agents report of runs that are samples: steps that take equally long."""
+"""The measurements that simulated agents report of samples, whose steps all take equally long."""
 
 from scheduler_service.core.messages import RunMeasured
 from scheduler_service.core.model import RunKey
@@ -8,16 +8,16 @@ from scheduler_service.core.operations.samples import is_enough
 from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 
 STEPS = 1000
-"""Of each job that counts its steps."""
+"""The number of steps of each job that counts its steps."""
 
 
 def _steps(sampling: Sampling) -> int:
-    """How many steps a sample does until it is complete."""
+    """The number of steps until a sample is complete."""
     return next(steps for steps in range(1, STEPS + 1) if is_enough(sampling, steps, STEPS))
 
 
 def measured_at(life: Life, launch: Launch, sampling: Sampling | None) -> Micros | None:
-    """When the launch has done the steps of its sample, if it works until then; None: it is no sample, or counts no steps."""
+    """When the launch has done the steps of its sample, if it works until then; None if it is no sample, or counts no steps."""
     if sampling is None or launch.works_us is None or not life.job.samples_us:
         return None
     return launch.works_us + life.job.takes_us(launch.configuration, life.job.work_us) * _steps(sampling) // STEPS
@@ -29,6 +29,6 @@ def is_under_way(launch: Launch) -> bool:
 
 
 def measurement(node: str, key: RunKey, whole_us: Micros, sampling: Sampling) -> RunMeasured:
-    """Of a sample that is complete; `whole_us`: how long all steps take, as it measures them."""
+    """The measurement of a complete sample; `whole_us`: how long all steps take, as the sample measures them."""
     steps = _steps(sampling)
     return RunMeasured(node, key, steps, whole_us // STEPS, whole_us * steps // STEPS, STEPS)

@@ -1,9 +1,9 @@
 """A simulated user who searches for one configuration among many (Gandiva, section 6.2).
 
-The user looks at the jobs every few seconds, as a program that reads their output does, and uses the API alone: stops jobs
-without promise, suspends and resumes jobs, and raises the priority of the best ones. Jobs take turns only with their equals, so
-a job of a higher priority has its device to itself once those are gone that it shared the device with. These are suspended, and
-resumed as soon as they have left, which has them take turns elsewhere.
+The user looks at the jobs every few seconds, like a program that reads their output, and uses only the API: stops unpromising
+jobs, suspends and resumes jobs, and raises the priority of the best ones. Jobs take turns only with their equals, so a job of a
+higher priority has its device to itself once the jobs that shared it are gone. These are suspended, and resumed as soon as they
+have stopped, so that they take turns elsewhere.
 """
 
 from bisect import bisect_right
@@ -34,17 +34,17 @@ RUNS = (JobState.STARTING, JobState.RUNNING)
 
 
 class _Member(NamedTuple):
-    """A configuration of which there is a job, now."""
+    """A configuration that has a job now."""
 
     number: int
     job: Job
     evaluations: int
     predicted: float
-    """0 before the first evaluation."""
+    """Predicted value; 0 before the first evaluation."""
 
 
 class Search:
-    """The arrivals of one search, and what its user does."""
+    """The arrivals of one search, and the actions of its user."""
 
     def __init__(self, model: GandivaSearch, seed: int, its: Iterable[SimJob] | None = None, begins_us: Micros = 0) -> None:
         """`its`: the jobs, if they are not just those of the model, and the search begins later."""
@@ -57,9 +57,9 @@ class Search:
         self._looked = begins_us
         self._cancelled: set[int] = set()
         self.found_us: Micros | None = None
-        """When the right one was known."""
+        """When the right configuration was known."""
         self.explored_us: dict[int, Micros] = {}
-        """By configuration: when its first evaluation was seen."""
+        """When the first evaluation of each configuration was seen."""
         self.promotions = 0
 
     # ---- arrivals ----------------------------------------------------------------------------------------------------------
@@ -73,11 +73,11 @@ class Search:
     # ---- the user ----------------------------------------------------------------------------------------------------------
 
     def looks_us(self) -> Micros | None:
-        """When the user looks next; None: never again."""
+        """When the user looks next; None if never again."""
         return None if self.found_us is not None else self._looked + LOOKS_US
 
     def acts(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[Event]:
-        """What the user asks for."""
+        """The requests of the user."""
         self._looked = now
         members = list(self._members(state, lives, now))
         right = next((one for one in members if one.number == self._model.position), None)
@@ -96,10 +96,10 @@ class Search:
             yield from self._prioritised(state, left)
 
     def _members(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[_Member]:
-        """Those that neither ended nor were cancelled."""
+        """The configurations whose jobs have neither ended nor been cancelled."""
         for job_id, life in lives.items():
             if life.job.user != self._user or not (life.launches or self._model.exclusive):
-                continue  # of no interest before it has run
+                continue  # not considered before it has run
             number = number_of(life.job.spec.name)
             if life.end_us is not None or number in self._cancelled:
                 continue
@@ -144,14 +144,14 @@ def _mates(state: State, job: Job) -> set[int]:
 
 
 def done_us(life: Life, now: Micros) -> Micros:
-    """How much of its work a job that is not over has done."""
+    """The work that a job which has not ended has done."""
     launch = life.launches[-1] if life.launches else None
     current = launch is not None and launch.ended_us is None and launch.pace is not None
     return life.done_us + (launch.pace.done_us(now) if current else 0)  # type: ignore[union-attr]
 
 
 class Searches:
-    """Searches beside the jobs of others, which are of no interest once all searches are over."""
+    """Searches, and other users' jobs, which are cancelled once all searches have ended."""
 
     def __init__(self, model: GandivaShared, seed: int) -> None:
         self.each = [
@@ -183,14 +183,14 @@ class Searches:
 
 
 def searching_in(workload: BaseModel, seed: int) -> Search | Searches | None:
-    """Who searches in this workload; None: nobody does."""
+    """The searches in this workload; None if it has none."""
     if isinstance(workload, GandivaSearch):
         return Search(workload, seed)
     return Searches(workload, seed) if isinstance(workload, GandivaShared) else None
 
 
 def numbers(searching: Search | Searches) -> Iterator[tuple[str, float]]:
-    """Figures of searches that are over. Of several each has its number."""
+    """Metrics of searches that have ended. If there are several, names include their numbers."""
     for prefix, search in _named(searching):
         if search.found_us is not None:
             yield f"{prefix}.found_min", (search.found_us - search.begins_us) / (60 * SECOND)
@@ -199,7 +199,7 @@ def numbers(searching: Search | Searches) -> Iterator[tuple[str, float]]:
 
 
 def curves(searching: Search | Searches, points: int) -> dict[str, list[float]]:
-    """Over the time until the right configuration is known."""
+    """Curves over the time until the right configuration is known."""
     found = {}
     for prefix, search in _named(searching):
         if search.found_us is not None:

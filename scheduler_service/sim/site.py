@@ -1,4 +1,4 @@
-"""What a case says of a site, as data: its nodes, its policy, how long things take there, and what breaks."""
+"""The description of a site in a case, as data: its nodes, its policy, how long things take there, and its failures."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
@@ -21,11 +21,11 @@ from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
 
 NO_CAP = 2**31 - 1
 MOST = 1_000_000
-"""Nodes or GPUs of a cluster: so many take a gigabyte. And failures of nodes."""
+"""The maximum number of nodes or GPUs of a cluster, which take a gigabyte, and of failures of nodes."""
 
 
 class Nodes(Model):
-    """Nodes that are alike."""
+    """Nodes of the same kind."""
 
     nodes: int = Field(default=1, ge=1, le=MOST, description="how many")
     cpus: float = Field(default=0, ge=0, le=1e6, description="of each; none and no memory: only GPUs count")
@@ -70,9 +70,9 @@ Cluster = Annotated[tuple[Nodes, ...], Field(min_length=1), AfterValidator(_not_
 
 
 class Policy(Model):
-    """Who decides, with the settings that the scheduler has by the same names. Durations are in seconds.
+    """The policy, with the settings that the scheduler has by the same names. Durations are in seconds.
 
-    The defaults are those of a mechanism that is left out, so that a case means the same forever; `ebb-sim run` has the
+    By default optional mechanisms are off, so that a case means the same forever; `ebb-sim run` has the
     service's (`presets`).
     """
 
@@ -120,18 +120,18 @@ class Policy(Model):
 
     @property
     def usual(self) -> Mapping[str, Any]:
-        """The settings that its title does not mention."""
+        """The settings that the title does not mention."""
         return {name: field.default for name, field in Policy.model_fields.items() if name not in ("name", "label")}
 
     @property
     def title(self) -> str:
-        """Its label, or its name with what is not as usual."""
+        """The label, or the name with the settings that differ from the usual ones."""
         changed = {name: value for name, usual in self.usual.items() if (value := getattr(self, name)) != usual}
         return self.label or " ".join([self.name, *(_told(name, value) for name, value in changed.items())])
 
     @property
     def in_effect(self) -> "Policy":
-        """Without what makes no difference: what it is called, and how victims are chosen where nobody is preempted."""
+        """The policy without settings that have no effect: its label, and the choice of victims if it never preempts."""
         preempts = stages(self.name, self.victims(), self.backfill).victims is not None
         idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order", "min_run"}
         if self.name == "fifo":
@@ -155,7 +155,7 @@ class Policy(Model):
 
 
 class Times(Model):
-    """How long what a node does takes, in seconds. Without them: no time, and a run takes all of its grace period to leave."""
+    """How long a node's actions take, in seconds. By default no time, but a run uses all of its grace period to exit."""
 
     start: Amount | None = Field(default=None, description="from the order to the process")
     resume: Amount | None = Field(default=None, description="until a run that goes on from a checkpoint works again")
@@ -174,7 +174,7 @@ class Times(Model):
     )
 
     def least_us(self) -> Micros:
-        """What each job is delayed by in any case."""
+        """The least delay of each job."""
         return sum(micros(amount.least()) for amount in (self.start, self.end) if amount is not None)
 
     def delays(self) -> Delays:
@@ -189,7 +189,7 @@ class Times(Model):
 
 
 class Failures(Model):
-    """Nodes that die and come back: as a file says, or drawn. Every policy meets the same ones."""
+    """Nodes that die and come back: from a file, or drawn. They are the same for every policy."""
 
     file: Path | None = Field(default=None, description="a CSV with the columns node, at_s and back_s")
     mtbf_h: float | None = Field(default=None, ge=0.001, le=LONGEST_H, description="how long a node is up on average, in hours")
@@ -224,7 +224,7 @@ class Failures(Model):
             if (last := max((failure.node for failure in failures), default=1)) > nodes:
                 raise BadSchedule(f"{folder / self.file}: there is no node {last}: the cluster has {nodes}")
             return failures
-        assert self.mtbf_h is not None  # `_one` says so
+        assert self.mtbf_h is not None  # `_one` has checked it
         assert self.mttr_h is not None
         assert self.until_h is not None
         if nodes * self.until_h > MOST * (every := self.mtbf_h + self.mttr_h):
@@ -238,7 +238,7 @@ class Failures(Model):
 def _told(name: str, value: float | tuple[tuple[str, float], ...] | None) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
-    if isinstance(value, tuple):  # the settings that only this policy knows
+    if isinstance(value, tuple):  # the policy's own settings
         return " ".join(_told(*setting) for setting in value)
     return f"{name}={'none' if value is None else f'{value:g}'}"
 
@@ -248,7 +248,7 @@ def micros(seconds: float) -> Micros:
 
 
 def _moving(seconds: Amount | None, sending: float) -> Delay:
-    """What a checkpoint takes to its destination: to be sent, and whatever else it takes until the process begins."""
+    """The time for a checkpoint to reach its destination: sending, and other steps until the process begins."""
     return lambda rng: micros(sending + (0 if seconds is None else seconds.draw(rng)))
 
 

@@ -1,4 +1,4 @@
-"""What a case says of virtual clusters, as data."""
+"""The description of virtual clusters in a case, as data."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -22,11 +22,11 @@ from scheduler_service.sim.workloads.distributions import Model, pairs
 from scheduler_service.sim.workloads.generated import Generated
 
 Cells = Annotated[tuple[tuple[str, Annotated[int, Field(ge=0, le=10_000_000)]], ...], BeforeValidator(pairs)]
-"""Level: how many."""
+"""Numbers of cells by level."""
 
 
 class VirtualCluster(Model):
-    """A tenant, and what it is guaranteed."""
+    """A tenant and its guaranteed cells."""
 
     name: str = Field(min_length=1, max_length=64, description="as the workload's jobs call it")
     owns: Annotated[tuple[tuple[str, Cells], ...], BeforeValidator(pairs)] = Field(
@@ -62,7 +62,7 @@ class Above(Model):
 
 
 class Pool(Model):
-    """A pool that is named, and not told from its nodes."""
+    """A pool that is named, instead of derived from its nodes."""
 
     name: str = Field(min_length=1, max_length=64)
     first: int = Field(ge=1, le=1_000_000, description="number of its first node; nodes count from 1")
@@ -75,7 +75,7 @@ class Pool(Model):
 
 
 def check_pools(pools: Sequence[Pool], nodes: int) -> None:
-    """Raises ValueError where they cannot be, as the scheduler does."""
+    """Raises ValueError for invalid pools, as the scheduler does."""
     for pool in pools:
         levels, count = ["device", "node", *(level.name for level in pool.levels)], pool.last - pool.first + 1
         twice = next((name for name in levels if levels.count(name) > 1), None)
@@ -95,7 +95,7 @@ def check_pools(pools: Sequence[Pool], nodes: int) -> None:
 
 
 def of_known(jobs: Iterable[SimJob], names: Sequence[str]) -> Iterator[SimJob]:
-    """The jobs. Raises ValueError at one that is of no virtual cluster with such a name."""
+    """Yield the jobs. Raises ValueError at a job whose virtual cluster is not among the names."""
     known = frozenset(names)
     for number, job in enumerate(jobs, 1):
         if job.vc not in known:
@@ -105,7 +105,7 @@ def of_known(jobs: Iterable[SimJob], names: Sequence[str]) -> Iterator[SimJob]:
 
 
 def check_users(workload: Generated, names: Sequence[str]) -> None:
-    """Raises ValueError at a user who is of no virtual cluster with such a name: some seed draws a job of theirs."""
+    """Raises ValueError at a user whose virtual cluster is not among the names: some seed draws a job of that user."""
     for number, kind in enumerate(workload.kinds):
         for user in kind.users:
             if user.weight and user.vc not in names:
@@ -118,7 +118,7 @@ def _unknown(who: str, vc: str, names: Sequence[str]) -> ValueError:
 
 
 def at_submit(guarantee: Guarantee, policy: str) -> Callable[[SimJob], SimJob]:
-    """Makes a job one of its virtual cluster, content with this guarantee.
+    """A function that assigns a job to its virtual cluster, with this guarantee.
 
     If quotas are numbers of devices, guaranteed jobs ask for overflow, and the policy lets them wait for their quota
     (`by_count`): cells of one device never guarantee two devices on one node, so the scheduler would refuse guaranteed jobs of

@@ -1,7 +1,7 @@
-"""The loop of a simulation: time passes to what happens next, the engine takes a step, and its orders are carried out.
+"""The loop of a simulation: time advances to the next event, the engine takes a step, and its orders are carried out.
 
-Nothing decides here. What is submitted comes from `jobs`, what happens on nodes from `agents`, and everything else is the
-`step` that the service runs.
+Nothing is decided here. Jobs come from `jobs`, events on nodes from `agents`, and everything else is the `step` that the
+service runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,50 +31,50 @@ from scheduler_service.sim.sharing.setup import Setup
 
 ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
 HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
-"""Of jobs' stories."""
+"""Events of jobs' stories that are used here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is simulated, but for the jobs."""
+    """The simulated site, without the jobs."""
 
     nodes: tuple[Inventory, ...]
     policy: Policy
     settings: Settings = DEFAULTS
     order: OrderOf = always_by_priority
-    """Of queues, as the policies of the site and of virtual clusters have it."""
+    """The order of queues, by the policies of the site and of virtual clusters."""
     delays: Delays = AT_ONCE
     decide_every_us: Micros = 0
-    """Events wait for the next multiple of this (the FitGpp paper: a minute); 0: each is taken when it happens. That a gang
-    comes together is nobody's decision, and does not wait."""
+    """Events wait for the next multiple of this (the FitGpp paper: a minute); 0: each is taken when it happens. The gathering
+    of a gang is not a decision, and does not wait."""
     seed: int = 0
     outages: Outages = NO_OUTAGES
     vcs: tuple[VcRequested, ...] = ()
     tenants: Tenants | None = None
     """How virtual clusters request others' cells; None: they do not."""
     plan_delay_us: Micros = 0
-    """How long it takes until a plan is there that the policy delegates."""
+    """How long a plan that the policy delegates takes."""
     sharing: Setup | None = None
-    """How fast jobs run where they are; None: each run works at the rate 1, unless it shares its devices."""
+    """The speed of jobs by their placement; None: each run works at the rate 1, unless it shares its devices."""
 
 
 class User(Protocol):
-    """Somebody who does more than submit jobs."""
+    """A user who does more than submit jobs."""
 
     def looks_us(self) -> Micros | None:
-        """When the user looks next; None: never again."""
+        """When the user looks next; None if never again."""
 
     def acts(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[Event]:
-        """What the user asks for when it is time to look. `lives` has the jobs that are not over."""
+        """The user's requests when it is time to look. `lives` has the jobs that have not ended."""
 
 
 class World:
-    """A simulation under way."""
+    """A simulation in progress."""
 
     def __init__(
         self, site: Site, arrivals: Arrivals, ended: Callable[[Life], None] | None = None, user: User | None = None
     ) -> None:
-        """`ended` is given each job that is over, which is then forgotten. Without it all stay in `lives`."""
+        """`ended` is called with each job that has ended, which is then dropped. Without it all stay in `lives`."""
         self.site = site
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
@@ -83,41 +83,41 @@ class World:
         self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
-        """All that there were, as they are now or ended."""
+        """All exchanges so far, in their present or final state."""
         self.steps = 0
         self.events = 0
         self._arrivals = arrivals
         self._ended = ended
         self._user = user
         self._live = 0
-        """How many jobs are not over."""
+        """The number of jobs that have not ended."""
         self._decided: Micros = -site.decide_every_us
-        """When decisions were taken last: a period before the beginning, so that those of time 0 are taken then."""
+        """The last time of decisions: at first a period before the beginning, so that those of time 0 are taken then."""
         self._looked: Micros = 0
-        """When tenants looked last for what they lack."""
+        """The last time at which tenants looked for missing cells."""
         self._stirred: Micros = 0
-        """When a job came last, or something happened on a node."""
+        """The last time at which a job came or something happened on a node."""
         self._plans: list[tuple[Micros, PlanReady]] = []
-        """Plans that the policy has delegated, and when each is there."""
+        """Plans that the policy has delegated, each with the time at which it is ready."""
         self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
         self._step([self.agents.join(node_name(number), inventory) for number, inventory in enumerate(site.nodes, 1)])
         if site.vcs:
             self._step(site.vcs)
 
     def run(self) -> None:
-        """To the end of all jobs; those that can never start are left over."""
+        """Run until all jobs have ended; those that can never start are left."""
         while (at := self.next_us()) is not None:
             self.advance(at)
 
     def unfinished(self) -> Iterator[Life]:
-        """The jobs that are not over."""
+        """The jobs that have not ended."""
         return (life for life in self.lives.values() if life.end_us is None)
 
     def next_us(self) -> Micros | None:
-        """When something is to happen, moved to the next time at which decisions are taken."""
+        """The time of the next event, moved to the next time at which decisions are taken."""
         arrival, runs = self._arrivals.next_us(self.now, self._load), self.agents.next_us()
         if arrival is None and not self._live:
-            return None  # what becomes of the nodes is no longer of interest
+            return None  # the nodes no longer matter
         soonest = runs if arrival is None or (runs is not None and runs < arrival) else arrival
         if self._plans:
             soonest = self._plans[0][0] if soonest is None else min(soonest, self._plans[0][0])
@@ -138,7 +138,7 @@ class World:
         return decision if gathering is None else min(decision, gathering)
 
     def advance(self, now: Micros) -> None:
-        """Takes everything that has happened until `now` in one step, and carries out what it orders."""
+        """Take all events until `now` in one step, and carry out its orders."""
         every = self.site.decide_every_us
         self.now = now
         decides = not every or (now % every == 0 and now > self._decided)
@@ -194,8 +194,8 @@ class World:
             self._load.asked = add(self._load.asked, job.spec.demand)
 
     def _obey(self, order: Order) -> None:
-        """A run that was placed and stopped in one step is ordered to stop alone. A node's agent answers that it has no such
-        run; here it comes, and goes at once."""
+        """Carry out an order. If a run was placed and stopped in one step, only the stop is ordered. A real agent would answer
+        that it has no such run; here the run begins, and ends immediately."""
         key, life = order.key, self.lives[order.key.job_id]
         if isinstance(order.desired, Stopped) and not self.agents.knows(key):
             run = self.state.runs.rows.get(key)
@@ -220,20 +220,20 @@ class World:
         return taken
 
     def _measured_us(self) -> Micros | None:
-        """How long, at least, after a measurement of a run policies want the next one; None: they want none."""
+        """The minimum time between measurements of a run that policies want; None: they want no measurements."""
         state = self.state
         if not state.introspects:
             return None
         return min(order.measured_us for order in (state.site_order, *state.vc_orders.values()) if order.introspects)
 
     def _finished(self, life: Life) -> None:
-        """It asks for nothing any more, before the engine hears of it."""
+        """Its demand ends before the engine learns that the job has ended."""
         life.end_us = life.launches[-1].ended_us if life.launches else self.now
         self._load.asked = sub(self._load.asked, life.demand())
 
     def _over(self, job_id: int) -> None:
         life = self.lives[job_id]
-        if life.end_us is None:  # it did not do all of its work: its time limit cut it off, or it was never to start
+        if life.end_us is None:  # it did not do all of its work: its time limit cut it off, or it could never start
             self._finished(life)
         self._live -= 1
         if self._ended is not None:

@@ -1,1 +1,1 @@
-"""Simulations as data, how many of them run, and what is told of their results."""
+"""Simulations as data, sweeps that run many of them, and reports of their results."""

@@ -1,7 +1,7 @@
-"""A case: everything that one simulation depends on, as data, and what comes of it.
+"""A case: everything that one simulation depends on, as data, and its outcome.
 
-A case is JSON, so that it can be sent to another machine and stand beside its results; what it is made of has a digest, by
-which a sweep knows the results that are there already.
+A case is JSON, so that it can be sent to another machine and kept next to its results. A digest of its content tells a sweep
+which results it already has.
 """
 
 import gc
@@ -58,13 +58,13 @@ from scheduler_service.sim.world import Site, World
 __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "preview", "simulate"]
 
 FORMAT = 2
-"""Of results. One more makes all that are there already out of date."""
+"""Version of the format of results. An increment makes all kept results out of date."""
 OF_HOLDERS = ("gpu_h.", "utilisation.gpu")
-"""Figures that take each run to hold its devices alone, which have no meaning where devices are shared."""
+"""Metrics that assume that each run holds its devices alone, and that have no meaning if devices are shared."""
 SELDOM = 50_000
-"""So many objects more than there were are looked through for cycles; Python's own number is 700."""
+"""The garbage collector's threshold: a collection for this many new objects. Python's own number is 700."""
 SEEDS = 2**31
-"""So many there are, from 0 on."""
+"""The number of seeds, which count from 0."""
 
 
 class Case(Model):
@@ -102,43 +102,43 @@ class Case(Model):
         return self
 
     def digest(self) -> str:
-        """Of all that the results depend on: what files hold, and not where they are; and not what the policy is called."""
+        """A digest of everything the results depend on: files by content, not by path, and the policy without its label."""
         content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
         if not self.policy.settings:
-            del content["policy"]["settings"]  # it came later, too
+            del content["policy"]["settings"]  # added later, like those below; earlier results remain valid
         for vc in content["virtual_clusters"]:
             if not vc["settings"]:
-                del vc["settings"]  # so did this
+                del vc["settings"]  # added later
         if self.exchange is None:
-            del content["exchange"]  # it came later: what was simulated before is not made anew
+            del content["exchange"]  # added later
         if self.sharing is None:
-            del content["sharing"]  # and this
+            del content["sharing"]  # added later
         elif not self.sharing.assume_use:
-            del content["sharing"]["assume_use"]  # and this
+            del content["sharing"]["assume_use"]  # added later
         if isinstance(self.workload, Hived):
             for name in ("durations", "nodes", "models"):
                 if content["workload"][name] == Hived.model_fields[name].default:
-                    del content["workload"][name]  # so did these
+                    del content["workload"][name]  # added later
         if content["workload"].get("job_gpus") == 1 and not content["workload"]["job_kind"]:
-            del content["workload"]["job_gpus"], content["workload"]["job_kind"]  # and these
+            del content["workload"]["job_gpus"], content["workload"]["job_kind"]  # added later
         if content["workload"].get("rate") == 1:
-            del content["workload"]["rate"]  # and this
+            del content["workload"]["rate"]  # added later
         if not content["workload"].get("samples"):
-            content["workload"].pop("samples", None)  # and this
+            content["workload"].pop("samples", None)  # added later
         for kind in content["workload"].get("kinds", ()):
             for name in ("gpu_fraction", "gpu_memory_gib", "sharing"):
                 if not kind[name]:
-                    del kind[name]  # and these
+                    del kind[name]  # added later
         told = json.dumps([FORMAT, content, self.files()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def files(self) -> dict[str, str]:
-        """The files that it names, and a digest of what each holds. Raises OSError."""
+        """The files that it names, and a digest of each one's content. Raises OSError."""
         return {str(path): held(self.folder / path) for path in paths([self.workload, self.failures, self.sharing])}
 
     @property
     def exchanges_cells(self) -> bool:
-        """Only where there are cells; the option is for those of several policies that have them."""
+        """Whether cells are exchanged. The option may be set for several policies, only some of which have cells."""
         return self.exchange is not None and self.policy.name == "cells"
 
     def inventories(self) -> tuple[Inventory, ...]:
@@ -151,8 +151,8 @@ class Case(Model):
         return reduce(add, (inventory.capacity for inventory in self.inventories()), ZERO)
 
     def recording(self) -> "Case | None":
-        """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO"). In it everything
-        is everybody's, and the order of the queue is strict, as in the paper."""
+        """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO"). It has no
+        virtual clusters, and the order of the queue is strict, as in the paper."""
         name = times_from(self.workload)
         if name is None:
             return None
@@ -163,28 +163,28 @@ class Case(Model):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case."""
+    """The outcome of a case."""
 
     case: Case
     jobs: Any
-    """A pyarrow Table, a row a job, in the order in which they were submitted."""
+    """A pyarrow Table with a row for each job, in the order of submission."""
     runs: Any
-    """A pyarrow Table, a row a run of all the job's tasks."""
+    """A pyarrow Table with a row for each run of all the job's tasks."""
     exchanges: Any | None
-    """A pyarrow Table, a row an exchange of cells; None: there could be none."""
+    """A pyarrow Table with a row for each exchange of cells; None if there could be none."""
     summary: dict[str, float]
     curves: dict[str, list[float]]
     skipped: Mapping[str, int]
-    """How many jobs of the workload were left out, by the reason."""
+    """How many jobs of the workload were left out, by reason."""
 
     def times_us(self) -> list[Micros]:
-        """When each job was submitted."""
+        """The time at which each job was submitted."""
         times: list[Micros] = self.jobs["submit_us"].to_pylist()
         return times
 
 
 def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = lambda _over, _of: None) -> Outcome:
-    """Runs a case to its end. `times_us` are the submit times that its recording gave; without them that is simulated, too."""
+    """Simulate a case. `times_us` are the submit times of its recording; without them the recording is simulated, too."""
     recording = case.recording()
     if recording is not None and times_us is None:
         times_us = simulate(recording).times_us()
@@ -230,7 +230,7 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
 
 
 def _left_early(torn: Iterable[Torn]) -> Iterator[tuple[Phase, Span]]:
-    """What tasks that were gone before the last of their gang did not hold, and to which phase of the run that is charged."""
+    """Resources of tasks from their end until the last task of their gang has ended, and the phase of the run to charge."""
     for launch, at, demand in torn:
         broken = launch.ended_us if launch.lost_us is None else launch.lost_us
         whole = Phase.STARTING if launch.began_us is None else Phase.GRACE
@@ -242,7 +242,7 @@ def _left_early(torn: Iterable[Torn]) -> Iterator[tuple[Phase, Span]]:
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """What a simulation makes it drops again, and next to none of it in cycles: to look for those takes a tenth of its time."""
+    """Collect garbage less often: next to none of it is in cycles, and to look for those takes a tenth of the time."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], SELDOM) if before[0] else 0, *before[1:])
     try:
@@ -252,9 +252,9 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 def preview(case: Case) -> tuple[int, Skipped]:
-    """How many jobs come, and what of the workload is skipped. It reads the files that the case names, and looks at all jobs:
-    raises BadTrace, BadSchedule, or ValueError where no such jobs can come, they could last for too long, or a virtual cluster
-    cannot be. With virtual clusters it looks at those that any seed could give, whether each is of one that there is."""
+    """Count the jobs of a case, and those that are skipped. It reads the files that the case names and looks at all jobs.
+    Raises BadTrace, BadSchedule, or ValueError if such jobs are impossible or could last for too long, or if a virtual cluster
+    is invalid. It also checks that the virtual clusters of the jobs exist, for those that any seed could draw."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
@@ -262,7 +262,7 @@ def preview(case: Case) -> tuple[int, Skipped]:
         case.sharing.setup(case.folder, models_of(case.cluster))
     if case.virtual_clusters:
         try:
-            World(site_of(case, nodes), Timed(()))  # where nobody comes
+            World(site_of(case, nodes), Timed(()))  # with no jobs
         except Refused as refusal:
             raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
@@ -308,12 +308,12 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
 
 
 def models_of(cluster: Cluster) -> set[str]:
-    """Of its GPUs."""
+    """The models of a cluster's GPUs."""
     return {group.model for group in cluster if group.gpus}
 
 
 def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:
-    """Raises ValueError where there are virtual clusters of which the policy knows nothing, or none though it is for such."""
+    """Raises ValueError if there are virtual clusters that the policy does not support, or none although it needs them."""
     knows = name in ("cells", "quota")
     if tenants and not knows:
         raise ValueError(
@@ -324,12 +324,12 @@ def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:
 
 
 def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster]) -> None:
-    """Raises ValueError."""
+    """Raises ValueError if cells are to be exchanged without virtual clusters."""
     if exchange is not None and not tenants:
         raise ValueError("cells are exchanged between virtual clusters: give virtual_clusters, too")
 
 
 def jobs_in(workload: BaseModel) -> int | None:
-    """How many jobs there will be, where the workload says so."""
+    """The number of jobs, if the workload gives it."""
     count = workload.expected() if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None

@@ -1,4 +1,4 @@
-"""What the commands of `ebb-sim` do, once what they were given is known to be right."""
+"""The commands of `ebb-sim`, after their arguments have been checked."""
 
 import json
 import sys
@@ -18,11 +18,11 @@ from scheduler_service.sim.experiments.tables import show
 from scheduler_service.sim.progress import Screen, length
 
 MOST_LOST = 0.05
-"""Of the work of all jobs; readers are told if more was lost."""
+"""The share of the work of all jobs above which a warning about lost work is printed."""
 
 
 class Unusable(Exception):
-    """What was named holds no results; the message says why."""
+    """The named folder holds no results; the message says why."""
 
 
 def compute(
@@ -37,7 +37,7 @@ def compute(
     figures: bool,
     as_json: bool,
 ) -> int:
-    """Simulates what is missing and presents all of it; returns the status to leave with."""
+    """Simulate the missing cases and present all of them; return the exit status."""
     notes, failed = Console(stderr=True), 0
     if not fresh and (whose := _of_another_run(cases, folder)):
         say(notes, f"ebb-sim: {folder} {whose}. Choose another folder with -o, or replace these results with --fresh.")
@@ -58,7 +58,7 @@ def compute(
         summaries, failed = error.summaries, len(error.failures)
     groups = grouped({folder: summaries})
     (folder / "summary.json").write_text(json.dumps(as_data(groups), indent=1))
-    if groups and figures:  # before anything is shown: whoever reads that may have seen enough, and close the pipe
+    if groups and figures:  # before anything is shown, because its reader may have seen enough and close the pipe
         from scheduler_service.sim.experiments.figures import draw
 
         draw(groups, folder / "figures")
@@ -75,7 +75,7 @@ def compute(
 
 
 def _of_another_run(cases: Sequence[Case], folder: Path) -> str:
-    """Why these cases would overwrite results in the folder that are not theirs; empty where they would not."""
+    """Why these cases would overwrite results of another run in the folder; empty if they would not."""
     try:
         other = kept_results.differences(folder, cases)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -84,7 +84,7 @@ def _of_another_run(cases: Sequence[Case], folder: Path) -> str:
 
 
 def groups_in(folders: Sequence[Path]) -> list[Group]:
-    """Says of which folders some is missing. Raises Unusable."""
+    """Group the results in the folders, and report folders with missing simulations. Raises Unusable."""
     found: dict[Path, list[Summary]] = {}
     for folder in folders:
         try:
@@ -122,7 +122,7 @@ def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | No
 
 
 def _samples(groups: Sequence[Group], against: Group | None) -> str:
-    """Of how many seeds what is shown are the means: where groups are compared, of those that both have."""
+    """The number of seeds behind the means; in comparisons, of the seeds that both groups have."""
     if against is None:
         counts, which = {len(group.numbers) for group in groups}, "seeds"
     else:
@@ -137,8 +137,8 @@ def _samples(groups: Sequence[Group], against: Group | None) -> str:
 
 
 def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:
-    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval; null
-    where not each seed has it, or it cannot be compared."""
+    """The summary as JSON: for each policy every metric's mean over seeds and half of its 95 % interval; null if not all seeds
+    have the metric, or it cannot be compared."""
     policies = []
     for group in groups:
         names = dict.fromkeys(name for numbers in group.numbers.values() for name in numbers)
@@ -149,7 +149,7 @@ def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, 
 
 
 def warnings(summaries: Sequence[Summary]) -> list[str]:
-    """What a reader must know before the figures: jobs that are not in them, and work that was lost."""
+    """Warnings about the metrics: jobs that are not included, and work that was lost."""
     lines = []
     for summary in summaries:
         if left := round(summary.numbers.get("unfinished", 0)):

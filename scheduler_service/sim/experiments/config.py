@@ -28,12 +28,11 @@ DEFAULT_METRICS: tuple[Metrics, ...] = ("slowdown", "preemptions", "queue", "uti
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message names each setting that is wrong, and what it may be."""
+    """The configuration cannot be used; the message names each wrong setting and its allowed values."""
 
 
 class Candidate(Policy):
-    """A policy that takes part, with the service's defaults; one that draws lots is better tried several times on the same
-    jobs."""
+    """A policy to compare, with the service's defaults; a randomized one should be repeated on the same jobs."""
 
     preset: presets.Preset = Field(default="site", description="the defaults of what is not given: a site's, or as published")
     repeats: int = Field(default=1, ge=1, le=1000, description="simulations of each workload; their mean counts as one")
@@ -49,11 +48,11 @@ class Candidate(Policy):
 
     @property
     def title(self) -> str:
-        """Also says of which preset it is, where that is not the default one."""
+        """The title, with the preset if it is not the default one."""
         return super().title if self.label or self.preset == "site" else f"{super().title} ({self.preset})"
 
     def policy(self) -> Policy:
-        """In effect: a FIFO whose submit times others are given is the same simulation by whatever preset."""
+        """The policy in effect: a FIFO whose submit times others replay is the same simulation with any preset."""
         made = Policy.model_validate(self.model_dump(exclude={"repeats", "preset"}))
         return made.in_effect.model_copy(update={"label": self.title})
 
@@ -63,7 +62,7 @@ MOST_SIMULATIONS = 100_000
 
 
 class Config(Model):
-    """What `ebb-sim run` reads. Durations are in seconds."""
+    """The configuration that `ebb-sim run` reads. Durations are in seconds."""
 
     cluster: Cluster
     workload: Workload
@@ -129,7 +128,7 @@ class Config(Model):
         return self
 
     def cases(self, folder: Path) -> list[Case]:
-        """`folder` is where relative paths count from."""
+        """The cases of the configuration. Relative paths count from `folder`."""
         common = {name: getattr(self, name) for name in Config.model_fields if name in Case.model_fields}
         return [
             Case(policy=candidate.policy(), seed=seed, repeat=repeat, folder=folder, **common)
@@ -140,9 +139,9 @@ class Config(Model):
 
 
 def load(file: Path) -> Config:
-    """Raises ConfigError."""
+    """Load a configuration file. Raises ConfigError."""
     try:
-        told = yaml.load(file.read_text(encoding="utf-8"), UniqueNames)  # safe: see there
+        told = yaml.load(file.read_text(encoding="utf-8"), UniqueNames)  # safe: see UniqueNames
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -153,7 +152,7 @@ def load(file: Path) -> Config:
 
 
 def parse(told: dict[str, Any]) -> Config:
-    """Raises ConfigError."""
+    """Validate a configuration. Raises ConfigError."""
     try:
         return Config.model_validate(told)
     except ValidationError as error:
@@ -162,7 +161,7 @@ def parse(told: dict[str, Any]) -> Config:
 
 
 def _roots(errors: "list[ErrorDetails]") -> "Iterator[ErrorDetails]":
-    """Without the lists that are too short only because what is in them is wrong."""
+    """Leave out lists that are too short only because their elements are wrong."""
     for error in errors:
         place = error["loc"]
         inside = any(other["loc"][: len(place)] == place and other is not error for other in errors)
@@ -171,7 +170,7 @@ def _roots(errors: "list[ErrorDetails]") -> "Iterator[ErrorDetails]":
 
 
 def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
-    """One line: where, what, and what it may be."""
+    """One line with the place, the error and the allowed values."""
     models, path = _walk(_by_name(error["loc"], told))
     where = ".".join(path) or "the configuration"
     context = error.get("ctx", {})
@@ -194,7 +193,7 @@ def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
 
 
 def _by_name(loc: tuple[int | str, ...], told: Any) -> Iterator[int | str]:
-    """An error's place, in which a mapping that is kept as pairs is one again: the number of a pair is its name."""
+    """The place of an error, with each pair of a mapping that is kept as pairs replaced by its name."""
     pair: tuple[Any, Any] | None = None
     for part in loc:
         if pair is not None:
@@ -211,8 +210,8 @@ def _by_name(loc: tuple[int | str, ...], told: Any) -> Iterator[int | str]:
 
 
 def _walk(loc: Iterable[int | str]) -> tuple[list[type[BaseModel]], list[str]]:
-    """The models one of which has the last part of an error's place as a field, and the place as a user writes it: pydantic
-    puts the kind of a model between, too."""
+    """The models that may have the last part of an error's place as a field, and the place as a user writes it: pydantic adds
+    the kind of a model to it."""
     models: list[type[BaseModel]] = [Config]
     inner: list[type[BaseModel]] = [Config]
     path: list[str] = []

@@ -1,4 +1,4 @@
-"""Simulations on a Dask cluster: its workers must have Ebb, of the same version, and find the files that the cases name."""
+"""Simulations on a Dask cluster. Its workers must have the same version of Ebb, and find the files that the cases name."""
 
 import contextlib
 import queue
@@ -13,7 +13,7 @@ from typing import Any
 
 import dask.config
 
-# Its log lines would break the progress bar; what goes wrong is told by the reports. It sets up its loggers at import.
+# Its log lines would break the progress bar; the reports have the errors. It sets up its loggers at import.
 dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical", "bokeh": "critical"}})
 
 from distributed import Client, Future, KilledWorker, get_worker  # noqa: E402
@@ -21,17 +21,17 @@ from distributed import Client, Future, KilledWorker, get_worker  # noqa: E402
 from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Perform, Report, Told, failed, paced  # noqa: E402
 
 CONNECT_LIMIT = 10
-"""Seconds in which the scheduler must answer."""
+"""Seconds within which the scheduler must answer."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks at who is there."""
+"""Seconds between two looks at the workers."""
 
 
 class _Unwanted(Exception):
-    """Nobody waits for this work any more."""
+    """No client waits for this work any more."""
 
 
 def _perform(perform: Perform, number: int, work: Any, topic: str) -> Report:
-    """In a worker. What goes wrong there is a value, as it is on this machine."""
+    """Do the work in a worker. An error there is returned as a value, as it is on this machine."""
     worker = get_worker()
     key = worker.get_current_task()
 
@@ -48,8 +48,8 @@ def _perform(perform: Perform, number: int, work: Any, topic: str) -> Report:
 
 
 class Dask(AbstractContextManager["Dask"]):
-    """The workers of a Dask cluster. Each is given as much as it has threads: what waits, waits here, so that workers that
-    join later get their share, and one that dies takes little with it."""
+    """The workers of a Dask cluster. Each gets as many cases as it has threads; the rest waits here, so that workers that join
+    later get their share, and one that dies loses little."""
 
     def __init__(self, address: str, perform: Perform) -> None:
         try:
@@ -62,7 +62,7 @@ class Dask(AbstractContextManager["Dask"]):
         self._perform = perform
         self._topic = f"ebb-sim-{uuid.uuid4()}"
         self._work: dict[int, Any] = {}
-        """All that is not over."""
+        """All work that has not ended."""
         self._queue: deque[int] = deque()
         self._futures: dict[int, Future[Any]] = {}
         self._suspects: list[int] = []
@@ -97,12 +97,12 @@ class Dask(AbstractContextManager["Dask"]):
                 yield report
 
     def _hand_out(self) -> Iterator[Report]:
-        """Work to workers; yields what can never be done as the cluster is gone."""
+        """Send work to the workers; yield failures for work that can never be done because the cluster is gone."""
         if time.monotonic() - self._looked >= LOOK_EVERY:
             self._looked = time.monotonic()
             try:
                 self.workers = self._threads()
-            except Exception as error:  # whatever a client says that has lost its scheduler
+            except Exception as error:  # any error of a client that has lost its scheduler
                 for number in self._queue:
                     del self._work[number]
                     yield Failed(number, f"the Dask scheduler is gone: {type(error).__name__}: {error}")
@@ -122,8 +122,8 @@ class Dask(AbstractContextManager["Dask"]):
         future.add_done_callback(lambda ended: self._heard.put((number, ended)))
 
     def _result(self, number: int, future: Future[Any]) -> Report | None:
-        """None: its worker died, and Dask cannot say whether of this work or of what else that had in hand. It is tried again
-        at the end, alone."""
+        """Return the report. If the worker died, return None: Dask cannot say whether this work or another caused it. It is
+        retried at the end, alone."""
         again = number in self._suspects
         if again:
             self._suspects.remove(number)

@@ -1,4 +1,4 @@
-"""Digests of what results depend on beside a case's settings: the code that makes them, and the files that a case names."""
+"""Digests of dependencies of results besides a case's settings: the code that makes them, and the files that a case names."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 @cache
 def engine() -> str:
-    """What the histories depend on beside the case: a digest of the code that makes them."""
+    """A digest of the code that makes the histories, on which they depend besides the case."""
     package = Path(__file__).parents[2]
     folders = ("core/**", "policies/**", "sim", "sim/policies", "sim/sharing", "sim/workloads")
     sources = {source for folder in folders for source in package.glob(f"{folder}/*.py")}
@@ -23,7 +23,7 @@ def engine() -> str:
 
 
 def held(file: Path) -> str:
-    """A digest of what the file holds. Many cases are of the same file: it is read once, until it is another."""
+    """A digest of the file's content. Many cases name the same file, so it is read again only when it has changed."""
     status = file.stat()
     return _digest_of(file, status.st_mtime_ns, status.st_size)
 
@@ -34,7 +34,7 @@ def _digest_of(file: Path, _written_ns: int, _size: int) -> str:
 
 
 def paths(value: Any) -> Iterator[Path]:
-    """The files that a model names, wherever it does."""
+    """The files that a model names, at any depth."""
     if isinstance(value, Path):
         yield value
     elif isinstance(value, BaseModel):

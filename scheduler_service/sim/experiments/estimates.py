@@ -1,7 +1,7 @@
-"""Means over seeds, and how far they may be off: Student's 95 % interval.
+"""Means over seeds, and their uncertainty: Student's 95 % interval.
 
-Each seed is one sample; where a policy was tried several times on the same jobs, their mean is. Two policies are compared seed
-by seed: they had the same jobs, and most of what differs between two seeds differs for both alike.
+Each seed is one sample; if a policy was tried several times on the same jobs, the mean of these is. Two policies are compared
+seed by seed: they had the same jobs, and most of the difference between two seeds is the same for both.
 """
 
 import math
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Estimate(NamedTuple):
-    """A mean, and half the width of its interval; None: there is one sample only."""
+    """A mean, and half the width of its interval; None if there is only one sample."""
 
     mean: float
     half: float | None
 
 
 class Group(NamedTuple):
-    """All that was simulated of one policy, on one workload and cluster."""
+    """All simulations of one policy, on one workload and cluster."""
 
     label: str
     numbers: Mapping[int, Mapping[str, float]]
-    """By seed."""
+    """Metrics by seed."""
     curves: Mapping[int, Mapping[str, Sequence[float]]]
-    """By seed, of the first repeat."""
+    """Curves by seed, of the first repeat."""
     unlike: str
-    """The same for groups of the same jobs on the same cluster."""
+    """The same for groups with the same jobs on the same cluster."""
 
     def estimate(self, name: str) -> Estimate | None:
-        """None: it has no meaning for this policy, or not for each seed."""
+        """The estimate of a metric; None if it has no meaning for this policy, or not for each seed."""
         values = [numbers[name] for numbers in self.numbers.values() if name in numbers]
         return estimate(values) if len(values) == len(self.numbers) else None
 
     def change(self, name: str, base: "Group") -> Estimate | None:
-        """How much more than the base it has of something, as a share of what the base has on average."""
+        """The increase of a metric over the base, as a share of the base's mean."""
         seeds = [seed for seed in self.numbers if seed in base.numbers]
         pairs = [(self.numbers[seed].get(name), base.numbers[seed].get(name)) for seed in seeds]
         known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
@@ -51,7 +51,7 @@ class Group(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Of one sample or more."""
+    """The mean of one sample or more, with its interval."""
     if len(values) < 2:
         return Estimate(fmean(values), None)
     return Estimate(fmean(values), student(len(values) - 1) * stdev(values) / math.sqrt(len(values)))
@@ -59,7 +59,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 @cache
 def student(freedom: int) -> float:
-    """t within which 95 % of Student's distribution lie; the distribution by its finite series for whole degrees of freedom."""
+    """The t within which 95 % of Student's distribution lie, by its finite series for whole degrees of freedom."""
     low, high = 0.0, 20.0
     while high - low > 1e-9:
         middle = (low + high) / 2
@@ -80,8 +80,7 @@ def _within(t: float, freedom: int) -> float:
 
 
 def grouped(folders: Mapping[Path, Sequence["Summary"]]) -> list[Group]:
-    """The summaries of some sweeps by what was simulated, in their order; a folder's name tells those apart that are called
-    the same."""
+    """Group the summaries of some sweeps by simulated policy, in order; the folder's name distinguishes equal titles."""
     found: dict[tuple[Path, str], list[Summary]] = {}
     for folder, summaries in folders.items():
         for summary in summaries:

@@ -1,8 +1,8 @@
-"""Results as figures, PNG and SVG, each drawn by one function from what is kept of every simulation.
+"""Results as figures, PNG and SVG, each drawn by one function from the kept results of every simulation.
 
 They are made as objects, without pyplot and its global state, so that any program can draw them.
-Where there are several seeds, bars are means with their 95 % interval, curves over time are of the first seed, and quantiles
-are means over seeds. Colours are told apart by people who see few of them, and lines also by their dashes.
+With several seeds, bars are means with their 95 % interval, curves over time are of the first seed, and quantiles
+are means over seeds. Colors suit color-blind people, and lines also differ by their dashes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from scheduler_service.sim.experiments.tables import CLASS_NAMES
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#7a5195")
 DASHES = ("-", "--", "-.", ":")
 WIDTH, HEIGHT = 7.2, 3.6
-"""In inches: as wide as a page of documentation."""
+"""Size in inches: as wide as a page of documentation."""
 COSTS = {
     "useful": "#009e73",
     "starting": "#56b4e9",
@@ -36,7 +36,7 @@ COSTS = {
     "down": "#444444",
     "idle": "#dddddd",
 }
-"""Parts of the GPU-hours, and their colours."""
+"""Parts of the GPU-hours, and their colors."""
 
 
 def sheet(rows: int = 1, columns: int = 1, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -46,15 +46,15 @@ def sheet(rows: int = 1, columns: int = 1, height: float = HEIGHT) -> tuple[Figu
 
 
 def lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> None:
-    """Named lines, with a legend."""
+    """Draw named lines. The caller adds the legend."""
     for (label, x, y), colour, dashes in zip(curves, cycle(COLOURS), cycle(DASHES)):
-        shown = f" {label}" if label.startswith("_") else label  # a legend leaves out what begins with _
+        shown = f" {label}" if label.startswith("_") else label  # a legend leaves out labels that begin with _
         axes.plot(x, y, dashes, color=colour, label=shown, linewidth=1.5)
     axes.grid(alpha=0.3)
 
 
 def log_scale(axes: Axes) -> None:
-    """Numbers as people write them: 1, 2, 5, 10."""
+    """Set a logarithmic axis with numbers as people write them: 1, 2, 5, 10."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -77,12 +77,12 @@ def slowdown(groups: Sequence[Group]) -> Figure | None:
 
 
 def queue(groups: Sequence[Group]) -> Figure | None:
-    """How many jobs wait, over time, by class."""
+    """The number of waiting jobs over time, by class."""
     return _over_time(groups, {f"{name}.queue": f"Waiting {title}" for name, title in CLASS_NAMES.items()}, "jobs in the queue")
 
 
 def utilisation(groups: Sequence[Group]) -> Figure | None:
-    """What is in use, over time."""
+    """The share of each resource in use over time."""
     titles = {"gpu": "GPUs in use", "cpu": "CPUs in use", "memory": "Memory in use"}
     figure = _over_time(groups, {f"utilisation.{name}": title for name, title in titles.items()}, "% of the cluster", 100)
     for axes in figure.axes if figure else ():
@@ -91,7 +91,7 @@ def utilisation(groups: Sequence[Group]) -> Figure | None:
 
 
 def _over_time(groups: Sequence[Group], titles: Mapping[str, str], unit: str, scale: float = 1) -> Figure | None:
-    """Of the metrics, each with its title, those that some group has."""
+    """Draw those of the metrics, each with its title, that some group has."""
     shown = [metric for metric in titles if any(_curve(group, metric) for group in groups)]
     if not shown:
         return None
@@ -107,8 +107,8 @@ def _over_time(groups: Sequence[Group], titles: Mapping[str, str], unit: str, sc
 
 
 def preemptions(groups: Sequence[Group]) -> Figure | None:
-    """The share of jobs that were preempted, and how long they then waited for their next run; and, where there are such, who
-    left because the cells went to those who have a right to them."""
+    """The share of jobs that were preempted, and how long they waited for their next run; and, if there are any, runs that were
+    stopped because their cells were reclaimed."""
     panels: list[tuple[str, float, str, str]] = []
     if _any(groups, "preemptions"):
         panels.append(("preempted.share", 100, "Jobs preempted", "% of all jobs"))
@@ -131,7 +131,7 @@ def _any(groups: Sequence[Group], metric: str) -> bool:
 
 
 def cost(groups: Sequence[Group]) -> Figure | None:
-    """Where the GPU-hours went."""
+    """GPU-hours by how they were spent."""
     having = [group for group in groups if group.estimate("gpu_h.capacity") is not None]
     if not having:
         return None
@@ -178,7 +178,7 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, scale: float) -> Non
 
 
 def _curve(group: Group, name: str) -> Sequence[float]:
-    """Of the first seed; empty: there is none."""
+    """A curve of the first seed; empty if it has none."""
     return next(iter(group.curves.values())).get(name, ())
 
 
@@ -193,19 +193,19 @@ FIGURES: dict[str, Callable[[Sequence[Group]], Figure | None]] = {
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """As NAME.png and NAME.svg; the same figure is the same file, byte for byte."""
+    """Save a figure as NAME.png and NAME.svg; the same figure gives the same files, byte for byte."""
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     FigureCanvasAgg(figure)
     figure.savefig(png, dpi=144, metadata={"Software": None})
     FigureCanvasSVG(figure)
-    with rc_context({"svg.hashsalt": name}):  # else ids in it are drawn by lot
+    with rc_context({"svg.hashsalt": name}):  # else its ids are random
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
     return [png, svg]
 
 
 def draw(groups: Sequence[Group], folder: Path) -> list[Path]:
-    """All figures that have something to show."""
-    with rc_context({"text.parse_math": False}):  # a $ in a label is one
+    """Draw all figures that have something to show."""
+    with rc_context({"text.parse_math": False}):  # a $ in a label is just a $
         drawn = [(name, function(groups)) for name, function in FIGURES.items()]
         return [path for name, figure in drawn if figure is not None for path in save(figure, folder, name)]

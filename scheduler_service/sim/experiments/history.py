@@ -1,7 +1,6 @@
-"""A simulation's tables as arrays, and the levels that follow from them: what every figure is made of.
+"""A simulation's tables as arrays, and the levels that follow from them: the data of every figure.
 
-Levels (a queue's length, devices in use) are step functions of time; their means and quantiles weigh each value by how long it
-held.
+Levels (a queue's length, devices in use) are step functions of time; means and quantiles weight each value by how long it held.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,11 +29,11 @@ class Steps:
         self.level = np.cumsum(deltas[order])
 
     def _held(self) -> Ints:
-        """How long each level holds; the last one, which is 0, not at all."""
+        """How long each level holds; 0 for the last one, which is 0."""
         return np.diff(self.at, append=self.at[-1:])
 
     def means(self, edges: Floats) -> Floats:
-        """Between each two of the edges."""
+        """Means between consecutive edges."""
         if not len(self.at):
             return np.zeros(len(edges) - 1)
         area = self._held() * self.level.astype(np.float64)
@@ -56,7 +55,7 @@ class Steps:
 
 
 class Span(NamedTuple):
-    """An amount, and from when to when it was there; None: to the end."""
+    """An amount, and the time in which it applies; an end of None means the end of the simulation."""
 
     begin_us: Micros
     end_us: Micros | None
@@ -64,7 +63,7 @@ class Span(NamedTuple):
 
 
 class Phase(StrEnum):
-    """Of a run, in which it may hold less than it asked for: a task of it is gone while others are left, or it is parked."""
+    """Phase of a run in which it may hold less than it asked for: one of its tasks ended before others, or it is parked."""
 
     STARTING = auto()
     GRACE = auto()
@@ -73,13 +72,13 @@ class Phase(StrEnum):
 
 
 class History:
-    """The tables as arrays, and what several figures need."""
+    """The tables as arrays, with values that several figures need."""
 
     def __init__(
         self, jobs: Any, runs: Any, capacity: Vector, down: Iterable[Span] = (), torn: Collection[tuple[Phase, Span]] = ()
     ) -> None:
-        """`down` is what nodes that were away would have had, in the order of its beginnings; `torn` what tasks had asked for
-        that left, or died with their nodes, until the last task of their gang had left, and the devices of what was parked."""
+        """`down`: resources of nodes while they were away, in order of time. `torn`: demands of tasks that exited, or died with
+        their nodes, until the last task of their gang had exited, and the devices of parked runs."""
         self.capacity = capacity
         self.submit, self.work = _ints(jobs, "submit_us"), _ints(jobs, "work_us")
         self.demand = np.stack([_ints(jobs, name) for name in ("cpu_milli", "memory_mib", "gpus")])
@@ -88,7 +87,7 @@ class History:
         self.classes, self.users, self.vcs = (_names(jobs, name) for name in ("class", "user", "vc"))
         self.run_job = _ints(runs, "job")
         self.owner = np.searchsorted(_ints(jobs, "job"), self.run_job)
-        """Of each run, the row of its job."""
+        """The row of each run's job."""
         self.configured = "configuration" in runs.column_names
         """Whether some run was in another configuration than its job's first one."""
         self.run_demand = self.demand[:, self.owner]
@@ -113,7 +112,7 @@ class History:
         self.torn = {phase: self._within(span for of, span in torn if of is phase) for phase in Phase}
 
     def _within(self, spans: Iterable[Span]) -> Ints:
-        """Of those that began before the horizon: begins, ends, and amounts of each resource."""
+        """Spans that began before the horizon, as arrays: begins, ends, and amounts of each resource."""
         rows = [
             (begin, self.horizon if end is None else min(end, self.horizon), *amount)
             for begin, end, amount in spans
@@ -127,8 +126,8 @@ class History:
         return codes == names.index(name) if name in names else np.zeros(len(codes), bool)
 
     def used(self, resource: int) -> Steps:
-        """How much of a resource runs hold, from their placement until they have left, or their nodes have died: each task
-        of a gang by itself."""
+        """The amount of a resource that runs hold, from their placement until they have exited or their nodes have died: each
+        task of a gang by itself."""
         amount = self.run_demand[resource]
         begins, ends, *torn = np.concatenate(list(self.torn.values()), axis=1)
         gone = torn[resource]
@@ -136,23 +135,23 @@ class History:
         return Steps(times, np.concatenate((amount, -amount, -gone, gone)))
 
     def up(self, resource: int) -> Steps:
-        """How much of a resource the nodes have that are not away."""
+        """The amount of a resource on nodes that are not away."""
         whole, (begins, ends, *down) = self.capacity[resource], self.down
         away = down[resource]
         times = np.concatenate(([self.begin, self.horizon], begins, ends))
         return Steps(times, np.concatenate(([whole, -whole], -away, away)))
 
     def queue(self, of: Mask) -> Steps:
-        """How many jobs are there and have no run."""
+        """The number of jobs without a run."""
         runs = of[self.owner]
         times = (self.submit[of], self.left[runs], self.end[of], self.placed[runs])
         come = np.ones(len(times[0]) + len(times[1]), np.int64)
         return Steps(np.concatenate(times), np.concatenate((come, -come)))
 
     def intervals(self) -> Ints:
-        """From each preemption to the beginning of the job's next run, the grace period included (FitGpp, table 2).
+        """Times from each preemption to the begin of the job's next run, with the grace period (FitGpp, table 2).
 
-        A run that was told to leave before it began neither ends such a time nor begins another.
+        A run that was told to stop before it began neither ends such a time nor begins another.
         """
         if not len(self.run_job):
             return np.zeros(0, np.int64)
@@ -169,7 +168,7 @@ def _ints(table: Any, name: str) -> Ints:
 
 
 def _times(table: Any, name: str) -> tuple[Ints, Mask]:
-    """The column, and where it has a value."""
+    """The column, and a mask of its values that are not null."""
     column = table[name]
     values: Ints = column.fill_null(0).to_numpy().astype(np.int64, copy=False)
     return values, column.is_valid().to_numpy()

@@ -1,4 +1,4 @@
-"""What a sweep keeps in its folder: a folder for each case, and a list of the cases that were asked for last."""
+"""The files that a sweep keeps in its folder: a folder for each case, and a list of the cases of the last sweep."""
 
 import json
 import os
@@ -12,37 +12,37 @@ from scheduler_service.sim.experiments.cases import FORMAT, Case
 Keep = Literal["summary", "jobs", "all"]
 MANIFEST = "sweep.json"
 END = b"PAR1"
-"""Of a Parquet file that is whole."""
+"""The end of a complete Parquet file."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is always kept of a case."""
+    """The summary that is always kept of a case."""
 
     case: Case
     numbers: dict[str, float]
     curves: dict[str, list[float]]
     took_s: float
-    """Of one core, to simulate it and to work out the figures."""
+    """Seconds of one core to simulate it and to compute the metrics."""
     engine: str
-    """Which code made it, see `digests.engine`."""
+    """The version of the code that made it, see `digests.engine`."""
     skipped: dict[str, int]
-    """How many jobs of the workload were left out, by the reason."""
+    """How many jobs of the workload were left out, by reason."""
     folder: Path
     files: Mapping[str, str]
-    """What the files held that the case names, see `Case.files`."""
+    """Digests of the files that the case names, see `Case.files`."""
 
 
 class Results(NamedTuple):
-    """Of the last sweep into a folder."""
+    """The results of the last sweep into a folder."""
 
     complete: list[Summary]
     of: int
-    """So many were asked for."""
+    """The number of cases of that sweep."""
 
 
 def load(folder: Path) -> Results:
-    """Raises FileNotFoundError, ValueError."""
+    """Load the results of a sweep. Raises FileNotFoundError, ValueError."""
     manifest = read(folder / MANIFEST)
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
@@ -55,10 +55,11 @@ def load(folder: Path) -> Results:
 
 
 def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
-    """In which settings the results in a folder are of another cluster, or of other jobs, than these cases. Other policies and
-    seeds are none: the folder is for all that were tried. Empty where the folder has no results.
+    """Settings in which the results in a folder are of another cluster, or of other jobs, than these cases. Other policies and
+    seeds do not count: the folder is for all that were tried. Empty if the folder has no results.
 
-    Raises ValueError where the folder's list of them cannot be read."""
+    Raises ValueError if the folder's list of results cannot be read.
+    """
     if not (folder / MANIFEST).exists():
         return []
     listed = read(folder / MANIFEST).get("cases", [])
@@ -69,7 +70,7 @@ def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
 
 
 def _shared(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """Of a case, what all cases of a run have in common."""
+    """The part of a case that all cases of a run have in common."""
     own = ("policy", "seed", "repeat", "folder")
     return {name: value for name, value in case.items() if name not in own} | {"what a file holds": dict(files)}
 
@@ -97,7 +98,7 @@ def tables_of(keep: Keep, case: Case) -> tuple[str, ...]:
 
 
 def is_complete(folder: Path, case: Case, keep: Keep, as_csv: bool, recorded: bool) -> bool:
-    """Whether a case's folder has all that is to be kept of it. `recorded`: with the submit times, for others."""
+    """Whether a case's folder has everything that is to be kept. `recorded`: with the submit times, for others."""
     needed = ["summary.json", "curves.json", *(["times.parquet"] if recorded else [])]
     for name in tables_of(keep, case):
         needed += [f"{name}.parquet", *([f"{name}.csv"] if as_csv else [])]
@@ -105,7 +106,7 @@ def is_complete(folder: Path, case: Case, keep: Keep, as_csv: bool, recorded: bo
 
 
 def list_cases(folder: Path, asked: Iterable[tuple[str, Case]], files: Mapping[str, Mapping[str, str]]) -> None:
-    """Writes down which cases were asked for, each with its digest; `files` are theirs, by their digests."""
+    """Write the list of cases of the sweep, each with its digest; `files` are theirs, by their digests."""
     listed = [{"digest": digest, "case": case.model_dump(mode="json"), "files": files[digest]} for digest, case in asked]
     folder.mkdir(parents=True, exist_ok=True)
     being_made = folder / f".{MANIFEST}.{os.getpid()}"  # another sweep may be at work here
@@ -114,7 +115,7 @@ def list_cases(folder: Path, asked: Iterable[tuple[str, Case]], files: Mapping[s
 
 
 def _is_whole(file: Path) -> bool:
-    """What a machine that went down left of it is not: then it is made anew."""
+    """Whether a file is complete. A file that a crashed machine left incomplete is made again."""
     try:
         if file.suffix == ".json":
             return bool(read(file))

@@ -1,7 +1,7 @@
-"""Figures of a simulation, made from its tables of jobs and runs, and from when which nodes were away.
+"""Metrics of a simulation, computed from its tables of jobs and runs, and the times in which nodes were away.
 
-A percentile is what numpy calls "linear": the value at the place q (n - 1) of the sorted n, between two of them in proportion.
-A figure that has no meaning, such as the slowdown of trials where there are none, is absent.
+A percentile is numpy's "linear" one: the value at index q (n - 1) of the n sorted values, interpolated between two of them.
+A metric that has no meaning, such as the slowdown of trials if there are no trials, is absent.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from scheduler_service.sim.experiments.history import Floats, History, Ints, Pha
 
 HOUR_US = 3_600_000_000
 POINTS = 240
-"""Into so many equal parts a curve over time is cut; each point is the mean of its part."""
+"""The number of equal parts into which a curve over time is cut; each point is the mean of its part."""
 QUANTILES = (*(float(q) for q in range(100)), 99.5, 99.9, 100.0)
 CLASSES = ("trial", "best_effort")
 
 
 def numbers(history: History) -> dict[str, float]:
-    """The summary: names such as trial.slowdown.p95, and what they come to."""
+    """The summary: values by names such as trial.slowdown.p95."""
     return dict(_numbers(history))
 
 
@@ -74,14 +74,14 @@ def _preemptions(h: History) -> Iterator[tuple[str, float]]:
 
 
 def _reclaims(h: History) -> Iterator[tuple[str, float]]:
-    """Runs that were told to leave so that cells go to those who have a right to them; for no trial."""
+    """Runs that were stopped to return their cells to their owners, not for a trial."""
     yield "reclaimed", int(h.reclaimed.sum())
     yield "reclaimed.share", len(np.unique(h.owner[h.reclaimed])) / len(h.submit)
 
 
 def _utilisation(h: History) -> Iterator[tuple[str, float]]:
-    """Over all the time, and while jobs still came: at the end of a trace a cluster runs empty, whatever the policy. Nodes that
-    are away do not count."""
+    """Utilization over the whole time, and while jobs arrived: at the end of a trace a cluster runs empty under any policy.
+    Nodes that are away do not count."""
     last = float(h.submit.max())
     for resource, name in enumerate(("cpu", "memory", "gpu")):
         if h.capacity[resource]:
@@ -92,9 +92,9 @@ def _utilisation(h: History) -> Iterator[tuple[str, float]]:
 
 
 def _lost_share(h: History) -> float:
-    """The part of the work of all jobs that was lost again: done after the last checkpoint of a run that was killed.
+    """The share of the work of all jobs that was lost: done after the last checkpoint of a run that was killed.
 
-    Work counts by its GPUs; where jobs have none, or ran in configurations with other numbers of them, by its time alone.
+    Work is weighted by GPUs; if jobs have none, or ran in configurations with other numbers of them, it counts by time alone.
     """
     by_gpus = bool(h.capacity.devices) and not h.configured and h.demand[2].any()
     weights = h.demand[2].astype(np.float64) if by_gpus else np.ones(len(h.submit))
@@ -104,13 +104,12 @@ def _lost_share(h: History) -> float:
 
 
 def _cost(h: History) -> Iterator[tuple[str, float]]:
-    """Where the GPU-hours went: each of the capacity is in one of the others.
+    """GPU-hours by how they were spent: each hour of the capacity is in one of the other parts.
 
-    A run starts, works, and leaves, for which it has a grace period where it was told to; what it holds between the end of its
-    work and the scheduler's hearing of that is of the end. A gang of which a task has died hangs until it has left. What it
-    holds on the dead node is not held by anybody: the node is down, or back and has forgotten it. So it is with a task that
-    has left before the others. Where jobs ran in several configurations, hours of work are not hours of GPUs, and there are no
-    such figures.
+    A run starts, works and exits, with a grace period if it was told to stop. What it holds between the end of its work and the
+    scheduler's learning of it is `ending`. A gang with a dead task hangs until it has exited. Its share of the dead node is
+    held by no run: the node is down, or back and has forgotten it. The same is true of a task that exited before the others. If
+    jobs ran in several configurations, hours of work are not hours of GPUs, and these metrics are absent.
     """
     if not h.capacity.devices or h.configured:
         return
@@ -123,10 +122,10 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
     at_work = np.bincount(h.owner[h.has_left], worked[h.has_left], len(gpus))
     capacity = h.capacity.devices * float(h.horizon - h.begin)
     spent = {"useful": _product(gpus, h.done), "ending": _product(gpus, at_work - h.done - h.lost)}
-    for_ever = ~h.has_left  # they hang to the end of the simulation, and nobody goes on from there
+    for_ever = ~h.has_left  # they hang to the end of the simulation, and no run continues from there
     spent["lost"] = _product(gpus, h.lost) + _product(theirs[for_ever], worked[for_ever])
     whole = {Phase.STARTING: works - h.placed, Phase.GRACE: broken - stopped, Phase.HANGING: h.left - broken}
-    spent["ending"] -= _area(h.torn[Phase.PARKED])  # its work went on later; meanwhile others could have its GPUs
+    spent["ending"] -= _area(h.torn[Phase.PARKED])  # its work resumed later; meanwhile others could have its GPUs
     for phase, lasted in whole.items():
         spent[phase] = _product(theirs, lasted) - _area(h.torn[phase])
     spent["down"] = _area(h.down)
@@ -136,20 +135,20 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
 
 
 def _product(a: Floats, b: Ints) -> float:
-    """The scalar product. BLAS would start threads for it, which take longer, and sum up in another order on each machine."""
+    """The scalar product. BLAS would start threads for it, which take longer, and add in another order on each machine."""
     return float((a * b).sum())
 
 
 def _area(spans: Ints) -> float:
-    """Of GPUs and microseconds."""
+    """The product of GPUs and microseconds."""
     begins, ends, _cpu, _memory, gpus = spans
     return _product(gpus.astype(np.float64), ends - begins)
 
 
 def _fairness(h: History) -> Iterator[tuple[str, float]]:
-    """Jain's index over users and over VCs: 1 where all are alike, 1/n where one of n has all.
+    """Jain's index over users and over VCs: 1 if all are alike, 1/n if one of n has everything.
 
-    Of their mean slowdown, and of their share: the GPU time that their jobs got of what they would have had with no wait.
+    The index of their mean slowdown, and of their share: their jobs' GPU time, relative to that without waiting.
     """
     gpus = h.demand[2].astype(np.float64)
     got, wanted = gpus * h.done, gpus * (h.end - h.submit)
@@ -173,12 +172,12 @@ def _fairness(h: History) -> Iterator[tuple[str, float]]:
 
 
 def jain(values: Floats) -> float:
-    """Jain's fairness index, of values that are not all 0."""
+    """Jain's fairness index of values that are not all 0."""
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
 
 
 def curves(h: History) -> dict[str, list[float]]:
-    """What the figures are drawn from, small enough to be kept of every simulation."""
+    """The data of the figures, small enough to be kept for every simulation."""
     if not len(h.submit):
         return {}
     edges = np.linspace(h.begin, max(h.horizon, h.begin + 1), POINTS + 1)

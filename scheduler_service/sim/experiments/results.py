@@ -1,4 +1,4 @@
-"""What comes of a simulation: a row for each job and each run, kept as columns, and written so that a file is whole or absent.
+"""The results of a simulation: a row for each job and each run, kept as columns. Files are written atomically.
 
 Half a million lives as objects would be a gigabyte. Each is packed into a row of bytes as it ends, which numpy and Arrow read.
 """
@@ -35,7 +35,7 @@ _NARROW = {
     **dict.fromkeys(("job", "user", "vc", "tasks", "gpus", "preemptions", "run", "nodes", "before", "demand"), "<i4"),
     **dict.fromkeys(("class", "why", "configuration"), "i1"),
 }
-"""What needs less than 64 bits."""
+"""Columns that need less than 64 bits."""
 
 
 def _packed(names: str) -> np.dtype[Any]:
@@ -56,11 +56,11 @@ CLASSES = {JobClass.TRIAL: "trial", JobClass.BEST_EFFORT: "best_effort"}
 
 
 class OutOfTime(Exception):
-    """A simulation has come further than its numbers."""
+    """A simulation has exceeded the range of its numbers."""
 
 
 class Lives:
-    """Takes lives that are over, and keeps of each what the tables hold. `tell` hears of each how many there are."""
+    """Collects lives that have ended, and keeps the table rows of each. `tell` is called with the count after each."""
 
     def __init__(self, tell: Callable[[int], None] = lambda _: None) -> None:
         self.count = 0
@@ -69,12 +69,12 @@ class Lives:
         self._users: dict[str, int] = {}
         self._vcs: dict[str, int] = {}
         self._demands: dict[Vector, int] = {}
-        """Of runs, each with a number: few are different."""
+        """Demands of runs, each with a number: few are different."""
         self.released: list[Span] = []
         """Devices of runs that were parked, and when others could have them."""
 
     def add(self, life: Life) -> None:
-        """A life that is over, or that was left over when nothing happened any more. Raises OutOfTime."""
+        """Add a life that has ended, or that was left when nothing happened any more. Raises OutOfTime."""
         try:
             self._add(life)
         except struct.error:
@@ -130,8 +130,8 @@ class Lives:
         self._tell(self.count)
 
     def tables(self) -> tuple[Any, Any]:
-        """Two pyarrow Tables: a row for each job, in the order of their ids, which is that in which they were submitted; and a
-        row for each run (of all its tasks), in the order of jobs and runs. What they are made of is given up."""
+        """Return two pyarrow Tables: a row for each job in the order of ids, which is that of submission; and a row for each
+        run (of all its tasks) in the order of jobs and runs. The rows that they are made from are dropped."""
         jobs, self._jobs = self._jobs, bytearray()
         runs, self._runs = self._runs, bytearray()
         nodes, self._nodes = self._nodes, array("i")
@@ -154,13 +154,13 @@ class Lives:
 
 
 def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any], demands: list[Vector]) -> Any:
-    """Where a run was in another configuration than its job's first one, the table also says which, and what each asked for."""
+    """The table of runs. It has configurations and demands if some run was not in its job's first configuration."""
     order = np.lexsort((rows["run"], rows["job"]))
     later = ("before", "demand", "configuration")
     columns = {name: _column(rows[name][order]) for name in _RUN.names or () if name not in later}
     columns["nodes"] = _lists(rows["nodes"], nodes, order)
     if (rows["guaranteed_us"] == NEVER).all() and not len(before):
-        del columns["guaranteed_us"]  # nobody guarantees anything, or nothing: without virtual clusters there is no such thing
+        del columns["guaranteed_us"]  # without virtual clusters nothing is guaranteed
     if len(before):
         columns["guaranteed_before_us"] = _lists(rows["before"], before, order)
     reasons = sorted(StopReason)  # their numbers have gaps
@@ -174,7 +174,7 @@ def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any], de
 
 
 def exchange_table(exchanges: Iterable[Exchange], names: Mapping[int, str]) -> Any:
-    """A row for each exchange of cells, in the order in which they were agreed. `names` are those of virtual clusters."""
+    """A row for each exchange of cells in the order of agreement. `names` are those of virtual clusters."""
     rows = sorted(exchanges, key=lambda exchange: exchange.id)
     lots = [row.lot for row in rows]
     return pa.table(
@@ -222,7 +222,7 @@ def parquet(table: Any) -> bytes:
 
 
 def csv(table: Any) -> bytes:
-    """As a spreadsheet wants it: times in seconds, CPUs, GiB, and what a row has several of with spaces between."""
+    """Format for a spreadsheet: times in seconds, CPUs, GiB, and several values in a row separated by spaces."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name]
@@ -245,7 +245,7 @@ def csv(table: Any) -> bytes:
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Makes the folder with these files, or leaves all as it was: a reader never meets half a result."""
+    """Make the folder with these files, or leave everything unchanged: a reader never sees an incomplete result."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     being_made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     old = being_made.with_name(f"{being_made.name}-old")
@@ -253,13 +253,13 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
         being_made.chmod(0o755)
         for name, content in files.items():
             (being_made / name).write_bytes(content)
-        with contextlib.suppress(FileNotFoundError):  # else it lacks something that is now asked for
+        with contextlib.suppress(FileNotFoundError):  # else it lacks something that is requested now
             folder.rename(old)
         try:
             being_made.rename(folder)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise  # else another sweep has just made it, of the same case
+                raise  # else another sweep has just made it for the same case
     finally:
         shutil.rmtree(being_made, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a runner of simulations is: given pieces of work, it reports on each; and what all runners share."""
+"""The interface of a runner of simulations, which does pieces of work and reports on each; and shared helpers."""
 
 import time
 import traceback
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 TELL_EVERY = 0.2
-"""Seconds between two words of a worker on how far it is."""
+"""Seconds between two progress reports of a worker."""
 
 
 class Told(NamedTuple):
-    """How far a piece of work is."""
+    """The progress of a piece of work."""
 
     number: int
     over: int
@@ -30,28 +30,28 @@ class Failed(NamedTuple):
 
 Report = Told | Done | Failed
 Tell = Callable[[int, int | None], None]
-"""Hears how many jobs are over, and of how many, where that is known."""
+"""Called with the number of jobs that have ended, and the total if it is known."""
 Perform = Callable[[Any, Tell], Any]
 
 
 class Runner(Protocol):
-    """Does pieces of work, several at a time."""
+    """Does several pieces of work at a time."""
 
     workers: int
-    """How much is done at a time."""
+    """How many pieces of work are done at a time."""
 
     def submit(self, number: int, work: Any) -> None: ...
 
     def reports(self) -> Iterator[Report]:
-        """Until all that was submitted, also in the meantime, is done or has failed."""
+        """Yield reports until all work that was submitted, even meanwhile, is done or has failed."""
 
 
 class BadAddress(Exception):
-    """`--on` names no place where simulations can run; the message says what it may be."""
+    """`--on` names no place where simulations can run; the message says what is allowed."""
 
 
 def paced(tell: Tell) -> Tell:
-    """Passes on what it is told now and then: simulations are fast, and pipes are not free."""
+    """Limit the rate of progress reports: simulations are fast, and pipes are not free."""
     last = 0.0
 
     def told(over: int, total: int | None) -> None:

@@ -1,10 +1,10 @@
-"""Where simulations run: on the cores of this machine, or on a Dask cluster. Both do the same, behind one port.
+"""Runners of simulations: on the cores of this machine, or on a Dask cluster. Both have the same interface.
 
 A runner is given a function that another process can import, and pieces of work. It reports in any order; a piece that fails,
-or whose process dies, is one report among others. Leaving its context stops whatever is still under way.
+or whose process dies, is one report among others. Leaving its context stops all work in progress.
 
-Workers of this machine are plain processes with a pipe each, rather than a pool: which work a worker died of is known then, and
-a worker whose parent is gone meets the end of its pipe and leaves.
+Workers of this machine are plain processes with a pipe each, rather than a pool: it is then known which work killed a worker,
+and a worker whose parent is gone reads the end of its pipe and exits.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Fail
 
 
 def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
-    """`on` is local (as many as there are cores), local[N], or the address of a Dask scheduler. Raises BadAddress."""
+    """Make the runner for `on`: local (all cores), local[N], or the address of a Dask scheduler. Raises BadAddress."""
     if found := re.fullmatch(r"local(?:\[(\d+)\])?", on):
         workers = int(found[1] or len(os.sched_getaffinity(0)))
         if workers < 1:
@@ -39,7 +39,7 @@ def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
 
 
 def _serve(pipe: Connection, perform: Perform) -> None:
-    """A worker's life: it ends when its parent does. Ctrl-C is its parent's business."""
+    """The loop of a worker. It ends with its parent, which also handles Ctrl-C."""
     try:
         while True:
             number, work = pipe.recv()
@@ -60,7 +60,7 @@ class _Worker(NamedTuple):
 
 
 class Local(AbstractContextManager["Local"]):
-    """Processes of this machine. They are started as work comes, and each does one piece at a time."""
+    """Processes on this machine. They are started when there is work, and each does one piece at a time."""
 
     def __init__(self, workers: int, perform: Perform) -> None:
         self.workers = workers
@@ -92,14 +92,14 @@ class Local(AbstractContextManager["Local"]):
     def _hand_out(self, number: int, work: Any) -> None:
         worker = self._idle.pop() if self._idle else self._start()
         self._busy[worker.pipe] = worker, number
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died: reading from it will tell so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died, which reading from it will tell
             worker.pipe.send((number, work))
 
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._perform), daemon=True)
-        # A child has its parent's mask: Ctrl-C, which the terminal sends to all, finds it deaf from its first moment on. The
-        # tracker is started with the first child unless it is there already, and would clear the mask again.
+        # A child inherits its parent's mask, so that it ignores Ctrl-C, which the terminal sends to all, from its start. The
+        # tracker would start with the first child, unless it runs already, and clear the mask again.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

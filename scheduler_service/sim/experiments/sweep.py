@@ -1,8 +1,8 @@
-"""A sweep: many cases, each simulated once, in a folder that knows what is there already.
+"""A sweep: many cases, each simulated once, in a folder that keeps the results.
 
-Each case has a folder named by its digest. It appears whole or not at all, so a sweep that was interrupted goes on with
-what is missing, and so does one to which cases were added. Cases that are submitted at recorded times wait for their
-recording, which is simulated once for all of them.
+Each case has a folder named by its digest. It appears whole or not at all, so a sweep that was interrupted continues with the
+missing cases, and so does one to which cases were added. Cases that are submitted at recorded times wait for their recording,
+which is simulated once for all of them.
 """
 
 import io
@@ -22,7 +22,7 @@ from scheduler_service.sim.experiments.runner_port import Done, Failed, Runner, 
 from scheduler_service.sim.experiments.runners import runner
 
 LOG = ".error.txt"
-"""After a digest: how that case failed in the last sweep."""
+"""Suffix after a digest: the file with the error of that case in the last sweep."""
 
 
 class SweepFailed(Exception):
@@ -35,7 +35,7 @@ class SweepFailed(Exception):
 
 
 class Stopped(KeyboardInterrupt):
-    """The sweep was interrupted; what was complete then is kept."""
+    """The sweep was interrupted; complete results are kept."""
 
     def __init__(self, complete: int, of: int) -> None:
         super().__init__(f"{complete} of {of} simulations are complete")
@@ -43,10 +43,10 @@ class Stopped(KeyboardInterrupt):
 
 
 class Watch:
-    """Sees how a sweep goes on. This one tells nobody."""
+    """Observes the progress of a sweep. This one does nothing."""
 
     def begin(self, cases: int, kept: int, workers: int) -> None:
-        """So many are to be simulated, and so many were there already."""
+        """Called with the number of cases to simulate, of those that were kept, and of workers."""
 
     def told(self, number: int, over: int, total: int | None) -> None: ...
 
@@ -56,18 +56,18 @@ class Watch:
 
 
 class Work(NamedTuple):
-    """What goes to a worker."""
+    """The work for a worker."""
 
     case: Case
     times: bytes | None
-    """The recorded submit times, as a file of the recording has them."""
+    """The recorded submit times, as the content of the recording's file."""
     recorded: bool
-    """Others need its submit times."""
+    """Other cases need its submit times."""
     keep: Keep
     as_csv: bool
     engine: str
     elsewhere: bool
-    """The worker is of another installation, which may be of another version."""
+    """The worker has another installation of Ebb, perhaps of another version."""
 
 
 def name_of(case: Case) -> str:
@@ -75,7 +75,7 @@ def name_of(case: Case) -> str:
 
 
 def perform(work: Work, tell: Tell) -> dict[str, bytes]:
-    """In a worker: the files of one case."""
+    """Simulate a case in a worker; return its files."""
     if work.elsewhere and work.engine != engine():
         raise RuntimeError("this worker has another version of Ebb than the sweep")
     began = time.process_time()
@@ -108,10 +108,10 @@ def sweep(
     fresh: bool = False,
     watch: Watch | None = None,
 ) -> list[Summary]:
-    """Simulates those that are not in the folder yet; returns their summaries in the order of `cases`.
+    """Simulate the cases that are not in the folder yet; return all summaries in the order of `cases`.
 
     `on` is local (all cores), local[N], or a Dask scheduler's address. Raises BadAddress, Stopped on Ctrl-C, and SweepFailed
-    when all that can be done is done.
+    after all other cases are done.
     """
     return _Sweep(cases, folder, watch or Watch(), keep, as_csv).run(on, fresh)
 
@@ -122,7 +122,7 @@ class _Sweep:
         self.files = {digest: case.files() for digest, case in self.asked}
         self.folder, self.watch, self.keep, self.as_csv = folder, watch, keep, as_csv
         self.cases: dict[str, Case] = {}
-        """By digest, recordings first: each is simulated once, however often it is asked for."""
+        """Cases by digest, recordings first: each is simulated once, even if it is listed several times."""
         self.recording_of: dict[str, str] = {}
         for digest, case in self.asked:
             if (recording := case.recording()) is not None:

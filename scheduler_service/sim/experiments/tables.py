@@ -1,4 +1,4 @@
-"""Results as tables: a row for each policy, numbers with the half-width of their interval, and nothing ever cut off."""
+"""Results as tables: a row for each policy, numbers with the half-width of their interval, and no number ever cut off."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -19,11 +19,11 @@ class Column(NamedTuple):
     scale: float = 1
     digits: int = 2
     rare: bool = False
-    """Left out where it is 0 for all: most sites know nothing of it."""
+    """Left out if it is 0 for all policies: most sites do not have it."""
 
 
 class Shape(NamedTuple):
-    """A table: what it is called, and what stands in it."""
+    """The title and the columns of a table."""
 
     title: str
     columns: tuple[Column, ...]
@@ -131,7 +131,7 @@ SHAPES: dict[str, list[Shape]] = {
 
 
 def shapes(metrics: Iterable[str], groups: Sequence[Group]) -> list[Shape]:
-    """The tables of some metrics, without what no policy has."""
+    """The tables of some metrics, without columns that no policy has."""
     told = [item for group in groups for numbers in group.numbers.values() for item in numbers.items()]
     known, there = {name for name, _ in told}, {name for name, value in told if value}
     found: list[Shape] = []
@@ -165,7 +165,7 @@ def told(estimate: Estimate | None, scale: float = 1, digits: int = 2) -> str:
 
 
 def change(estimate: Estimate | None) -> str:
-    """In per cent, with its sign."""
+    """Format in percent, with a sign."""
     if estimate is None:
         return "-"
     half = "" if estimate.half is None else f" ± {100 * estimate.half:.1f}"
@@ -173,7 +173,7 @@ def change(estimate: Estimate | None) -> str:
 
 
 def show(console: Console, groups: Sequence[Group], metrics: Iterable[str], against: Group | None = None) -> None:
-    """`against`: how each differs from that one, in per cent of it, rather than the numbers themselves."""
+    """Show tables. `against`: show the difference from that group in percent, rather than the numbers themselves."""
     shown = [group for group in groups if against is None or group is not against]
     for shape in shapes(metrics, groups):
         if against is None:
@@ -185,7 +185,7 @@ def show(console: Console, groups: Sequence[Group], metrics: Iterable[str], agai
 
 
 def lay_out(console: Console, title: str, columns: Sequence[str], rows: dict[str, list[str]]) -> None:
-    """As a table; where it would not fit, line by line: what is cut off a number makes another number of it."""
+    """Print as a table or, if that would not fit, line by line: a number that is cut off would be another number."""
     console.print()
     console.print(title, style="bold", soft_wrap=True, highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="dim")

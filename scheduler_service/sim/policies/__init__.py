@@ -1,6 +1,6 @@
-"""Policies that are there to be compared with: HiveD's baseline, AlloX's, and other scores than FitGpp's (docs/scores.md).
+"""Policies that exist only for comparison: HiveD's baseline, AlloX's, and other scores than FitGpp's (docs/scores.md).
 
-They are registered here, and imported when one is made: the command line of the simulator has to start fast.
+They are registered here, and imported when one is made, because the command line of the simulator must start fast.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from scheduler_service.policies.stages import Stages
 
 SCORES = ("young", "old", "waste", "snug", "movable", "pairs", "patient")
-"""Those of `scores.CHOICES`."""
+"""The names in `scores.CHOICES`."""
 
 
 ALLOX = {
@@ -25,7 +25,7 @@ ALLOX = {
     "jsq-plus": "the queue in which a job completes first (AlloX, 2.2)",
     "best-fit": "first come first served, on the fastest device (AlloX, 2.2)",
 }
-"""What AlloX is compared with: the rules of `interchangeable`."""
+"""AlloX's baselines: the rules of `interchangeable`."""
 
 
 def _with_score(name: str) -> Factory:

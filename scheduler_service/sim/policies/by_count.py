@@ -49,8 +49,9 @@ def by_count(overflows: bool = True) -> Policy:
     """The YARN capacity scheduler as HiveD's evaluation refines it (section 5.2.1). `overflows`: a job beyond the quota may run
     on idle devices; False: it waits until the quota has room for it.
 
-    A tenant's own policy gives the order of its queue. Where it has jobs take turns (gandiva), one that finds no idle devices
-    takes turns with others of its tenant, and it introspects: so Gandiva shares a cluster by quotas."""
+    A tenant's own policy gives the order of its queue. If its jobs take turns (gandiva), one that finds no idle devices takes
+    turns with others of its tenant, and the policy introspects: so Gandiva shares a cluster by quotas.
+    """
 
     def policy(state: State, _rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_cells_kept)
@@ -89,7 +90,7 @@ def _use_of_all(pools: Iterable[Pool], vc: VirtualCluster) -> tuple[int, int]:
 
 
 def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> Proposals:
-    """Starts the tenant's jobs in order. A job that waits blocks the jobs behind it, unless it can never start."""
+    """Start the tenant's jobs in order. A job that waits blocks the jobs behind it, unless it can never start."""
     yield from _promote(state, pools, vc)
     chosen = stages_within(vc.policy)
     if chosen.put_back is not None:
@@ -119,7 +120,7 @@ def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> P
 
 
 def _in_turns(state: State, pools: Pools, vc: VirtualCluster, job: Job, overflows: bool, overload: Overload) -> Plan | None:
-    """The plan by which the job takes turns with regular runs of its tenant, on devices that count for the quota already."""
+    """The plan by which the job takes turns with regular runs of its tenant, on devices that already count for the quota."""
     rooms = {room.pool.name for room in _rooms(pools, job)}
     nodes = {state.runs.rows[key].node for key in state.guaranteed_runs.get(vc.name, ())}
     positions = ((node, pools.positions.get(node)) for node in sorted(nodes))
@@ -128,13 +129,13 @@ def _in_turns(state: State, pools: Pools, vc: VirtualCluster, job: Job, overflow
 
 
 def introspect(state: State, vc: VirtualCluster, overflows: bool) -> Proposals:
-    """By the tenant's own policy: its regular jobs are packed, and moved to wherever the quota lets them start."""
+    """Introspect by the tenant's own policy: its regular jobs are packed, and moved to wherever the quota lets them start."""
     if (stage := stages_within(vc.policy).introspect) is not None:
         yield from stage(state, Where(vc.name, True, plan=_plan_of(vc, overflows)))
 
 
 def _plan_of(vc: VirtualCluster, overflows: bool) -> Callable[[State, Job], Plan | None]:
-    """How a job of the tenant would start."""
+    """Return a function that plans how a job of the tenant would start."""
 
     def plan(state: State, job: Job) -> Plan | None:
         assert state.pools is not None
@@ -170,8 +171,8 @@ def _within_quota(room: Room, vc: VirtualCluster, job: Job) -> bool:
 
 
 def _start(state: State, pools: Pools, vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: bool) -> Plan | None:
-    """Within the quota the job starts on idle devices, or reclaims devices. Beyond the quota it starts on idle devices,
-    provided that it may overflow. None: it waits."""
+    """Plan a start. Within the quota the job starts on idle devices, or reclaims devices. Beyond it the job starts on idle
+    devices if it may overflow. None: it waits."""
     regular = [room for room in rooms if _within_quota(room, vc, job)]
     for room in regular:
         if (spots := _idle_spots(state, pools, room)) is not None:
@@ -200,7 +201,7 @@ def _free(state: State, pools: Pools, room: Room, of: Iterable[int]) -> tuple[li
 
 
 def _spots(state: State, offered: Mapping[int, Mask], nodes: Sequence[int], needs: Sequence[int]) -> tuple[Spot, ...]:
-    """Gives each task the closest devices that are offered on its node."""
+    """Give each task the closest devices that are offered on its node."""
     taken: dict[int, Mask] = {}
     spots = []
     for node, need in zip(nodes, needs, strict=True):
@@ -211,7 +212,7 @@ def _spots(state: State, offered: Mapping[int, Mask], nodes: Sequence[int], need
 
 
 def _bind(pools: Pools, vc: VirtualCluster, spots: Iterable[Spot]) -> Iterator[Bind]:
-    """Binds each of these devices to the virtual cluster."""
+    """Bind each of these devices to the virtual cluster."""
     for node, devices in spots:
         at = pools.positions[node]
         shape, places = pools.pools[at.pool].shape, positions(at, mask_of(devices))
@@ -220,7 +221,7 @@ def _bind(pools: Pools, vc: VirtualCluster, spots: Iterable[Spot]) -> Iterator[B
 
 
 def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: Room) -> Plan | None:
-    """Reclaims as few devices as possible from runs beyond a quota."""
+    """Reclaim as few devices as possible from runs beyond a quota."""
     open_nodes, free = _free(state, pools, room, pools.nodes[room.pool.name].values())
     at = {node: i for i, node in enumerate(open_nodes)}
     low: dict[int, list[tuple[int, int]]] = {}
@@ -243,13 +244,13 @@ def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: R
 
 
 def _may_leave(state: State, run: Run) -> bool:
-    """Whether the run is not stopping yet, and releases all of its devices to whoever reclaims them."""
+    """Whether the run is not stopping yet, and releases all of its devices to the job that reclaims them."""
     return run.stop_us is None and run.key not in state.promised_by and not state.holds_faulty(run)
 
 
 def _promote(state: State, pools: Pools, vc: VirtualCluster) -> Proposals:
-    """Makes the oldest runs beyond the quota regular where they run, as far as the quota has room. In each pool the first run
-    for which it has none blocks the newer ones."""
+    """Make the oldest runs beyond the quota regular where they run, as far as the quota has room. In each pool the first run
+    without room blocks the newer ones."""
     full: set[str] = set()
     for job_id in sorted(state.overflowing.get(vc.name, ())):
         if len(full) == len(pools.pools):

@@ -1,6 +1,6 @@
-"""What AlloX is compared with in its paper (EuroSys 2020, sections 2.2 and 5.1.1): rules for jobs with several configurations.
+"""AlloX's baselines in its paper (EuroSys 2020, sections 2.2 and 5.1.1): rules for jobs with several configurations.
 
-Each rule chooses a job and a configuration at once; none preempts. "Shortest" is by the users' estimates.
+Each rule chooses a job and a configuration together; none preempts. "Shortest" is by the users' estimates.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,14 +19,14 @@ from scheduler_service.sim.policies.join_shortest import where_it_completes_firs
 
 
 class Settings(NamedTuple):
-    """Settings of these policies alone."""
+    """Settings of these policies only."""
 
     users: float = 0
-    """Equal share: how many users the cluster is divided among; 0: those who have queued or running jobs."""
+    """Equal share: how many users divide the cluster; 0: those who have queued or running jobs."""
     weight: Mapping[str, float] = MappingProxyType({})
-    """DRFA: what a slot of each configuration counts, by the configuration's number; 1 where nothing is said."""
+    """DRFA: the weight of a slot of each configuration, by the configuration's number; 1 if not given."""
     unknown: float = 3600
-    """Seconds that a configuration without an estimate is taken to run."""
+    """Assumed seconds of a configuration without an estimate."""
 
 
 def fastest(_state: State, _board: Board, of: Sequence[Way]) -> Sequence[Way]:
@@ -38,12 +38,12 @@ def named_first(_state: State, _board: Board, of: Sequence[Way]) -> Sequence[Way
 
 
 def main_resource(spec: JobSpec) -> int:
-    """What a job in one configuration mainly takes: devices, or CPUs if it has no devices."""
+    """The main resource of a job in one configuration: devices, or CPUs if it has no devices."""
     return spec.demand.devices or spec.demand.cpu_milli
 
 
 def capacity_for(state: State, spec: JobSpec) -> int:
-    """Of the main resource, on all nodes that have room for a task."""
+    """The amount of the main resource on all nodes that have room for a task."""
     task = max(spec.tasks())
     columns = state.free_resources.capacities(state.among(spec)).T.tolist()
     at = 2 if spec.demand.devices else 0
@@ -51,7 +51,7 @@ def capacity_for(state: State, spec: JobSpec) -> int:
 
 
 def used(launched: Iterable[Launched], amount: Callable[[Launched], float]) -> dict[str, float]:
-    """By user: the sum of an amount of each job that has a run. Users without runs are left out."""
+    """The sum of an amount over each user's jobs that have a run. Users without runs are left out."""
     found: dict[str, float] = {}
     for one in launched:
         found[one.user] = found.get(one.user, 0.0) + amount(one)
@@ -63,8 +63,8 @@ def by_least(used: Mapping[str, float], users: Iterable[str]) -> list[Sequence[s
 
 
 def by_dominant_share(state: State, board: Board) -> Iterable[Sequence[str]]:
-    """Each user by himself, the one with the least dominant share first (online DRF). Memory is not scarce in these studies,
-    and a job counts by what it mainly takes."""
+    """Each user in turn, the one with the least dominant share first (online DRF). Memory is not scarce in these studies, and a
+    job counts by its main resource."""
     capacities: dict[Needs, int] = {}
 
     def share(one: Launched) -> float:
@@ -96,7 +96,7 @@ def equal_share(rule: Rule, users: int) -> Rule:
 
 
 def by_weighted_use(weight: Mapping[str, float]) -> Rule:
-    """DRFA: slots of all configurations are one resource, in which each counts by its average speed-up."""
+    """DRFA: slots of all configurations are one resource, in which each counts by its average speedup."""
 
     def counts(one: Launched) -> float:
         return max(one.spec.demand.devices, 1) * weight.get(str(one.configuration), 1.0)
@@ -114,7 +114,7 @@ RULES: dict[str, Callable[[Settings], Rule]] = {
     "jsq-plus": lambda _: Rule(by_arrival, where_it_completes_first),
     "best-fit": lambda _: Rule(by_arrival, fastest),
 }
-"""By the policies' names."""
+"""The rules by the policies' names."""
 
 
 def made(name: str, options: Options) -> Stages:

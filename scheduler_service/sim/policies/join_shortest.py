@@ -13,7 +13,7 @@ UNKNOWN_US = 3600 * SECOND
 
 
 def where_it_completes_first(state: State, board: Board, of: Sequence[Way]) -> Sequence[Way]:
-    """The configuration in which waiting and processing take least, with all who are in the queues before it."""
+    """The configuration with the least waiting and processing time, behind all jobs that are in the queues already."""
     if len(of) == 1:
         return of
     now = state.cluster.clock_us

@@ -1,18 +1,18 @@
 """The choices of HiveD's baseline: YARN's capacity scheduler as that paper refines it (section 5.2.1).
 
-A tenant's quota is a number of GPUs, wherever they are. Its jobs within the quota are regular and served in the order in which
-they came; what is beyond it may run on GPUs that nobody uses, and leaves when a regular job needs them. Jobs are packed by
-affinity: on the node with the least room that suffices, and a job of several nodes on as few as it can have. Who leaves is
-chosen by where the new job can be placed, and not by who came last.
+A tenant's quota is a number of GPUs, wherever they are. Its jobs within the quota are regular and served in order of arrival;
+those beyond it may run on idle GPUs, and stop when a regular job needs them. Jobs are packed by affinity: on the node with the
+least room that suffices, and a job of several nodes on as few as possible. Victims are chosen by where the new job can be
+placed, not by which came last.
 
-All of these are functions of plain numbers: nodes are places in `free`, which says how many GPUs nobody has.
+All of these are functions of plain numbers: nodes are indices into `free`, the numbers of idle GPUs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 NEVER = 1 << 40
-"""Dearer than any number of GPUs."""
+"""More than any number of GPUs."""
 
 
 class Low(NamedTuple):
@@ -20,7 +20,7 @@ class Low(NamedTuple):
 
     job: int
     parts: tuple[tuple[int, int], ...]
-    """(node, GPUs): several of a gang, which leaves as a whole."""
+    """(node, GPUs) of each task; the tasks of a gang stop together."""
 
     @property
     def gpus(self) -> int:
@@ -28,14 +28,14 @@ class Low(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Where a job's tasks go, by rank, and the jobs that have to leave before."""
+    """The nodes of a job's tasks, by rank, and the jobs that have to stop first."""
 
     nodes: tuple[int, ...]
     leave: tuple[int, ...]
 
 
 def turns(used: Mapping[str, int], quotas: Mapping[str, int]) -> list[str]:
-    """The tenants in the order in which they are served: who uses the least share of its quota first, then by name.
+    """The tenants in the order in which they are served: the least used share of the quota first, then by name.
 
     One without a quota comes last.
     """
@@ -43,12 +43,12 @@ def turns(used: Mapping[str, int], quotas: Mapping[str, int]) -> list[str]:
 
 
 def within(used: int, quota: int, gpus: int) -> bool:
-    """Whether a tenant that uses so many GPUs may have so many more as regular ones."""
+    """Whether a tenant that uses `used` GPUs may have `gpus` more as regular ones."""
     return used + gpus <= quota
 
 
 def place(needs: Sequence[int], free: Sequence[int]) -> tuple[int, ...] | None:
-    """A node for each task, the largest first and each on the node with the least room that suffices; None: there is none."""
+    """A node for each task, the largest first, each with the least room that suffices; None if one does not fit."""
     room, nodes = list(free), [0] * len(needs)
     for rank in _largest_first(needs):
         node = _tightest(needs[rank], room)
@@ -60,11 +60,11 @@ def place(needs: Sequence[int], free: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def make_room(needs: Sequence[int], free: Sequence[int], low: Iterable[Low]) -> Choice | None:
-    """Where a regular job goes, and who leaves for it; None where not even all of them would make room.
+    """The nodes of a regular job and its victims; None if even all of them would not make room.
 
-    The least GPUs are preempted for each task in turn, the largest first: for one task that is the least there is, for several
-    an estimate, since a gang that leaves makes room for the others, too. Among nodes of the same cost the one that lacks least
-    is taken, and on a node, of sets of jobs that cost the same, the one of fewer jobs, then of those that came last.
+    The least GPUs are preempted for each task in turn, the largest first. For one task that is the minimum, for several an
+    estimate, since a gang that stops makes room for the others, too. Among nodes of the same cost the one that lacks least is
+    chosen, and on a node, of sets of jobs with the same cost, the one with fewer jobs, then with those that came last.
     """
     room, nodes = list(free), [0] * len(needs)
     staying = {run.job: run for run in low}
@@ -91,8 +91,8 @@ def _tightest(need: int, room: Sequence[int]) -> int | None:
 
 
 def _cheapest(need: int, room: Sequence[int], staying: Mapping[int, Low]) -> tuple[int | None, list[int]]:
-    """The node on which the task costs least, and who leaves it. A node costs no less than it lacks, so those that lack more
-    than the best one costs need not be looked at."""
+    """The node on which the task costs least, and its victims. A node costs no less than it lacks, so nodes that lack more than
+    the best one costs are skipped."""
     node = _tightest(need, room)
     if node is not None:
         return node, []
@@ -115,9 +115,9 @@ def _cheapest(need: int, room: Sequence[int], staying: Mapping[int, Low]) -> tup
 
 
 def _cover(lacks: int, runs: Iterable[tuple[int, int, int]]) -> tuple[int, list[int]] | None:
-    """The cheapest jobs that release so much here, of (job, what it releases here, what it costs), and their cost."""
+    """The cheapest jobs that release `lacks` GPUs here, and their cost. `runs` are (job, GPUs released here, cost)."""
     known: list[tuple[int, int, list[int]] | None] = [(0, 0, []), *[None] * lacks]
-    """By what is released, counted no further than `lacks`: cost, how many jobs, and which."""
+    """For each number of released GPUs, up to `lacks`: the cost, the number of jobs, and the jobs."""
     for job, released, cost in sorted(runs, reverse=True):
         for has in range(lacks, -1, -1):
             before = known[has]

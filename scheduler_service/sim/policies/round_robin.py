@@ -1,7 +1,7 @@
 """round-robin: time slicing alone. A job that does not fit takes turns with others instead of waiting (Gandiva, section 4.2.1),
-and jobs of a server change places, so that all get the same part of its devices (Figure 9).
+and jobs of a server rotate, so that all get the same part of its devices (Figure 9).
 
-It is the policy `gandiva` without packing, growth and other moves: it shows what turns alone do.
+It is the policy `gandiva` without packing, growth and other moves: it shows the effect of turns alone.
 """
 
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 
 OFF = {"packing": 0.0, "growth": 0.0, "moves_per_hour": 0.0, "preempting": 0.0}
-"""Moves that are no changes of places are counted by the hour."""
+"""Settings that disable the other mechanisms. Moves other than rotations are limited by the hour."""
 
 
 MEASURED_US = 1800 * SECOND
-"""Turns need the memory of jobs alone, which hardly changes after the first measurement."""
+"""The time between measurements. Turns need only the memory of jobs, which hardly changes after the first measurement."""
 
 
 class Settings(NamedTuple):
-    """Those of `gandiva` that turns depend on, with the same defaults."""
+    """The settings of `gandiva` that turns depend on, with the same defaults."""
 
     period: float = 60
     switching_cost: float = 2
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
 
 def stages(options: Options) -> Stages:
-    """Raises ValueError for settings that cannot be."""
-    own_settings(Settings, options.own)  # another mechanism of `gandiva` is no setting here
+    """Raises ValueError for invalid settings."""
+    own_settings(Settings, options.own)  # settings of other mechanisms of `gandiva` are unknown here
     made = policy.stages(options._replace(own={**options.own, **OFF}))
     return made._replace(order=made.order._replace(measured_us=MEASURED_US))

@@ -1,7 +1,7 @@
 """Other scores for the choice of victims, none of which needs to know how long a job will run (docs/scores.md).
 
-Each adds to FitGpp's score (Eqn 3), or to its rule, one thing that these leave out. They are there for the simulator, where
-their worth can be seen on one's own jobs. Of the scores that were tried `thrifty` alone is offered to sites.
+Each adds to FitGpp's score (Eqn 3), or to its rule, one thing that these leave out. They exist for the simulator, where users
+can evaluate them on their own jobs. Of the scores that were tried only `thrifty` is offered to sites.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from scheduler_service.policies.fitgpp.victim_search import Field, field_for
 from scheduler_service.policies.options import PreemptionSettings
 
 Term = Callable[[Field], NDArray[np.float64]]
-"""For each place of a field something between 0, for whom it were best to preempt, and 1: as much as all of the size."""
+"""A value for each place of a field, from 0, for the best victim, to 1, which weighs as much as the full size."""
 
 SOON = 3
-"""So many runs that would make room are expected to end in time: 5 % then end too late, if they end independently."""
+"""How many runs that would make room are expected to end in time: 5 % end too late if they end independently."""
 
 
 def with_term(name: str, term: Term) -> Choice:
-    """FitGpp with a term more in its score."""
+    """FitGpp with an additional term in its score."""
 
     def choice(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
         field = field_for(state, trial, settings.cap)
@@ -43,8 +43,8 @@ def with_term(name: str, term: Term) -> Choice:
 
 
 def age(field: Field) -> NDArray[np.float64]:
-    """How long the run has been there, 1/2 for the median: young runs have the least work to lose if a checkpoint fails; and
-    where few jobs run for very long, these are among the old ones, which had best keep their turn under the cap."""
+    """The age of the run, 1/2 for the median: young runs have the least work to lose if a checkpoint fails; and if few jobs run
+    for very long, these are among the old ones, which should keep their preemptions."""
     state = field.state
     keys = [state.candidates.keys[slot] for slot in field.slots.tolist()]
     began = np.array([state.runs.rows[key].placed_us for key in keys if key is not None], dtype=np.float64)
@@ -55,17 +55,17 @@ def age(field: Field) -> NDArray[np.float64]:
 
 
 def youth(field: Field) -> NDArray[np.float64]:
-    """Where jobs take about as long as each other, an old run would soon have ended anyway."""
+    """The opposite of age: if jobs take about the same time, an old run would soon have ended anyway."""
     return 1 - age(field)
 
 
 def waste(field: Field) -> NDArray[np.float64]:
-    """Size times grace period: what stands idle while the run leaves."""
+    """Size times grace period: the resources that are idle while the run exits."""
     return _shares(field.size * field.grace)
 
 
 def leftover(field: Field) -> NDArray[np.float64]:
-    """What the run would release, with what is free there, beyond what the trial's largest task needs: fragments."""
+    """Fragments: what the run would release, with what is free there, beyond the needs of the trial's largest task."""
     rank = field.ranks()[0]
     beyond = np.zeros(len(field.job))
     for resource, need in enumerate(field.need(rank)):
@@ -75,7 +75,7 @@ def leftover(field: Field) -> NDArray[np.float64]:
 
 
 def stranded(field: Field) -> NDArray[np.float64]:
-    """1 for a run that fits on no other node now, and so could not go on at once."""
+    """1 for a run that fits on no other node now, and so could not resume immediately."""
     room = np.ones((len(field.job), field.offered.shape[1]), dtype=np.bool_)
     for resource in range(3):
         room &= field.offered[resource][None, :] >= field.demand[resource][:, None]
@@ -86,7 +86,7 @@ def stranded(field: Field) -> NDArray[np.float64]:
 
 
 def _shares(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the largest."""
+    """Shares of the largest amount."""
     most = float(amounts.max())
     shares: NDArray[np.float64] = amounts / most if most > 0 else np.zeros(len(amounts))
     return shares
@@ -96,8 +96,8 @@ def _shares(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pair_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
-    """Two runs of one node, where both their sizes and the longer of their grace periods score less than the best single
-    run. Gangs, as trials and as victims, are left to FitGpp."""
+    """Two runs of one node, if both their sizes and the longer of their grace periods score less than the best single run.
+    Gangs, as trials and as victims, are left to FitGpp."""
     single = fitgpp_victims(state, trial, settings, rng)
     field = field_for(state, trial, settings.cap)
     if field is None or trial.spec.gang:
@@ -131,18 +131,18 @@ def _best_pair(field: Field, scores: Scores, s: float) -> tuple[tuple[int, int] 
 
 
 def _score_of(plan: Plan) -> float:
-    """Of the job that FitGpp chose, all tasks of a gang being one; several are never less than a pair."""
+    """The score of the job that FitGpp chose, with all tasks of a gang as one; several jobs are never less than a pair."""
     decision = next(act for act in plan if isinstance(act, Preempt)).decision
     chosen = {c.key.job_id: c.score for c in decision.candidates if c.chosen}
     return min(chosen.values()) if len(chosen) == 1 else float("inf")
 
 
 def patient_victims(state: State, trial: Job, settings: PreemptionSettings, rng: Rng) -> Plan | None:
-    """Nobody, where enough is expected to end by itself before FitGpp's victims have left.
+    """No victims, if enough runs are expected to end by themselves before FitGpp's victims have exited.
 
-    The expected time that runs still hold their nodes is not known, but in a steady state as many will end within the next
-    minutes as began within the last ones. Best-effort jobs are held back meanwhile, as they would take what becomes free.
-    Nothing has the trial asked again when that time is over, before something happens: where runs last for long that is late.
+    How long runs will still hold their nodes is not known, but in a steady state as many will end within the next minutes as
+    began within the last ones. Best-effort jobs are held back meanwhile, because they would take the freed resources. The trial
+    is not considered again when that time has passed, but only at the next event: late, if runs are long.
     """
     plan = fitgpp_victims(state, trial, settings, rng)
     if plan is None or trial.spec.gang:
@@ -164,4 +164,4 @@ CHOICES: dict[str, Choice] = {
     "pairs": pair_victims,
     "patient": patient_victims,
 }
-"""By the names that policies have."""
+"""The choices by the policies' names."""

@@ -1,4 +1,4 @@
-"""The part of a configuration that says how fast jobs run where they are, and what it costs to share devices."""
+"""The settings of a configuration for the speed of jobs by their placement, and for the costs of sharing devices."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
 
 
 class Sharing(Model):
-    """How fast jobs run that share devices. Durations are in seconds."""
+    """Settings for jobs that share devices. Durations are in seconds."""
 
     rates: Literal["gandiva", "gavel"] = Field(
         default="gandiva",
@@ -61,10 +61,10 @@ class Sharing(Model):
         return self
 
     def model(self, folder: Path) -> Rates:
-        """Raises BadTrace and OSError."""
+        """The model of rates. Raises BadTrace and OSError."""
         if self.rates == "gandiva":
             return gandiva(self.interference)
-        assert self.throughputs is not None  # `_files` says so
+        assert self.throughputs is not None  # `_files` has checked it
         assert self.pairs is not None
         return Measured(tables(folder / self.throughputs, folder / self.pairs), self.reference, self.assume_use)
 
@@ -79,7 +79,7 @@ class Sharing(Model):
         )
 
     def setup(self, folder: Path, models: Iterable[str]) -> Setup:
-        """For GPUs of these models. Raises BadTrace and OSError, and ValueError if nothing is known of a model."""
+        """The setup for GPUs of these models. Raises BadTrace and OSError, and ValueError if a model is unknown."""
         every = None if self.measure_every is None else _micros(self.measure_every)
         rates = self.model(folder)
         if isinstance(rates, Measured) and (unknown := sorted(set(models) - rates.models())):

@@ -1,4 +1,4 @@
-"""How long parking, resuming, saving and moving takes a job, by what it has in the memory of its devices."""
+"""The time that parking, resuming, saving and moving a job takes, by its amount of data in the memory of its devices."""
 
 from typing import NamedTuple
 
@@ -12,13 +12,13 @@ class Switching(NamedTuple):
     park_us: Micros = 0
     resume_us: Micros = 0
     copy_us: int = 0
-    """Between a device and its host."""
+    """Copying between a device and its host."""
     save_us: Micros = 0
-    """To save a checkpoint, beside copying."""
+    """Saving a checkpoint, in addition to copying."""
     transfer_us: int = 0
     """To move a checkpoint to another node, for each GiB."""
     start_us: Micros = 0
-    """From the checkpoint to the first mini-batch, beside copying."""
+    """From the checkpoint to the first mini-batch, in addition to copying."""
 
     def parks(self, kind: Kind | None) -> Micros:
         return self.park_us + _copied(kind, self.copy_us)
@@ -31,7 +31,7 @@ class Switching(NamedTuple):
         return self.save_us + _copied(kind, self.copy_us)
 
     def goes_on(self, kind: Kind | None, moved: bool) -> Micros:
-        """From a checkpoint. `moved`: the last launch was on another node."""
+        """Time to resume from a checkpoint. `moved`: the last launch was on another node."""
         return self.start_us + _copied(kind, self.copy_us) + (_copied(kind, self.transfer_us) if moved else 0)
 
 

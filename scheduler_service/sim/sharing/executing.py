@@ -1,9 +1,9 @@
-"""How fast each simulated launch works at any time, and when it is done.
+"""The speed of each simulated launch at any time, and when it is done.
 
-A launch works at a rate that follows from where it is, beside whom, and whose turn it is. The rate changes only when something
-happens: a share plan, a mate that begins or leaves, a turn. Then what was done so far is added up, and the end is moved.
+A launch works at a rate that follows from its placement, its neighbors, and whose turn it is. The rate changes only with an
+event: a share plan, a mate that begins or exits, a turn. Then the work done so far is added up, and the end is moved.
 
-Share plans that are told in one step are taken together, by `settle`: half of a change is not a state of the world.
+Share plans that arrive in one step take effect together, by `settle`: half of a change is not a state of the world.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage
 
 
 class Executing:
-    """Of all nodes."""
+    """The execution of the launches on all nodes."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Executing:
         retime: Callable[[Party, Micros | None], None],
         turns: Callable[[Micros, Turn], None],
     ) -> None:
-        """`retime` is told when a launch is done now, or that it never is; `turns` when the turn of a group ends. With no setup
-        a launch that holds its devices alone works at the rate 1, and nothing is kept of it here."""
+        """`retime` is called with the new time at which a launch is done, or None; `turns` with the time at which the turn of a
+        group ends. With no setup a launch that holds its devices alone works at the rate 1, and is not tracked here."""
         self.usage = Usage()
         self.everywhere = setup is not None
         self.stale = False
-        """Share plans have been told that are not in effect yet."""
+        """Whether share plans have arrived that are not in effect yet."""
         self._setup = setup or PLAIN
         self._rng = rng
         self._retime = retime
@@ -50,12 +50,12 @@ class Executing:
         self._told: dict[int, None] = {}
         self._separate: dict[int, Party] = {}
         self._near: dict[str, dict[int, Party]] = {}
-        """By node, the launches that work there; kept if they interfere."""
+        """The launches that work on each node; kept if they interfere."""
 
     # ---- share plans -------------------------------------------------------------------------------------------------------
 
     def told(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
-        """A node has been told of the share plan of a task; None: it has its devices alone."""
+        """A node has received the share plan of a task; None: it has its devices alone."""
         party, before = task.party, task.party.group
         number = 0 if plan is None else plan.group
         if before and before != number:
@@ -76,7 +76,7 @@ class Executing:
         self.stale = True
 
     def settle(self, now: Micros) -> None:
-        """Puts the plans into effect that were told."""
+        """Put the share plans that have arrived into effect."""
         self.stale = False
         changed = list(self._separate.values())
         for number in self._told:
@@ -101,7 +101,7 @@ class Executing:
             self._turns(group.active(at)[1], Turn(group, group.due))
 
     def _count(self, group: Group, at: Micros) -> None:
-        """The changes of turns until now."""
+        """Count the changes of turns until now."""
         rows = len(with_turns(group.rows))
         if rows > 1:
             cycles = (at - group.counted_us) / group.period_us
@@ -110,7 +110,7 @@ class Executing:
         group.counted_us = at
 
     def _forget(self, number: int, keys: Iterable[RunKey]) -> None:
-        """These tasks are in the group no more."""
+        """Remove these tasks from the group."""
         for key in keys:
             self._members.pop(key, None)
         group = self._groups[number]
@@ -118,21 +118,21 @@ class Executing:
             del self._groups[number]
 
     def _parties(self, group: Group) -> list[Party]:
-        """In the order of their runs, each as often as it has tasks."""
+        """The parties of a group in the order of their runs, each once for each of its tasks."""
         return [party for key in sorted(keys_of(group.rows)) if (party := self._members.get(key)) is not None]
 
     # ---- launches ----------------------------------------------------------------------------------------------------------
 
     def covers(self, party: Party) -> bool:
-        """Whether its rate may be another one than 1."""
+        """Whether the rate of the launch may differ from 1."""
         return self.everywhere or party.group != 0
 
     def saves_us(self, party: Party) -> Micros | None:
-        """How long the launch takes to save its work; None: that does not depend on its kind."""
+        """How long the launch takes to save its work; None if that does not depend on its kind."""
         return self._setup.switching.saves(party.kind) if self.everywhere else None
 
     def goes_on_us(self, party: Party) -> Micros:
-        """How long the launch takes to go on from the checkpoint of the one before."""
+        """How long the launch takes to resume from the checkpoint of the one before."""
         if not self.everywhere:
             return 0
         *_, before, now = party.life.launches
@@ -141,7 +141,7 @@ class Executing:
         return self._setup.switching.goes_on(kind, moved=before.nodes != now.nodes)
 
     def begins(self, party: Party, at: Micros) -> None:
-        """All of its tasks are there, and it works from `works_us` of its launch on."""
+        """All tasks of the launch have started, and it works from its `works_us` on."""
         job = party.life.job
         party.site, party.kind = site_of(party.tasks), self._setup.rates.kind(job.kind, job.spec.demand.devices)
         if self._setup.rates.interferes:
@@ -150,18 +150,18 @@ class Executing:
         self._refresh(self._affected([party]), at)
 
     def goes_on(self, party: Party, at: Micros) -> None:
-        """It was parked, and may work again."""
+        """The launch was parked, and may work again."""
         self._refresh(self._affected([party]), at)
         if works(party) and party.launch.pace is not None:
             self._retime(party, party.launch.pace.ends_us())
 
     def stops(self, party: Party, at: Micros) -> None:
-        """It was signalled, was parked, or has lost a task: it works no more."""
+        """The launch was signalled, was parked, or has lost a task: it stops working."""
         self._ceases(party, at)
         self._refresh(self._affected([party]), at)
 
     def left(self, party: Party, at: Micros) -> None:
-        """Its last task has left."""
+        """The last task of the launch has exited."""
         self._ceases(party, at)
         affected = self._affected([party])
         for task in party.tasks if self._near else ():
@@ -177,14 +177,14 @@ class Executing:
         self._refresh(affected, at)
 
     def measures(self, task: Task, at: Micros) -> MiniBatchMeasured | None:
-        """What the node tells of the run of the task; None: nothing new."""
+        """The node's measurement of the task's run; None if there is nothing new."""
         party, pace = task.party, task.party.launch.pace
         if pace is None or not works(party):
             return None
         return measured(task, pace, self._used_beside(party), at, self._rng, self._setup.noise)
 
     def switches(self, task: Task) -> SwitchingMeasured | None:
-        """What the node tells of the parks and resumes of the task; None: it takes no turns, or they take no time."""
+        """The node's report of the task's parks and resumes; None if it takes no turns, or they take no time."""
         party = task.party
         group = self._groups.get(party.group)
         turns = [] if group is None else with_turns(group.rows)
@@ -194,7 +194,7 @@ class Executing:
         return SwitchingMeasured(task.node.name, task.key, Switching(0, *takes)) if any(takes) else None
 
     def _used_beside(self, party: Party) -> int:
-        """How much those use of the devices with which the party is packed, while they execute; in millionths."""
+        """The share of its devices that the jobs packed with the party use while they execute; in millionths."""
         group, found = self._groups.get(party.group), dict[int, int]()
         for row in group.rows if group is not None else ():
             if is_in(row, party):
@@ -209,7 +209,7 @@ class Executing:
         return self._setup.measures_every_us
 
     def _affected(self, parties: Iterable[Party]) -> Iterable[Party]:
-        """The launches whose rates depend on these, and these themselves."""
+        """These launches, and those whose rates depend on them."""
         found = {id(party): party for party in parties}
         for party in list(found.values()):
             if (group := self._groups.get(party.group)) is not None:
@@ -223,7 +223,7 @@ class Executing:
     # ---- rates -------------------------------------------------------------------------------------------------------------
 
     def _refresh(self, parties: Iterable[Party], at: Micros, planned: bool = False, turn: bool = False) -> None:
-        """Gives each its present rate. `planned`: by another share plan; `turn`: nothing is new but whose turn it is."""
+        """Give each its present rate. `planned`: because of a share plan; `turn`: only because of a new turn."""
         working = [party for party in parties if works(party)]
         setup, groups = self._setup, self._groups
         now = {id(party): present(party, groups.get(party.group), self._members, setup, at) for party in working}
@@ -256,7 +256,7 @@ class Executing:
         self.usage.level(party, max(at, pace.since_us), rate, now.lost)
 
     def _ceases(self, party: Party, at: Micros) -> None:
-        """It works no more."""
+        """Stop the progress of a launch."""
         pace = party.launch.pace
         if pace is not None:
             pace.change(at, 0, 0)
@@ -267,7 +267,7 @@ class Executing:
 
 
 def new_pace(party: Party) -> Pace:
-    """Of a launch that works, or will, at the rate 1 until it is given another one."""
+    """The pace of a launch that works, or will, at the rate 1 until it is given another one."""
     life, launch = party.life, party.launch
     assert launch.works_us is not None  # it works
     takes = life.job.takes_us

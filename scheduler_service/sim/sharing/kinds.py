@@ -1,8 +1,8 @@
 """Kinds of simulated jobs: how long a mini-batch takes, how much of a device it needs, and what slows it down.
 
-What the Gandiva paper (OSDI 2018) prints is taken from it: utilisation and rates from Table 1, the effect of the socket from
-Figure 1, interference from Figures 3 and 4, the mix of models from Table 2. It does not print the memory of any model of Table
-1, nor rates and utilisation of those of Table 2. These are assumptions, and docs/simulating.md names them.
+Numbers that the Gandiva paper (OSDI 2018) prints are taken from it: utilization and rates from Table 1, the effect of the
+socket from Figure 1, interference from Figures 3 and 4, the mix of models from Table 2. It does not print the memory of any
+model of Table 1, nor rates and utilization of those of Table 2. These are assumptions, and docs/simulating.md names them.
 """
 
 from collections.abc import Mapping
@@ -33,29 +33,29 @@ class Spread(IntEnum):
 
 
 class Kind(NamedTuple):
-    """What is alike in all jobs of a kind. Shares are in millionths."""
+    """The properties that all jobs of a kind share. Shares are in millionths."""
 
     name: str
     mini_batch_us: Micros
-    """Of one mini-batch on the reference device, with as many devices as the job has, next to each other."""
+    """Time of one mini-batch on the reference device, with as many devices as the job has, next to each other."""
     utilisation: int = UNKNOWN
-    """Of each device while the job has it alone."""
+    """Utilization of each device while the job has it alone."""
     peak_mib: int = 0
-    """The most memory of each device within a mini-batch; 0: unknown."""
+    """The peak memory of each device within a mini-batch; 0: unknown."""
     boundary_mib: int = 0
-    """The least, at the boundary of two mini-batches: what a park moves to the host, and what a checkpoint has."""
+    """The least memory, at the boundary of two mini-batches: the size of a park and of a checkpoint."""
     packed: int = 0
-    """The most mini-batches that several jobs of the kind do on one device, relative to what one does alone; 0: unknown."""
+    """The maximum mini-batches of several jobs of the kind on one device, relative to those of one alone; 0: unknown."""
     spread: tuple[int, ...] = (MILLION,) * len(Spread)
-    """By `Spread`: the part of the rate that is left."""
+    """The remaining part of the rate, by `Spread`."""
     network: int = 0
-    """The part of the rate that is lost if another job uses the network of one of its nodes, too. For jobs on several nodes."""
+    """The lost part of the rate if another job uses the network of one of its nodes, too. For jobs on several nodes."""
     scaling: int = MILLION
-    """The part of a doubled rate that is left when the number of devices doubles."""
+    """The remaining part of a doubled rate when the number of devices doubles."""
 
 
 def of_rate(name: str, per_second: float, utilisation: float = UNKNOWN, **others: object) -> Kind:
-    """A kind with so many mini-batches a second and a utilisation in per cent."""
+    """A kind with this many mini-batches per second and a utilization in percent."""
     used = UNKNOWN if utilisation == UNKNOWN else round(utilisation * MILLION / 100)
     return Kind(name, round(SECOND / per_second), used, **others)  # type: ignore[arg-type]
 
@@ -65,9 +65,9 @@ class Measured(NamedTuple):
 
     utilisation: float
     alone: float
-    """Mini-batches a second of jobs that take turns, which is the rate of one that is alone."""
+    """Mini-batches per second of jobs that take turns, which is the rate of one that is alone."""
     packed: float
-    """The most mini-batches a second of all jobs that are packed on a device."""
+    """The maximum mini-batches per second of all jobs that are packed on a device."""
 
 
 TABLE_1: Mapping[str, Measured] = MappingProxyType(
@@ -82,7 +82,7 @@ TABLE_1: Mapping[str, Measured] = MappingProxyType(
         "resnext-50": Measured(98.9, 83.6, 74.4),
     }
 )
-"""By kind, in the order of the paper: jobs 1 to 8 of section 6.3."""
+"""Rows by kind, in the order of the paper: jobs 1 to 8 of section 6.3."""
 
 _MEMORY = {
     "vae": (1024, 32),
@@ -94,7 +94,7 @@ _MEMORY = {
     "resnet-50-cifar": (6144, 192),
     "resnext-50": (6144, 192),
 }
-"""Peak and boundary in MiB, which the paper does not print."""
+"""Peak and boundary memory in MiB, which the paper does not print."""
 
 
 def _of_table_1(name: str, row: Measured) -> Kind:
@@ -109,7 +109,7 @@ _FIGURE_1_AND_2 = {
     "inception-v3": (1.0, 1.0, 1.0, 0.95, 0.85),
     "alexnet": (1.0, 0.85, 0.7, 0.55, 0.45),
 }
-"""By `Spread`. Printed are VGG16's 60 % and ResNet-50's 100 % on several sockets; the others are assumptions."""
+"""Rates by `Spread`. The paper prints VGG16's 60 % and ResNet-50's 100 % on several sockets; the others are assumptions."""
 _MILD = (1.0, 1.0, 0.95, 0.85, 0.75)
 
 
@@ -136,8 +136,8 @@ TABLE_2 = (
     _of_table_2("wavenet", 2.0, 75, (8192, 100)),
     _of_table_2("deepspeech", 1.0, 80, (10240, 1400), 0.05),
 )
-"""Of rates, utilisation and memory only DeepSpeech's checkpoint of 1.4 GB is printed; the loss on a shared network is Figure
-4's for ResNet-50, InceptionV3 and DeepSpeech."""
+"""The paper prints none of the rates, utilization and memory, except DeepSpeech's checkpoint of 1.4 GB. The loss on a shared
+network is Figure 4's for ResNet-50, InceptionV3 and DeepSpeech."""
 
 GANDIVA: Mapping[str, Kind] = MappingProxyType(
     {kind.name: kind for kind in (*(_of_table_1(name, row) for name, row in TABLE_1.items()), *TABLE_2)}
@@ -146,16 +146,16 @@ GANDIVA: Mapping[str, Kind] = MappingProxyType(
 ON_A_SWITCH: Mapping[tuple[str, str], int] = MappingProxyType(
     {("language-model", "language-model"): 190_000, ("gnmt", "language-model"): 80_000, ("language-model", "gnmt"): 80_000}
 )
-"""Figure 3: the part of the rate that the first kind loses beside one of the second on the same node. LM with LM is printed.
-That of GNMT is called modest, and ResNet-50 loses nothing."""
+"""Figure 3: the part of its rate that the first kind loses next to one of the second on the same node. The paper prints that of
+LM with LM, calls that of GNMT modest, and ResNet-50 loses nothing."""
 
 
 def demanded(kind: Kind) -> float:
-    """How much a job of the kind asks of a device that is packed; a device has 1.
+    """The demand of a job of the kind on a packed device, which has 1.
 
-    Two jobs that ask for more than 1 together slow each other down. By Table 1 each kind asks for 1 by its packed rate, so that
-    jobs of one kind do together what the table says. A kind that was not measured asks for what lies between the two measured
-    kinds whose utilisation is next to its own.
+    Two jobs that ask for more than 1 together slow each other down. A kind of Table 1 asks for the inverse of its packed rate,
+    so that jobs of one kind together reach the table's rate. The demand of other kinds is interpolated between the two measured
+    kinds with the closest utilization.
 
     >>> round(demanded(GANDIVA["rhn"]), 3)
     0.682
@@ -166,7 +166,7 @@ def demanded(kind: Kind) -> float:
 
 
 def demanded_at(utilisation: float) -> float:
-    """By utilisation in per cent, between the points of Table 1, which begin at no utilisation and no demand."""
+    """The demand for a utilization in percent, interpolated between 0 and the points of Table 1."""
     points = [(0.0, 0.0), *((row.utilisation, row.alone / row.packed) for row in TABLE_1.values())]
     for (low, below), (high, above) in pairwise(points):
         if utilisation <= high:

@@ -1,6 +1,6 @@
 """Rates as the authors of Gavel measured them on real K80s, P100s and V100s (OSDI 2020): alone, and in pairs on one device.
 
-Two tables, which are read from files: the throughputs (see `workloads.gavel`), and pairs, with the columns `device`, `model`,
+Two tables are read from files: the throughputs (see `workloads.gavel`), and pairs, with the columns `device`, `model`,
 `batch_size`, `gpus`, `with_model`, `with_batch_size`, `steps_per_s` and `with_steps_per_s`. A kind is a model and a batch size,
 such as `LM-5`. A rate of 0 says that the pair does not fit into the memory of the device: neither makes progress.
 """
@@ -25,14 +25,14 @@ class Tables(NamedTuple):
     """Steps per second, in millionths."""
 
     alone: Mapping[tuple[str, str, int, bool], int]
-    """By kind, device, number of devices, and whether they are spread over nodes."""
+    """Rates by kind, device, number of devices, and whether they are spread over nodes."""
     pairs: Mapping[tuple[str, str, str, int], int]
-    """Of the first kind beside the second, on so many devices of a model."""
+    """Rates of the first kind next to the second, on this many devices of a model."""
 
 
 @lru_cache(maxsize=4)
 def tables(alone: Path, pairs: Path | None) -> Tables:
-    """Raises BadTrace."""
+    """Read the tables. Raises BadTrace."""
     rates = {
         (_kind(row), row.text("device"), row.amount("gpus"), row.text("placement") == "spread"): _rate(row, "steps_per_s")
         for row in rows(alone, ALONE_COLUMNS)
@@ -54,11 +54,11 @@ def _rate(row: Row, column: str) -> int:
 
 
 def assumed_use(found: Tables, name: str, device: str) -> tuple[int, int, int]:
-    """The utilisation that jobs of the kind have alone, in millionths, and the memory that they have at their peak and at the
-    boundary of two mini-batches, in MiB. The tables say only how two jobs of a kind do on one device.
+    """The assumed utilization of jobs of the kind that run alone, in millionths, and their memory at the peak and at the
+    boundary of two mini-batches, in MiB. The tables have only the rates of two jobs of a kind on one device.
 
-    If two jobs do r times the work of one, each is taken to use 1/r of the device, and all of it if r is less than 1. Two jobs
-    that do not fit into a device of 16 GiB have 8 GiB each; other kinds have 5 GiB.
+    If two jobs do r times the work of one, each is assumed to use 1/r of the device, and all of it if r is less than 1. Two
+    jobs that do not fit into a device of 16 GiB have 8 GiB each; other kinds have 5 GiB.
     """
     alone, pair = found.alone.get((name, device, 1, False), 0), found.pairs.get((name, name, device, 1), 0)
     if not alone or not pair:
@@ -67,13 +67,13 @@ def assumed_use(found: Tables, name: str, device: str) -> tuple[int, int, int]:
 
 
 class Measured:
-    """The rates of the tables. Where more than two jobs are packed, each is slowed down by each of the others as in a pair."""
+    """The rates of the tables. If more than two jobs are packed, each is slowed down by each of the others as in a pair."""
 
     interferes = False
 
     def __init__(self, found: Tables, reference: str, assume_use: bool = False) -> None:
-        """`reference`: the model of device on which jobs take the time that the workload names. `assume_use`: what the tables
-        lack of each kind is assumed (`assumed_use`)."""
+        """`reference`: the model of device on which jobs take the time that the workload gives. `assume_use`: whether to assume
+        the missing properties of each kind (`assumed_use`)."""
         self._found, self._reference = found, reference
         self._kinds = {
             (name, devices): Kind(
@@ -84,7 +84,7 @@ class Measured:
         }
 
     def models(self) -> set[str]:
-        """The models of devices of which there are rates."""
+        """The models of devices with known rates."""
         return {device for _, device, _, _ in self._found.alone}
 
     def kind(self, name: str, devices: int) -> Kind | None:
@@ -100,11 +100,11 @@ class Measured:
         rate = BILLION
         for other in others:
             left = self._pair(name, other, site.model, site.devices) or self._pair(name, other, site.model, 1)
-            rate = rate // 2 if left is None else rate * left[0] // left[1]  # of what nobody has measured, each has half
+            rate = rate // 2 if left is None else rate * left[0] // left[1]  # if nobody has measured it, each has half
         return rate
 
     def _pair(self, name: str, other: str, model: str, devices: int) -> tuple[int, int] | None:
-        """The rate of the first kind beside the second, and alone; None: it was not measured."""
+        """The rate of the first kind next to the second, and alone; None if it was not measured."""
         pair = self._found.pairs.get((name, other, model, devices))
         alone = self._found.alone.get((name, model, devices, False))
         return (pair, alone) if pair is not None and alone else None
@@ -113,7 +113,7 @@ class Measured:
         return BILLION
 
     def _steps(self, name: str, model: str, devices: int, spread: bool) -> int:
-        """Of so many devices, or of the next fewer that were measured, in proportion."""
+        """Steps of this many devices, or in proportion to the next smaller number that was measured."""
         for count in (count for count in (8, 4, 2, 1) if count <= devices):
             rate = self._found.alone.get((name, model, count, spread))
             if rate is None and spread:

@@ -1,4 +1,4 @@
-"""What simulated nodes measure of runs: the time of the mini-batches that were done since the last measurement."""
+"""The measurements of runs by simulated nodes: the time of the mini-batches since the last measurement."""
 
 from random import Random
 
@@ -9,13 +9,13 @@ from scheduler_service.sim.sharing.kinds import MILLION, UNKNOWN
 from scheduler_service.sim.sharing.pace import Pace
 
 MOST = 1000
-"""Mini-batches behind one time, at most."""
+"""The maximum number of mini-batches behind one time."""
 CONFIDENCE = 950_000
 
 
 def measured(task: Task, pace: Pace, mates: int, at: Micros, rng: Random, noise: float) -> MiniBatchMeasured | None:
-    """None: its kind is unknown, or no mini-batch was done since. `mates`: how much those use of the devices with which it is
-    packed."""
+    """Measure a run; None if its kind is unknown, or no mini-batch was done since. `mates`: the use of its devices by the jobs
+    that are packed with it."""
     party, kind = task.party, task.party.kind
     done, executed = pace.done_us(at), pace.executed_us(at)
     before_done, before_executed = party.seen

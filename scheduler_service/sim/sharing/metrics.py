@@ -1,7 +1,7 @@
-"""Figures of a simulation in which devices are shared.
+"""Metrics of a simulation with shared devices.
 
-A device that several runs hold is one device. So the utilisation here is that of the devices, as the Gandiva paper counts it:
-the part of its time in which a device computes, averaged over all devices, whoever holds them.
+A device that several runs hold is one device. So utilization here is that of the devices, as the Gandiva paper counts it: the
+part of its time in which a device computes, averaged over all devices, no matter which runs hold them.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def steps(level: Level) -> Steps:
 
 
 def numbers(usage: Usage, h: History, stable_s: tuple[float, float] | None = None) -> Iterator[tuple[str, float]]:
-    """`stable_s`: from when to when utilisation is averaged apart."""
+    """`stable_s`: begin and end of the time over which utilization is averaged separately."""
     devices = h.capacity.devices
     if not devices or not len(h.submit):
         return
@@ -31,7 +31,7 @@ def numbers(usage: Usage, h: History, stable_s: tuple[float, float] | None = Non
         spans[".stable"] = (round(stable_s[0] * SECOND), round(stable_s[1] * SECOND))
     utilised, working, lost = steps(usage.utilised), steps(usage.working), steps(usage.lost)
     for suffix, (begin, end) in spans.items():
-        if len(utilised.at):  # else nobody knows how much of a device a job uses
+        if len(utilised.at):  # else the use of a device by jobs is unknown
             yield f"sharing.utilisation{suffix}", utilised.mean(begin, end) / (devices * MILLION)
         yield f"sharing.rate{suffix}", working.mean(begin, end) / (devices * BILLION)
     whole = h.horizon - h.begin

@@ -1,4 +1,4 @@
-"""How fast a simulated job runs where it is, beside whom: what a model of rates answers, and the model of the Gandiva paper."""
+"""The speed of a simulated job by its placement and neighbors: the interface of a model of rates, and Gandiva's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import log2
@@ -11,12 +11,12 @@ BILLION = 1_000_000_000
 
 
 class Site(NamedTuple):
-    """Where the tasks of a launch are."""
+    """The placement of the tasks of a launch."""
 
     model: str
-    """Of their devices."""
+    """The model of their devices."""
     devices: int
-    """Of all tasks."""
+    """The number of devices of all tasks."""
     spread: Spread
 
 
@@ -29,32 +29,32 @@ class Rates(Protocol):
         ...
 
     def kind(self, name: str, devices: int, /) -> Kind | None:
-        """Of jobs that were submitted with so many devices. None: nothing is known of such jobs."""
+        """The kind of jobs that were submitted with this many devices; None if it is unknown."""
         ...
 
     def alone(self, name: str, devices: int, site: Site, /) -> int:
-        """The rate of a job that was submitted with so many devices and has its present ones alone, by its rate on the
-        reference device, with the devices that it was submitted with, next to each other."""
+        """The rate of a job that was submitted with this many devices and has its present ones alone, relative to its rate on
+        as many reference devices next to each other."""
         ...
 
     def packed(self, name: str, others: Sequence[str], site: Site, /) -> int:
-        """The part of its rate that is left if these others execute on the same device; `site`: where the job is."""
+        """The remaining part of its rate if these others execute on the same device; `site`: the placement of the job."""
         ...
 
     def beside(self, name: str, neighbours: Iterable[tuple[str, int]], networked: Iterable[int], /) -> int:
-        """The part of its rate that is left beside jobs on other devices of its nodes: of each its kind and the part of the
-        time in which it executes; and, if the job is on several nodes, that part of each job with which it shares a
+        """The remaining part of its rate next to jobs on other devices of its nodes. `neighbours`: the kind of each and the
+        part of the time in which it executes; `networked`: if it is on several nodes, that part of each job that shares its
         network."""
         ...
 
 
 class Proportional:
-    """Packed jobs slow each other down in proportion to what they ask of the device; by default nothing is known of any job, so
-    each of n packed jobs has one n-th of its rate.
+    """Packed jobs slow each other down in proportion to their demand on the device; by default no kind is known, so each of n
+    packed jobs has 1/n of its rate.
 
-    The rate of n jobs of one kind of Table 1 together is n times that of one until it reaches the packed rate of the table. Of
-    different kinds the paper has no figure. Here each asks for `demanded` of the device, and if that is more than 1 in all,
-    each has its own rate divided by it.
+    The rate of n jobs of one kind of Table 1 together is n times that of one until it reaches the packed rate of the table. The
+    paper has no number for different kinds. Here each asks for `demanded` of the device; if the sum is more than 1, rates are
+    divided by it.
     """
 
     def __init__(self, kinds: Mapping[str, Kind] | None = None, interference: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""How far a launch has come: whole numbers, so that when it is done does not depend on how often its rate changed."""
+"""The progress of a launch in whole numbers, so that its end does not depend on how often its rate changed."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from scheduler_service.sim.sharing.model import BILLION
 
 @dataclass(slots=True)
 class Pace:
-    """Work is counted in the microseconds that it takes at the rate 1, and in billionths of them where that matters."""
+    """Work is measured by the microseconds that it takes at the rate 1, and by billionths of them if that matters."""
 
     target_us: Micros
     """The work to do."""
     since_us: Micros
-    """From here on it works at this rate."""
+    """The time from which it works at this rate."""
     rate: int = 0
-    """In billionths."""
+    """The rate in billionths."""
     share: int = 0
-    """The part of the time in which it executes, in billionths; its rate is that of what it does then, times this."""
+    """The part of the time in which it executes, in billionths; its rate is that during execution times this."""
     mark_us: Micros = 0
-    """Work after which a time is noted; 0: none is."""
+    """Work after which the time is recorded; 0: no time is recorded."""
     marked_us: Micros | None = None
     """When that work was done."""
     _finished_us: Micros | None = None
@@ -27,15 +27,15 @@ class Pace:
     _executed: int = 0
 
     def done_us(self, at: Micros) -> Micros:
-        """How much it has done by then, and not more than there was to do."""
+        """The work done by then, up to the work that there was to do."""
         return min((self._done + self.rate * max(at - self.since_us, 0)) // BILLION, self.target_us)
 
     def executed_us(self, at: Micros) -> Micros:
-        """For how long it has executed by then."""
+        """The time for which it has executed by then."""
         return (self._executed + self.share * max(at - self.since_us, 0)) // BILLION
 
     def change(self, at: Micros, rate: int, share: int, since_us: Micros | None = None) -> None:
-        """It works at another rate from `since_us` on, which is now or later, and not at all until then."""
+        """Change the rate from `since_us` on, which is now or later; it does not work until then."""
         lasted = at - self.since_us
         if lasted > 0:
             done = self._done + self.rate * lasted
@@ -49,7 +49,7 @@ class Pace:
         self.since_us = max(at, self.since_us) if since_us is None else since_us
 
     def ends_us(self) -> Micros | None:
-        """When all is done if the rate stays as it is; None: never."""
+        """When all work is done if the rate does not change; None: never."""
         if self._finished_us is not None:
             return self._finished_us
         return self._reaches(self.target_us) if self.rate or self._done >= self.target_us * BILLION else None

@@ -1,4 +1,4 @@
-"""Where the tasks of a simulated launch are, as rates depend on it."""
+"""The placement of the tasks of a simulated launch, as far as rates depend on it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from scheduler_service.sim.sharing.model import Site
 
 
 def site_of(tasks: Sequence[Task]) -> Site:
-    """Of the tasks of one launch."""
+    """The site of the tasks of one launch."""
     found = [(task.node, device) for task in tasks for device in task.devices]
     if not found:
         return Site("", 0, Spread.SWITCH)
@@ -23,8 +23,8 @@ def site_of(tasks: Sequence[Task]) -> Site:
 
 
 def _within(paths: Sequence[tuple[int, ...]]) -> Spread:
-    """On one node, by the paths of the devices in its tree: the outermost level stands for the socket, the innermost one for
-    the switch."""
+    """The spread on one node, by the paths of the devices in its tree. The outermost level is taken as the socket, and the
+    innermost one as the switch."""
     common = 0
     for parts in zip(*paths, strict=True):
         if len(set(parts)) > 1:

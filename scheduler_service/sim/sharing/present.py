@@ -1,4 +1,4 @@
-"""What a launch gets of its devices now, from its share group and from its neighbours."""
+"""The present share of its devices that a launch has, by its share group and its neighbors."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -12,16 +12,16 @@ from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Group, entry_us, is_in, part_of_cycle, users
 
 Members = Mapping[RunKey, Party]
-"""Of share groups, by the runs of their tasks."""
+"""Members of share groups, by the runs of their tasks."""
 
 
 class Present(NamedTuple):
-    """Parts are in billionths."""
+    """The present execution of a launch. Parts are in billionths."""
 
     share: int
     """The part of the time in which it executes."""
     done: int
-    """What it does of what it would do alone all the time: less than its share if it is packed."""
+    """Its work relative to that alone all the time: less than its share if it is packed."""
     lost: int
     """The part of the time that is its turn, but in which others are parked and it is resumed."""
 
@@ -37,7 +37,7 @@ def works(party: Party) -> bool:
 
 
 def present(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Present:
-    """Of a launch that works. With exact slices it has all of the present turn or nothing; see `entering_us`."""
+    """The present execution of a launch. With exact slices it has all of the present turn or nothing; see `entering_us`."""
     if group is None:
         return ALONE
     now = group.active(at)[0] if setup.exact else None
@@ -63,21 +63,21 @@ def is_packed(party: Party, group: Group | None, members: Members) -> bool:
 
 
 def entering_us(party: Party, group: Group | None, members: Members, setup: Setup, at: Micros) -> Micros:
-    """With exact slices: what is lost of the present turn, which begins now."""
+    """The time lost at the beginning of the present turn, with exact slices. The turn begins now."""
     return 0 if group is None else entry_us(group, group.active(at)[0], party, members, setup.switching)
 
 
 def site(party: Party) -> Site:
-    """Where its tasks are. What has its devices alone is looked at only once others share them, in a case that says nothing of
-    sharing."""
+    """The site of its tasks. For launches with their own devices it is found only when others share them, in a case without
+    settings for sharing."""
     if party.site is None:
         party.site = site_of(party.tasks)
     return party.site
 
 
 def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mapping[int, Present], setup: Setup) -> int:
-    """What is left of its rate beside the launches on other devices of its nodes. `shares`: what is known already of those
-    that change now, too."""
+    """The remaining part of its rate next to the launches on other devices of its nodes. `shares`: those already known of
+    launches that also change now."""
 
     def others() -> Iterator[tuple[Party, int]]:
         for node in nodes:

@@ -1,4 +1,4 @@
-"""How a simulation treats shared devices, as the agents take it."""
+"""The treatment of shared devices in a simulation, as the agents use it."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ class Setup:
     rates: Rates
     switching: Switching = AT_ONCE
     exact: bool = False
-    """Each slice begins and ends at its time; False: a run executes all the time at the mean rate of a cycle, which is the same
-    at the end of each cycle, and takes fewer events."""
+    """Each slice begins and ends at its time; False: a run executes all the time at the mean rate of a cycle, which gives the
+    same work at the end of each cycle, with fewer events."""
     measures_every_us: Micros | None = None
-    """Nodes tell the mini-batch time of each run as often, while the policy asks for it; None: never."""
+    """How often nodes report the mini-batch time of each run, while the policy asks for it; None: never."""
     noise: float = 0.0
-    """Standard deviation of measured times, relative to the right ones."""
+    """Standard deviation of measured times, relative to the true ones."""
 
 
 PLAIN = Setup(Proportional())
-"""Of a simulation whose jobs are of no kind."""
+"""The setup of a simulation whose jobs have no kinds."""

@@ -1,4 +1,4 @@
-"""Whose turn it is in a share group, and what each change of turns costs."""
+"""The turns in a share group, and the cost of each change of turns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Group:
     since_us: Micros
     """When the first cycle of this plan began."""
     due: int = 0
-    """The number of the next change of turns; what has another number happens no more."""
+    """The number of the next change of turns; changes with other numbers are obsolete."""
     counted_us: Micros = 0
-    """Until then its changes of turns are counted."""
+    """The time until which its changes of turns are counted."""
 
     def takes(self, plan: SharePlan, now: Micros) -> bool:
-        """Goes by the plan, unless it is older than the present one; returns whether it is another one."""
+        """Adopt the plan, unless it is older than the present one; return whether it was adopted."""
         if plan.generation <= self.generation:
             return False
         self.generation, self.period_us, self.since_us = plan.generation, plan.period_us, now
@@ -37,7 +37,7 @@ class Group:
         return True
 
     def active(self, at: Micros) -> tuple[int, Micros]:
-        """The row that is active at this time, by its number, and when the next one is. Where the weights do not go into the
+        """The number of the row that is active at this time, and when the next one will be. If the weights do not divide the
         period evenly, a turn ends at the last whole microsecond."""
         cycles, into = divmod(at - self.since_us, self.period_us)
         each = weights(self.rows)
@@ -51,11 +51,11 @@ class Group:
 
 
 class Turn(NamedTuple):
-    """On the heap of the agents: the next row of a group becomes active."""
+    """An event on the heap of the agents: the next row of a group becomes active."""
 
     group: Group
     due: int
-    """The number that this has in the group."""
+    """The number of this change in the group."""
 
 
 def keys_of(rows: Iterable[Row]) -> set[RunKey]:
@@ -94,8 +94,8 @@ def is_in(row: Row, party: Party) -> bool:
 
 
 def entry_us(group: Group, number: int, of: Party, parties: Mapping[RunKey, Party], switching: Switching) -> Micros:
-    """What is lost of the party's turn until it executes in this row: those that have its devices in the row before are parked
-    first, and then it is resumed. Nothing, if it executes in the row before, too."""
+    """The time of the party's turn that is lost until it executes in this row: runs with its devices in the row before are
+    parked first, and then it is resumed. 0 if it executes in the row before, too."""
     row, turns = group.rows[number], with_turns(group.rows)
     before = turns[turns.index(row) - 1] if row in turns else row
     if len(turns) == 1 or is_in(before, of):
@@ -105,13 +105,13 @@ def entry_us(group: Group, number: int, of: Party, parties: Mapping[RunKey, Part
 
 
 def part_of_cycle(group: Group, number: int, lost_us: Micros) -> int:
-    """The part of the time in which a party executes in this row, in billionths, if so much is lost of each of its turns."""
+    """The part of the time in which a party executes in this row, in billionths, if `lost_us` of each of its turns are lost."""
     each = weights(group.rows)
     turn = group.period_us * each[number] * BILLION // sum(each)
     return max(turn - lost_us * BILLION, 0) // group.period_us
 
 
 def leaving(rows: Sequence[Row]) -> int:
-    """How many runs are parked in one cycle."""
+    """The number of runs that are parked in one cycle."""
     turns = with_turns(rows)
     return sum(len(set(turns[number - 1].runs) - set(row.runs)) for number, row in enumerate(turns))

@@ -1,4 +1,4 @@
-"""What came of sharing in a simulation: levels over time, and sums."""
+"""The effects of sharing in a simulation: levels over time, and sums."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from scheduler_service.sim.sharing.kinds import UNKNOWN
 from scheduler_service.sim.sharing.model import BILLION
 
 MINI_BATCHES = 100
-"""After so many a user has early feedback (Gandiva, section 6.3)."""
+"""The number of mini-batches after which a user has early feedback (Gandiva, section 6.3)."""
 
 
 @dataclass(slots=True)
@@ -27,10 +27,10 @@ class Level:
 
 @dataclass(slots=True)
 class Usage:
-    """Of all devices and jobs. Levels of jobs count each as often as it has devices."""
+    """The usage of all devices and jobs. Levels of jobs count each job once for each of its devices."""
 
     utilised: Level = field(default_factory=Level)
-    """The utilisation of all devices together, in millionths of a device."""
+    """The utilization of all devices together, in millionths of a device."""
     working: Level = field(default_factory=Level)
     """The rates of all jobs, in billionths of those alone."""
     lost: Level = field(default_factory=Level)
@@ -38,7 +38,7 @@ class Usage:
     packed: Level = field(default_factory=Level)
     """How many jobs are packed with others."""
     groups: int = 0
-    """Share groups that there were."""
+    """The number of share groups that existed."""
     switches: int = 0
     """Changes from one row of a share group to the next."""
     parks: int = 0
@@ -48,10 +48,10 @@ class Usage:
     unpackings: int = 0
     """How often a share plan separated a job from those with which it was packed."""
     early_us: dict[int, Micros] = field(default_factory=dict)
-    """By job: from its submit until it had done MINI_BATCHES of its mini-batches."""
+    """The time from each job's submit until it had done MINI_BATCHES of its mini-batches."""
 
     def level(self, party: Party, at: Micros, rate: int, lost: int) -> None:
-        """What a launch contributes from now on. Not before the time for which that was said last."""
+        """Set the contribution of a launch to the levels from now on, but not before the time of its last change."""
         devices = 0 if party.site is None else party.site.devices
         used = 0 if party.kind is None or party.kind.utilisation == UNKNOWN else party.kind.utilisation * rate // BILLION
         now = (used * devices, rate * devices, lost * devices)
@@ -63,7 +63,7 @@ class Usage:
         party.levels, party.levels_us = now, at
 
     def notes_packed(self, party: Party, at: Micros, packed: bool, planned: bool) -> None:
-        """`planned`: by a share plan, and not because others came or left."""
+        """Record whether a job is packed. `planned`: by a share plan, and not because others came or exited."""
         if packed is not party.packed:
             party.packed = packed
             self.packed.add(at, 1 if packed else -1)

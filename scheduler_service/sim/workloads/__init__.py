@@ -1,4 +1,4 @@
-"""What comes to a simulated cluster: generators, and readers and writers of what came to real ones."""
+"""Workloads of a simulated cluster: generators, and readers and writers of traces of real clusters."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
@@ -60,9 +60,9 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
 Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel | GavelChoices
-"""Their jobs have several configurations."""
+"""Workloads whose jobs have several configurations."""
 OfKinds = gandiva.OfPaper | GandivaSearch | GandivaShared | GavelKinds
-"""Their jobs are of kinds that `sharing` knows."""
+"""Workloads whose jobs are of kinds that `sharing` knows."""
 Workload = Annotated[
     FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable | OfKinds, Field(discriminator="kind")
 ]
@@ -71,10 +71,10 @@ Workload = Annotated[
 def jobs_of(
     workload: Workload, seed: int, folder: Path, nodes: Sequence[Inventory] = (), skipped: Skipped | None = None
 ) -> Iterator[SimJob]:
-    """The workload's jobs in the order in which they come; of a closed loop, which does not know when, all with the time 0.
+    """Yield the workload's jobs in order of arrival; for a closed loop, which does not know the times, all with the time 0.
 
     Relative paths count from `folder`. `nodes` are the cluster's: arrivals at a load depend on them, and a job that would not
-    fit on them, all of them empty, is skipped. What is skipped is counted in `skipped`. Raises BadTrace and NeedsCapacity.
+    fit on them, all of them empty, is skipped and counted in `skipped`. Raises BadTrace and NeedsCapacity.
     """
     counted = Skipped() if skipped is None else skipped
 
@@ -86,7 +86,7 @@ def jobs_of(
         return timed(lambda: _fitting(fitgpp.jobs(workload.jobs, seed, workload.trials, workload.grace), nodes, counted))
     if isinstance(workload, Generated):
         return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
-    if isinstance(workload, Hived):  # times are not moved to the first job's: one tenant's alone come when they do with all
+    if isinstance(workload, Hived):  # times are not shifted to the first job: a tenant alone has the same times
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
     if isinstance(workload, gandiva.OfPaper):
         return _fitting(gandiva.jobs(workload, seed), nodes, counted)
@@ -117,7 +117,7 @@ def _kept(
     nodes: Sequence[Inventory],
     skipped: Skipped,
 ) -> list[SimJob]:
-    """A trace's jobs, by their times."""
+    """A trace's jobs in the order of their times."""
     if isinstance(workload, Gavel):
         jobs = gavel.read(workload, folder, seed, skipped)
     elif isinstance(workload, GavelChoices):
@@ -128,7 +128,7 @@ def _kept(
         jobs = _READERS[type(workload)](workload, folder / workload.file, seed, skipped)
     kept = sorted(_fitting(jobs, nodes, skipped), key=lambda job: job.submit_us)
     if workload.resample:
-        assert workload.jobs is not None  # the model says so
+        assert workload.jobs is not None  # the model has checked it
         return Random(f"{seed}:resample").choices(kept, k=workload.jobs) if kept else []
     if workload.jobs is not None and len(kept) > workload.jobs:
         skipped[f"came after the first {workload.jobs:,}"] = len(kept) - workload.jobs
@@ -136,7 +136,7 @@ def _kept(
 
 
 def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skipped) -> Iterator[SimJob]:
-    """Those that the engine would not refuse as too large. The count is set, not added to: jobs may be drawn twice."""
+    """Yield the jobs that the engine would not refuse as too large. The count is set, not added to: jobs may be drawn twice."""
     if not nodes:
         yield from jobs
         return
@@ -156,14 +156,14 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
 
 
 def undrawn(workload: Workload) -> Workload:
-    """All of a trace of which a seed draws some jobs; any other workload as it is."""
+    """All jobs of a trace of which a seed draws some; any other workload unchanged."""
     if isinstance(workload, File) and workload.resample:
         return workload.model_copy(update={"resample": False, "jobs": None, "arrivals": arriving.Recorded()})
     return workload
 
 
 def times_from(workload: Workload) -> str | None:
-    """The policy under which the times are to be recorded that the others are given; None: there is none."""
+    """The policy under which submit times are recorded for all others; None if they are not recorded."""
     return workload.arrivals.times_from if isinstance(workload.arrivals, arriving.Closed) else None
 
 
@@ -176,9 +176,8 @@ def arrivals_of(
     skipped: Skipped | None = None,
     change: Callable[[SimJob], SimJob] | None = None,
 ) -> Arrivals:
-    """What a World takes its jobs from. With `times_us` the jobs come at these times, which the same workload had under
-    another policy, in the order in which it gives them; else as the workload says. The rest is as for `jobs_of`, but that each
-    job may be given a `change`."""
+    """The arrivals for a World. With `times_us` the jobs come at these times, which the same workload had under another policy,
+    in the order of the workload; else at the workload's own. `change` is applied to each job; the rest is as for `jobs_of`."""
     counted = Skipped() if skipped is None else skipped
     jobs = jobs_of(workload, seed, folder, nodes, counted)
     jobs = map(change, jobs) if change is not None else jobs

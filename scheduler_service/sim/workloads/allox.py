@@ -1,8 +1,9 @@
 """The AlloX paper's workloads: TensorFlow jobs that run on a GPU or on a CPU (EuroSys 2020, sections 5.1 and 5.2).
 
-Given in the paper: the clusters, how many users and jobs, the range of speed-ups in the experiment, the errors of the estimates
-and what profiling takes. The simulation's times and arrivals are drawn from distributions that were fitted to what the authors
-published with the paper. The experiment's times are assumed, and their scale is fitted to the completion time under DRFF.
+Given in the paper: the clusters, the numbers of users and jobs, the range of speedups in the experiment, the errors of the
+estimates and the cost of profiling. The simulation's times and arrivals are drawn from distributions that were fitted to the
+data that the authors published with the paper. The experiment's times are assumed, and their scale is fitted to the completion
+time under DRFF.
 """
 
 import math
@@ -21,16 +22,16 @@ from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.distributions import Model
 
 ON_GPU = Vector(1000, 2 << 10, 1)
-"""A GPU and, as every job on a GPU needs (section 4.4), a core."""
+"""A GPU and a core, which every job on a GPU needs (section 4.4)."""
 ON_CPU = Vector(19_000, 12 << 10, 0)
 """19 threads; one core is left for other services (section 5.1). The memory is that of the example in the introduction."""
 LEAST_S = 1.0
 LEAST_ESTIMATE = 0.05
-"""Of the true time: no estimate is less."""
+"""The least estimate, relative to the true time."""
 
 
 class Speedup(NamedTuple):
-    """The logarithms of a user's speed-ups are normal."""
+    """The parameters of a user's speedups, whose logarithms are normal."""
 
     mu: float
     sigma: float
@@ -43,18 +44,18 @@ SPEEDUPS = tuple(
         *((1.63, 0.81), (1.88, 0.77), (1.97, 0.83), (2.16, 0.88), (2.70, 0.74)),
     )
 )
-"""Of the simulation's users."""
+"""The users of the simulation."""
 SPAN_S = 22_520
-"""In which its jobs come."""
+"""Seconds in which its jobs arrive."""
 GAP_S, GAP_VARIATION = 4.45, 2.1
-"""Between batches: the mean, and the deviation by the mean. Gaps are lognormal."""
+"""Gaps between batches, which are lognormal: the mean, and the deviation relative to it."""
 SINGLE, LARGEST_BATCH, BATCH_EXPONENT = 0.6, 48, 2.7
-"""Of batches: how many are of one job; and the others are of n jobs, up to this, with a chance in proportion to n to the power
-of minus the exponent, so that their mean is 2."""
+"""Sizes of batches: the share with one job; and the largest size n and the exponent of the others, whose chance is proportional
+to n to the power of minus the exponent, so that their mean is 2."""
 
 
 class Estimates(Model):
-    """What users of AlloX know of their jobs."""
+    """The knowledge of AlloX's users about their jobs."""
 
     error: float = Field(default=0.1, ge=0, le=2, description="relative deviation of the estimates in each configuration")
     profiling: float = Field(default=0.03, ge=0, le=2, description="how much longer jobs run for being profiled, as a part")
@@ -70,7 +71,7 @@ class Estimates(Model):
 
 
 class Simulated(Estimates):
-    """What the simulation's jobs have in common."""
+    """Settings that the simulation's workloads share."""
 
     until_s: float = Field(default=SPAN_S, gt=0, le=1e7, description="jobs come until then")
     rate: float = Field(default=1, ge=0.01, le=100, description="how many times as many jobs arrive as in the paper")
@@ -84,21 +85,20 @@ class Allox(Simulated):
 
 
 class AlloxLongJobs(Simulated):
-    """The same, but that the last user's jobs take much longer: an extreme case (section 5.2.3), of which the paper says no
-    more."""
+    """The same, but the last user's jobs take much longer: an extreme case (section 5.2.3), not detailed in the paper."""
 
     kind: Literal["allox_long_jobs"] = "allox_long_jobs"
     factor: float = Field(default=5, ge=0.01, le=1000, description="how much longer these jobs take")
 
 
 class AlloxExperiment(Estimates):
-    """The jobs of the paper's experiment on a cluster: four users with ten jobs each, which come at once."""
+    """The jobs of the paper's experiment on a cluster: four users with ten jobs each, which all arrive at time 0."""
 
     kind: Literal["allox_experiment"] = "allox_experiment"
 
 
 def jobs(model: Simulated, seed: int) -> Iterator[SimJob]:
-    """In the order in which they come."""
+    """Yield the simulation's jobs in order of arrival."""
     factor = model.factor if isinstance(model, AlloxLongJobs) else 1.0
     rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
     for number, at in enumerate(_arrivals(Random(f"{seed}:arrivals"), model.until_s, GAP_S / model.rate)):
@@ -113,7 +113,7 @@ def jobs(model: Simulated, seed: int) -> Iterator[SimJob]:
 
 
 def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
-    """GPU times from 350 to 1,050 s, and speed-ups from 1.8 to 10, of which a factor is as likely wherever it lies."""
+    """Yield jobs with GPU times from 350 to 1,050 s, and log-uniform speedups from 1.8 to 10."""
     rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
     for number in range(40):
         on_gpu = rng.uniform(350, 1050)
@@ -122,7 +122,7 @@ def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
 
 
 def interchangeable(times_s: tuple[float, float], model: Estimates, rng: Random, user: str, submit_us: Micros) -> SimJob:
-    """A job that takes so long on a GPU, and on a CPU; profiling is added to both, or is left to samples."""
+    """A job with these times on a GPU and on a CPU; profiling is added to both, or is left to samples."""
     if model.samples:
         return _sampled(tuple(max(round(time * SECOND), 1) for time in times_s), model.error, rng, user, submit_us)
     times = tuple(max(round(time * (1 + model.profiling) * SECOND), 1) for time in times_s)
@@ -132,18 +132,18 @@ def interchangeable(times_s: tuple[float, float], model: Estimates, rng: Random,
 
 
 def _sampled(times: tuple[Micros, ...], error: float, rng: Random, user: str, submit_us: Micros) -> SimJob:
-    """A job of which nobody knows how long it takes. A sample saves its work within a second when it is stopped."""
+    """A job of unknown run time. A sample saves its work within a second when it is stopped."""
     spec = JobSpec(("train",), ON_GPU, grace_us=SECOND, alternatives=(Configuration(ON_CPU),))
     return SimJob(spec, times[0], submit_us, user, times_us=times, samples_us=tuple(estimated(times, error, rng)))
 
 
 def estimated(times: Sequence[Micros], error: float, rng: Random) -> list[Micros]:
-    """Each time with an error that is normal. Whatever the deviation, the draws are the same."""
+    """Add a normal error to each time. The draws do not depend on the deviation."""
     return [max(round(time * max(1 + error * rng.gauss(0, 1), LEAST_ESTIMATE)), 1) for time in times]
 
 
 def _arrivals(rng: Random, until_s: float, gap_s: float) -> Iterator[float]:
-    """`gap_s`: the mean time between batches."""
+    """Yield arrival times. `gap_s`: the mean time between batches."""
     spread = math.log(1 + GAP_VARIATION**2)
     mu = math.log(gap_s) - spread / 2
     sums = list(accumulate(size**-BATCH_EXPONENT for size in range(2, LARGEST_BATCH + 1)))

@@ -1,7 +1,7 @@
-"""When jobs come: as a trace has it, as a random process has it, or whenever the load is below a target.
+"""Arrival times of jobs: from a trace, from a random process, or whenever the load is below a target.
 
-A `load` is what is asked for, times how long, by what there is and how long that lasts: the mean over the resources of
-which there is something, as in `sim.jobs.Load`. To reach one a process has to know the cluster's capacity.
+A `load` is the demand times its duration, relative to the capacity over the whole time: the mean over the resources that the
+cluster has, as in `sim.jobs.Load`. To reach one a process has to know the cluster's capacity.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,8 +41,8 @@ class NeedsCapacity(Exception):
 
 
 class Recorded(Model):
-    """When they came to the cluster that the trace is of. `speed` 2 has them come in half the time; `load` chooses the speed
-    so that they bring this load on average, from the first to the last."""
+    """Arrivals as in the trace. With `speed` 2 they take half the time; `load` chooses the speed with this mean load from the
+    first to the last."""
 
     kind: Literal["recorded"] = "recorded"
     speed: Rate = 1
@@ -56,8 +56,8 @@ class Recorded(Model):
 
 
 class Closed(Model):
-    """The next job comes whenever the load is below a target (FitGpp, section 4.1). `times_from` names a policy: the times at
-    which jobs come under that one are taken for all others, so that these are given the same."""
+    """The next job comes whenever the load is below a target (FitGpp, section 4.1). `times_from` names a policy: all others
+    replay the times at which jobs come under that one, so that all have the same."""
 
     kind: Literal["closed_loop"] = "closed_loop"
     load: Rate = 2.0
@@ -65,7 +65,7 @@ class Closed(Model):
 
 
 class AtRate(Model):
-    """How many come: so many an hour on average, or as many as make a load."""
+    """The number of arrivals: the mean per hour, or as many as make a load."""
 
     per_hour: Rate | None = None
     load: Rate | None = None
@@ -78,13 +78,13 @@ class AtRate(Model):
 
 
 class Poisson(AtRate):
-    """Each comes independently of all others."""
+    """Each job arrives independently of all others."""
 
     kind: Literal["poisson"] = "poisson"
 
 
 class Diurnal(AtRate):
-    """As `poisson`, with a rate that follows the hour of the day and the day of the week. The simulation begins on a Monday
+    """Like `poisson`, with a rate that follows the hour of the day and the day of the week. The simulation begins on a Monday
     at midnight; factors are relative, and by default those of an office week, which is an assumption."""
 
     kind: Literal["diurnal"] = "diurnal"
@@ -103,7 +103,7 @@ class Diurnal(AtRate):
 
 
 class Batches(Model):
-    """Several at once: `size` of them, and the next ones `gap_s` later."""
+    """Batches of jobs: `size` arrive together, and the next ones `gap_s` later."""
 
     kind: Literal["batches"] = "batches"
     gap_s: Amount
@@ -114,11 +114,11 @@ Generated = Annotated[Closed | Poisson | Diurnal | Batches, Field(discriminator=
 Arriving = Annotated[Recorded | Closed | Poisson | Diurnal | Batches, Field(discriminator="kind")]
 
 Jobs = Callable[[], Iterable[SimJob]]
-"""Gives the jobs of a workload, each time from the first on: to reach a load one has to see them all beforehand."""
+"""Returns the jobs of a workload from the first one on: to reach a load, all must be seen beforehand."""
 
 
 def timed(jobs: Jobs, arriving: Arriving, seed: int, capacity: Vector | None) -> Iterator[SimJob]:
-    """The jobs with the times at which they come, in that order; of a closed loop, which knows none beforehand, with 0."""
+    """Yield the jobs in order of arrival, with their times; for a closed loop, whose times are not known, with 0."""
     if isinstance(arriving, Closed):
         yield from jobs()
     elif isinstance(arriving, Recorded):
@@ -139,19 +139,19 @@ def _recorded(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -
 
 
 def times_us(jobs: Jobs, arriving: Poisson | Diurnal | Batches, rng: Random, capacity: Vector | None) -> Iterator[Micros]:
-    """The times of a random process, without end."""
+    """The endless times of a random process."""
     if isinstance(arriving, Batches):
         yield from _batches(arriving, rng)
         return
     per_hour = arriving.per_hour
     if per_hour is None:
-        assert arriving.load is not None  # one of them is there
+        assert arriving.load is not None  # one of them is set
         per_hour = per_hour_at(arriving.load, jobs(), capacity)
     yield from _poisson(per_hour, rng) if isinstance(arriving, Poisson) else _diurnal(arriving, per_hour, rng)
 
 
 def per_hour_at(load: float, jobs: Iterable[SimJob], capacity: Vector | None) -> float:
-    """How many such jobs an hour make this load on average. Raises NeedsCapacity; ValueError if the jobs ask for nothing."""
+    """The number of such jobs per hour for this mean load. Raises NeedsCapacity; ValueError if jobs ask for nothing."""
     if capacity is None:
         raise NeedsCapacity("arrivals at a load depend on the cluster, and its capacity was not given")
     count, asked = 0, [0, 0, 0]
@@ -173,8 +173,8 @@ def _poisson(per_hour: float, rng: Random) -> Iterator[Micros]:
 
 
 def _diurnal(arriving: Diurnal, per_hour: float, rng: Random) -> Iterator[Micros]:
-    """By thinning: they come at the greatest rate of the week, and each stays with the chance that its hour has. Hours in which
-    none would stay are passed over: when the next one comes does not depend on when the last one did."""
+    """Draw by thinning: candidates arrive at the greatest rate of the week, and each is kept with its hour's probability. Hours
+    with probability 0 are skipped, which does not change the distribution, because the process has no memory."""
     week = [day * hour for day in arriving.days for hour in arriving.hours]
     greatest, mean = max(week), sum(week) / len(week)
     at, per_second = 0.0, per_hour * greatest / mean / HOUR_S
@@ -197,7 +197,7 @@ def _batches(arriving: Batches, rng: Random) -> Iterator[Micros]:
 
 
 class Timed:
-    """Jobs in the order in which they come, each asked for when its time has come: a million need not be held at once."""
+    """Jobs in order of arrival, each taken when its time has come, so that a million need not be held in memory."""
 
     def __init__(self, jobs: Iterable[SimJob]) -> None:
         self._jobs = iter(jobs)
@@ -224,8 +224,8 @@ class Timed:
 
 
 def at_times(jobs: Iterable[SimJob], times_us: Sequence[int], skipped: Skipped) -> Iterator[SimJob]:
-    """The jobs with these times instead of theirs. Those beyond never came when these were recorded, and are skipped. Raises
-    ValueError if there are fewer jobs than times."""
+    """Yield the jobs with these times instead of their own. Further jobs never came when the times were recorded, and are
+    skipped. Raises ValueError if there are fewer jobs than times."""
     given = 0
     for job in jobs:
         if given == len(times_us):

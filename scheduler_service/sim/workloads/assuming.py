@@ -1,4 +1,4 @@
-"""What traces do not say and a simulation must know: assumptions, which a configuration names."""
+"""Assumptions about data that traces lack and a simulation needs; a configuration names them."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,12 +17,11 @@ from scheduler_service.sim.workloads.arriving import Arriving, Recorded
 from scheduler_service.sim.workloads.distributions import Amount, Model, Normal
 
 COMMAND = ("job",)
-"""Of simulated jobs: nobody runs it."""
+"""The command of simulated jobs, which is never run."""
 
 
 class Trials(Model):
-    """Which jobs of a trace are trials: a share of them, drawn at random; or the short ones; or those with some value in a
-    column of the file."""
+    """The rule for trials in a trace: a random share of the jobs, the short ones, or those with certain values in a column."""
 
     share: float | None = Field(default=None, ge=0, le=1)
     shorter_than_s: float | None = Field(default=None, ge=0)
@@ -38,7 +37,7 @@ class Trials(Model):
         return self
 
     def rule(self, rng: Random) -> Callable[[Row, Micros], JobClass]:
-        """Says the class of a row's job, which works so long."""
+        """Return a function that gives the class of a row's job, by its run time."""
         share, shorter_us = self.share, None if self.shorter_than_s is None else self.shorter_than_s * SECOND
         trials, others = JobClass.TRIAL, JobClass.BEST_EFFORT
 
@@ -48,7 +47,7 @@ class Trials(Model):
             elif shorter_us is not None:
                 trial = work_us < shorter_us
             else:
-                assert self.column is not None  # one of the three is there
+                assert self.column is not None  # one of the three is set
                 if self.column not in row.values:
                     raise row.bad(self.column, "is not there, and is to say which jobs are trials")
                 trial = row.values[self.column] in self.values
@@ -58,7 +57,7 @@ class Trials(Model):
 
 
 class File(Model):
-    """What all traces have in common."""
+    """Settings that all traces share."""
 
     file: Path = Field(description="from the folder of the configuration, if it is relative; packed if it ends with .gz")
     jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="only so many of them, the first ones")
@@ -73,30 +72,30 @@ class File(Model):
 
 
 SITE_GRACE_S = 30
-"""Of jobs whose workload says nothing of grace periods: the default of a site, its setting `default_grace`."""
+"""The grace period of jobs without one: the default of a site, its setting `default_grace`."""
 
 
 class Trace(File):
-    """A trace that knows nothing of classes and grace periods."""
+    """A trace without classes and grace periods."""
 
     trials: Trials = Trials(share=0.3)
-    """An assumption; the default is the FitGpp paper's share."""
+    """The rule for trials, an assumption; the default is the FitGpp paper's share."""
     estimates: Literal["none", "right"] = Field(
         default="none", description="what users say of how long a job runs, which LRTP and backfilling go by"
     )
     grace_s: Amount = Normal(mean=180, deviation=66, low=1e-6, high=1200)
-    """An assumption; the default is the FitGpp paper's mean and cut, with the deviation that was fitted to its results."""
+    """Grace periods, an assumption: by default the FitGpp paper's mean and cut, and the deviation fitted to its results."""
 
 
 def spread(total: Vector, tasks: int) -> tuple[TaskGroup, ...]:
-    """Tasks that share a total as evenly as whole amounts can be shared, alike ones together."""
+    """Split a total into tasks as evenly as whole amounts allow, with equal tasks in one group."""
     each = (Vector(*(whole // tasks + (rank < whole % tasks) for whole in total)) for rank in range(tasks))
     return tuple(TaskGroup(len(list(alike)), demand) for demand, alike in groupby(each))
 
 
 def by_gpus(gpus: int, node: int | None, per_gpu: Callable[[int], Vector]) -> tuple[Vector, tuple[TaskGroup, ...]]:
-    """What a job of so many GPUs asks for in all, and its tasks: one, or as many whole nodes as it fills and the rest on one
-    more. `node` is how many GPUs one has; None: any number."""
+    """The total demand of a job with this many GPUs, and its tasks: one, or as many whole nodes as it fills and one for the
+    rest. `node`: the GPUs of a node; None: any number."""
     if node is None or gpus <= node:
         return per_gpu(gpus), ()
     whole, rest = divmod(gpus, node)
@@ -114,5 +113,5 @@ def spec(
     estimate_us: Micros = 0,
     project: str = "",
 ) -> JobSpec:
-    """Those that are equal are often one: a trace has few different ones where the grace period is the same for all."""
+    """Make a spec. Equal specs are often one object: a trace has few different ones if all have the same grace period."""
     return JobSpec(COMMAND, demand, job_class, grace_us, gang=gang, estimate_us=estimate_us, project=project)

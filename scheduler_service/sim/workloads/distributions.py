@@ -1,7 +1,7 @@
-"""Distributions, as a configuration names them: `work_s: {kind: normal, mean: 300, deviation: 300, low: 60, high: 1800}`.
+"""Distributions in a configuration: `work_s: {kind: normal, mean: 300, deviation: 300, low: 60, high: 1800}`.
 
-A plain number is one that is always the same. `low` and `high` cut a distribution by drawing again, as the FitGpp paper's
-truncated normals; they do not pile values up at the bounds.
+A plain number is a constant. `low` and `high` truncate a distribution by drawing again, like the FitGpp paper's truncated
+normals; values do not pile up at the bounds.
 """
 
 import math
@@ -18,28 +18,28 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from scheduler_service.sim.limits import between
 
 MOST = 1e12
-"""In microseconds or bytes still a number that the engine can hold. Of a distribution that has no end more is drawn again."""
+"""The largest value that the engine can hold in microseconds or bytes. Larger ones of an unbounded distribution are redrawn."""
 LEAST_SHARE = 1e-3
-"""Of the draws must lie within the bounds, else drawing again takes too long; such bounds are rather a mistake."""
+"""The least share of draws within the bounds. With less, drawing again takes too long, and such bounds are rather a mistake."""
 
 
 LEAST_STEP = 1e-9
 _SLACK = 1e-9
-"""Of a step: 3 * 0.1 is more than 0.3."""
+"""Tolerance relative to a step: 3 * 0.1 is more than 0.3."""
 
 
 class Model(BaseModel):
-    """A part of a configuration: it does not change, and a key that is not known is an error."""
+    """A part of a configuration. It is immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def pairs(value: Any) -> Any:
-    """A mapping as its items, in order: what is written as a mapping and kept as what does not change."""
+    """Convert a mapping to its items, in order: it is written as a mapping and kept as an immutable value."""
     if isinstance(value, dict):
         return tuple(value.items())
     if isinstance(value, tuple | list) and all(isinstance(item, tuple | list) for item in value):
-        return value  # as it is kept
+        return value  # already converted
     raise ValueError("it must be names with their values, such as {name: value}")
 
 
@@ -47,7 +47,7 @@ Positive = Annotated[float, between(1e-9, MOST)]
 
 
 class Constant(Model):
-    """Always the same."""
+    """A constant value."""
 
     kind: Literal["constant"] = "constant"
     value: float
@@ -63,7 +63,7 @@ class Constant(Model):
 
 
 class Uniform(Model):
-    """Each value between the bounds is as likely as any other."""
+    """Equally likely values between the bounds."""
 
     kind: Literal["uniform"] = "uniform"
     low: float
@@ -86,7 +86,7 @@ class Uniform(Model):
 
 
 class Bounded(Model):
-    """What may be cut off below and above: a value outside of the bounds is drawn again, before it is rounded."""
+    """A distribution with optional bounds: a value outside of them is drawn again, before it is rounded."""
 
     low: float | None = None
     high: float | None = None
@@ -141,7 +141,7 @@ class Normal(Bounded):
 
 
 class Lognormal(Bounded):
-    """Its logarithm is normal. Mean and deviation are its own, before it is cut, and not those of its logarithm."""
+    """A lognormal distribution. Mean and deviation are its own, before truncation, and not those of its logarithm."""
 
     kind: Literal["lognormal"] = "lognormal"
     mean: Positive
@@ -174,7 +174,7 @@ class Exponential(Bounded):
 
 
 class Choice(Model):
-    """One of some values, each as often as its weight says; without weights all alike."""
+    """One of some values with their weights; without weights, all are equally likely."""
 
     kind: Literal["choice"] = "choice"
     values: tuple[float, ...] = Field(min_length=1)
@@ -207,7 +207,7 @@ class Choice(Model):
 
 
 class Empirical(Model):
-    """What was measured: its quantiles at even steps, from the least value to the greatest, straight lines in between."""
+    """A measured distribution: its quantiles at even steps, from the least value to the greatest, linearly interpolated."""
 
     kind: Literal["empirical"] = "empirical"
     quantiles: tuple[float, ...] = Field(min_length=2)
@@ -222,7 +222,7 @@ class Empirical(Model):
 
     @staticmethod
     def of(samples: Iterable[float], points: int = 101) -> "Empirical":
-        """The distribution of some samples, of which there must be one at least."""
+        """The distribution of some samples, at least one."""
         ordered = sorted(samples)
         return Empirical(quantiles=tuple(_between(ordered, i / (points - 1)) for i in range(points)))
 
@@ -244,7 +244,7 @@ def _between(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
 
 
 def _stepped(value: float, step: float, low: float, high: float) -> float:
-    """The multiple of the step that is nearest to a value between the bounds, and between them, too."""
+    """Round a value between the bounds to the nearest multiple of the step between them."""
     if not step:
         return value
     near = round(value / step) * step
@@ -263,7 +263,7 @@ def _require_order(low: float, high: float, step: float) -> None:
 
 
 def _number_is_constant(value: Any) -> Any:
-    """YAML takes 1e6, which has no point, for a word."""
+    """YAML parses 1e6, which has no point, as a string."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -285,7 +285,7 @@ def _not_too_much(of: "_Any") -> "_Any":
 
 
 def cut(of: "_Any", most: float) -> "_Any":
-    """Without what is more, where the distribution does not say itself where it ends. Raises ValueError if that is too much."""
+    """Bound a distribution that has no upper bound of its own. Raises ValueError if that cuts off too much."""
     return of.model_validate({**of.model_dump(), "high": most}) if isinstance(of, Bounded) and of.high is None else of
 
 
@@ -294,4 +294,4 @@ Distribution = Annotated[
     Annotated[_Any, Field(discriminator="kind")], BeforeValidator(_number_is_constant), AfterValidator(_not_too_much)
 ]
 Amount = Annotated[Distribution, AfterValidator(_not_negative)]
-"""A distribution of what cannot be negative."""
+"""A distribution of a value that cannot be negative."""

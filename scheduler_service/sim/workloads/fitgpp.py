@@ -1,7 +1,7 @@
-"""The FitGpp paper's workload (section 4.1), with what the paper does not give filled in by a fit.
+"""The FitGpp paper's workload (section 4.1), with missing details filled in by a fit.
 
 Given in the paper: the shares, the means and upper cuts of the execution times and of grace periods, the load, the cluster.
-Fitted, so that the paper's FIFO figures come out: every deviation, the lower cuts, all distributions of demands, and that
+Fitted, so that FIFO's figures match the paper's: every deviation, the lower cuts, all distributions of demands, and that
 the load is the mean over the three resources.
 """
 
@@ -48,8 +48,8 @@ def normal(rng: Random, mean: float, deviation: float, low: float, high: float) 
 
 
 def whole(rng: Random, mean: float, deviation: float, low: int, high: int) -> int:
-    """A normal variable that is rounded, and then drawn again until it lies within the bounds. The other way round fewer jobs
-    would ask for nothing (13 % of trials for no GPU, not 23 %), and FIFO's slowdowns come out 5 % larger than the paper's."""
+    """A normal variable that is rounded, and then drawn again until it is within the bounds. In the opposite order fewer jobs
+    would ask for nothing (13 % of trials for no GPU, not 23 %), and FIFO's slowdowns would be 5 % larger than the paper's."""
     gauss = rng.gauss
     while not low <= (value := round(gauss(mean, deviation))) <= high:
         pass

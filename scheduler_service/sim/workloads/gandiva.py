@@ -1,6 +1,6 @@
-"""The workloads of the Gandiva paper (OSDI 2018): jobs of known kinds, whose rates depend on where and beside whom they run.
+"""The workloads of the Gandiva paper (OSDI 2018): jobs of known kinds, whose rates depend on their placement and neighbors.
 
-The experiment of section 6.3 is drawn as the paper describes it. Of the 9-day trace of section 6.4 the paper tells the number
+The experiment of section 6.3 is drawn as the paper describes it. For the 9-day trace of section 6.4 the paper gives the number
 of jobs and the mix of models. Durations follow a private trace. Here they are log-normal, and with the time in which jobs come
 and the load they are fitted, so that first come, first served takes about as long as the paper's baseline (an average of 832
 minutes and a makespan of 13,371). Nine days would not do: with Gandiva the paper's makespan is less than eight. The numbers of
@@ -30,11 +30,11 @@ KINDS = tuple(TABLE_1)
 """Jobs 1 to 8 of Table 1."""
 LOW, MID, HIGH = KINDS[:2], KINDS[2:5], KINDS[5:]
 SHARES = (0.30, 0.25, 0.45)
-"""Of jobs of low, middle and high utilisation (section 6.3)."""
+"""Shares of jobs of low, middle and high utilization (section 6.3)."""
 LARGE = KINDS[6:]
-"""They need 2 or 4 GPUs."""
+"""Kinds of jobs that need 2 or 4 GPUs."""
 TRACE_SHARES = {"cv": 0.10, "nlp": 0.60, "speech": 0.30}
-"""Table 2."""
+"""Shares of the domains (Table 2)."""
 _CV, _NLP = 4, 8
 TRACE_KINDS = {
     "cv": tuple(kind.name for kind in TABLE_2[:_CV]),
@@ -42,13 +42,13 @@ TRACE_KINDS = {
     "speech": tuple(kind.name for kind in TABLE_2[_NLP:]),
 }
 GROWS_TO = 4
-"""GPUs, which are all of the server."""
+"""The maximum GPUs of the elastic job: all GPUs of the server."""
 TRACE_GPUS = {1: 0.70, 2: 0.15, 4: 0.15}
-"""An assumption."""
+"""Shares of jobs by their GPUs, an assumption."""
 
 
 class Gandivas(Model):
-    """What the paper's workloads have in common."""
+    """Settings that the paper's workloads share."""
 
     grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
     cpus_per_gpu: float = Field(default=0.5, ge=0, le=1e6, description="an assumption: servers have 12 CPUs for 4 GPUs")
@@ -56,11 +56,11 @@ class Gandivas(Model):
 
     @property
     def arrivals(self) -> Recorded:
-        """The times are part of what is drawn."""
+        """Recorded arrivals, because the times are part of the draw."""
         return Recorded()
 
     def made(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user", name: str = "") -> SimJob:
-        """A job that is called as its kind unless it has a name."""
+        """Make a job, named after its kind unless it has a name."""
         demand = Vector(round(self.cpus_per_gpu * 1000 * gpus), round(self.memory_gib_per_gpu * 1024 * gpus), gpus)
         spec = JobSpec(COMMAND, demand, grace_us=round(self.grace_s * SECOND), name=name or kind)
         return SimJob(spec, max(work_us, 1), submit_us, user, kind=kind)
@@ -77,7 +77,7 @@ class Gandiva(Gandivas):
 
 
 class GandivaTrace(Gandivas):
-    """The synthesised 9-day trace of section 6.4."""
+    """The synthesized 9-day trace of section 6.4."""
 
     kind: Literal["gandiva-trace"] = "gandiva-trace"
     jobs: int = Field(default=8800, ge=1, le=MOST_JOBS)
@@ -90,7 +90,7 @@ class GandivaTrace(Gandivas):
 
 
 class GandivaSlicing(Gandivas):
-    """Figure 9: four long jobs, and after a while two short ones, all on one GPU each."""
+    """Figure 9: four long jobs, and later two short ones, all on one GPU each."""
 
     kind: Literal["gandiva-slicing"] = "gandiva-slicing"
     long_min: float = Field(default=100, gt=0, le=1e6, description="of the long jobs")
@@ -99,7 +99,7 @@ class GandivaSlicing(Gandivas):
 
 
 class GandivaGrowing(Gandivas):
-    """Figure 11: an elastic job of one GPU beside two short jobs, and after these have ended two others come."""
+    """Figure 11: an elastic job of one GPU next to two short jobs, and two others that come after these have ended."""
 
     kind: Literal["gandiva-growing"] = "gandiva-growing"
     work_min: float = Field(default=225, gt=0, le=1e6, description="of the elastic job, with one GPU; an assumption")
@@ -114,7 +114,7 @@ OfPaper = Gandiva | GandivaTrace | GandivaSlicing | GandivaGrowing
 
 
 def jobs(model: OfPaper, seed: int) -> Iterator[SimJob]:
-    """In the order in which they come."""
+    """Yield the jobs in order of arrival."""
     if isinstance(model, Gandiva):
         return _experiment(model, seed)
     if isinstance(model, GandivaTrace):

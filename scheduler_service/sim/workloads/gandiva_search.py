@@ -1,10 +1,10 @@
-"""The searches of section 6.2 of the Gandiva paper (OSDI 2018): a user tries configurations of one program, and stops those
-without promise (tables 3 and 4, figure 14).
+"""The searches of section 6.2 of the Gandiva paper (OSDI 2018): a user tries configurations of one program, and stops the
+unpromising ones (tables 3 and 4, figure 14).
 
-The paper prints how many configurations there are, in which place the one is that the user looks for, how often more are
-submitted, and when they are judged. It prints neither how long a mini-batch takes, nor how many configurations are stopped at
-once, nor how early in its training the right one is known to be that. These three are fitted to the paper's times
-(`plan.py`); how good configurations are is an assumption.
+The paper prints the number of configurations, the position of the one that the user looks for, how often more are submitted,
+and when they are judged. It prints neither how long a mini-batch takes, nor how many configurations are stopped together, nor
+how early in its training the right one is recognized. These three are fitted to the paper's times
+(`reproduction/gandiva/searches.py`); the quality of configurations is an assumption.
 """
 
 import math
@@ -19,17 +19,17 @@ from scheduler_service.sim.limits import MOST_JOBS
 from scheduler_service.sim.workloads.gandiva import MINUTE, Gandivas
 
 EVALUATIONS = 100 / 3
-"""Of a whole training: one for each 3 % of its mini-batches."""
+"""Evaluations in a whole training: one for each 3 % of its mini-batches."""
 NO_PROMISE = 30.0
-"""Configurations with less predicted accuracy, in per cent, are stopped."""
+"""Configurations with less predicted accuracy, in percent, are stopped."""
 POOR, MEDIOCRE, RIGHT = (5.0, 25.0), (35.0, 80.0), 84.5
-"""Accuracies in per cent: of configurations without promise, of the others, and of the one that the user looks for."""
+"""Accuracies in percent: of unpromising configurations, of the others, and of the one that the user looks for."""
 _UNCERTAINTY = 3.0
-"""Of the prediction at the first evaluation: its standard deviation in per cent, which falls with the root of their number."""
+"""The standard deviation of the prediction at the first evaluation, in percent; it falls with the root of their number."""
 
 
 class GandivaSearch(Gandivas):
-    """Jobs of one user, of which one is the right one."""
+    """The jobs of one user, one of which is the right one."""
 
     kind: Literal["gandiva-search"] = "gandiva-search"
     jobs: int = Field(default=374, ge=1, le=MOST_JOBS, description="configurations")
@@ -62,19 +62,19 @@ class GandivaSearch(Gandivas):
 
 
 class Configuration(NamedTuple):
-    """What nobody knows of it beforehand. In per cent."""
+    """The properties of a configuration that are unknown beforehand, in percent."""
 
     accuracy: float
-    """After its whole training."""
+    """The accuracy after its whole training."""
     error: float
-    """Of the prediction at the first evaluation."""
+    """The error of the prediction at the first evaluation."""
 
     def predicted(self, evaluations: int) -> float:
         return self.accuracy + self.error / math.sqrt(evaluations)
 
 
 def name_of(number: int) -> str:
-    """Of the job of a configuration."""
+    """The name of a configuration's job."""
     return f"configuration-{number}"
 
 
@@ -83,7 +83,7 @@ def number_of(name: str) -> int:
 
 
 def jobs(model: GandivaSearch) -> Iterator[SimJob]:
-    """In the order in which they come."""
+    """Yield the jobs in order of arrival."""
     for number in range(1, model.jobs + 1):
         batch = max(-(-(number - model.gpus) // model.more), 0)
         work_us = round(EVALUATIONS * model.evaluation_us)
@@ -91,7 +91,7 @@ def jobs(model: GandivaSearch) -> Iterator[SimJob]:
 
 
 def configurations(model: GandivaSearch, seed: int) -> dict[int, Configuration]:
-    """By number."""
+    """Draw the configurations, by number."""
     rng, found = Random(f"{seed}:configurations"), {}
     for number in range(1, model.jobs + 1):
         low, high = MEDIOCRE if rng.random() < model.promising else POOR

@@ -1,4 +1,4 @@
-"""Figure 18 of the Gandiva paper (OSDI 2018): searches in a cluster that is loaded by others' jobs.
+"""Figure 18 of the Gandiva paper (OSDI 2018): searches on a cluster with others' jobs.
 
 Each search is a virtual cluster, and so are the others. The paper begins the searches in the middle of its 9-day trace. Here
 they begin after one day, so that less has to be simulated.
@@ -20,11 +20,11 @@ from scheduler_service.sim.workloads.gandiva import MINUTE, GandivaTrace
 from scheduler_service.sim.workloads.gandiva_search import GandivaSearch
 
 OTHERS = "others"
-"""The virtual cluster of the jobs that are there."""
+"""The virtual cluster of the others' jobs."""
 
 
 class GandivaShared(Model):
-    """A trace, and searches beside it. The simulation ends when all have found what they look for."""
+    """A trace with additional searches. The simulation ends when all searches have found their configurations."""
 
     kind: Literal["gandiva-shared"] = "gandiva-shared"
     others: GandivaTrace = Field(default=GandivaTrace(), description="the jobs that are there")
@@ -33,7 +33,7 @@ class GandivaShared(Model):
 
     @property
     def arrivals(self) -> Recorded:
-        """The times are part of what is drawn."""
+        """Recorded arrivals, because the times are part of the draw."""
         return Recorded()
 
     @property
@@ -42,7 +42,7 @@ class GandivaShared(Model):
 
 
 def name_of(place: int) -> str:
-    """Of the virtual cluster of a search, and of its user; counted from 0.
+    """The name of a search's virtual cluster and of its user; `place` counts from 0.
 
     >>> name_of(0)
     'search-1'
@@ -51,7 +51,7 @@ def name_of(place: int) -> str:
 
 
 def searching(model: GandivaShared, place: int) -> Iterator[SimJob]:
-    """The jobs of one search. They run in its own cells alone, since the paper gives each search its GPUs."""
+    """Yield the jobs of one search. They run only in its own cells, since the paper gives each search its GPUs."""
     vc, begins = name_of(place), model.begins_us
     for job in gandiva_search.jobs(model.searches[place]):
         spec = changed(job.spec, vc=vc, guarantee=Guarantee.GUARANTEED)
@@ -59,12 +59,12 @@ def searching(model: GandivaShared, place: int) -> Iterator[SimJob]:
 
 
 def others(model: GandivaShared, seed: int) -> Iterator[SimJob]:
-    """The jobs that are there. They overflow into others' idle cells, and are reclaimed."""
+    """Yield the others' jobs. They overflow into idle cells of the searches, and are reclaimed."""
     for job in gandiva.jobs(model.others, seed):
         yield job._replace(spec=changed(job.spec, vc=OTHERS, guarantee=Guarantee.OVERFLOW), vc=OTHERS)
 
 
 def jobs(model: GandivaShared, seed: int) -> Iterator[SimJob]:
-    """All, in the order in which they come."""
+    """Yield all jobs in order of arrival."""
     each = (searching(model, place) for place in range(len(model.searches)))
     return merge(others(model, seed), *each, key=lambda job: job.submit_us)

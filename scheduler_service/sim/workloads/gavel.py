@@ -2,9 +2,9 @@
 
 Two files: the trace (see `philly`), and a table of training throughputs with the columns `device`, `placement`, `model`,
 `batch_size`, `gpus` and `steps_per_s`, as the authors of Gavel measured them (Narayanan et al., OSDI 2020). Each job of the
-trace draws a kind (a model and a batch size) of those that were measured with as many GPUs as the job has. The trace's duration
-is taken to be that on one model of GPU, and the durations on the others follow from the rates. A kind that does not fit into
-the memory of a GPU does not run there.
+trace draws a kind (a model and a batch size) among those that were measured with as many GPUs as the job has. The trace's
+duration is taken as that on one model of GPU, and the durations on the others follow from the rates. A kind that does not fit
+into the memory of a GPU does not run there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.philly import COLUMNS
 
 DEVICES = ("v100", "p100", "k80")
-"""In the order of the jobs' configurations."""
+"""Device models in the order of the jobs' configurations."""
 RATE_COLUMNS = ("device", "placement", "model", "batch_size", "gpus", "steps_per_s")
 MILLIONTHS = 1_000_000
 
 Rates = Mapping[int, Sequence[tuple[float, ...]]]
-"""By a job's GPUs: of each kind, the steps per second on each of the devices; 0 where it does not run."""
+"""For each number of GPUs of a job, the steps per second of each kind on each device; 0 if it does not run there."""
 
 
 class Gavel(File):
@@ -46,7 +46,7 @@ class Gavel(File):
 
 
 def read(model: Gavel, folder: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the trace has them, with its times. The user is the virtual cluster. Raises BadTrace."""
+    """Yield the trace's jobs with its times. The user is the virtual cluster. Raises BadTrace."""
     kinds = rates_of(folder / model.rates)
     rng, estimates = Random(f"{seed}:kinds"), Random(f"{seed}:estimates")
     of, from_us = DEVICES.index(model.measured_on), model.from_s * SECOND
@@ -77,8 +77,7 @@ def _job(times: Mapping[str, int], gpus: int, estimates: Sequence[int], submit_u
 
 @lru_cache(maxsize=8)
 def rates_of(file: Path) -> Rates:
-    """Of GPUs that are on as few servers as possible. Kinds that were not measured on all devices are left out. Raises
-    BadTrace."""
+    """Rates for GPUs on as few servers as possible, of kinds measured on all devices. Raises BadTrace."""
     found: dict[tuple[int, str, str], dict[str, float]] = {}
     for row in rows(file, RATE_COLUMNS):
         if row.text("placement") == "consolidated" and row.text("device") in DEVICES:

@@ -1,8 +1,8 @@
-"""Jobs of Microsoft's Philly trace for all four papers at once: trials and best-effort jobs of several virtual clusters, each
+"""Jobs of Microsoft's Philly trace for all four papers combined: trials and best-effort jobs of several virtual clusters, each
 of a kind that the authors of Gavel measured, with a configuration for each model of GPU on which its kind runs.
 
-As in `gavel_kinds`, the trace's duration is that on the reference device, and `sharing` says at which rate a job runs where it
-is. As in `gavel`, the user estimates the time in each configuration.
+As in `gavel_kinds`, the trace's duration is that on the reference device, and `sharing` gives the rate of a job by its
+placement. As in `gavel`, the user estimates the time in each configuration.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from scheduler_service.sim.workloads.philly import COLUMNS
 
 
 class GavelChoices(File):
-    """Jobs of the Philly trace, of kinds that were measured, in configurations between which a policy chooses."""
+    """Jobs of the Philly trace, of measured kinds, in configurations from which a policy chooses."""
 
     kind: Literal["gavel-choices"] = "gavel-choices"
     rates: Path = Field(description="the table of throughputs")
@@ -41,13 +41,13 @@ class GavelChoices(File):
         default=4, ge=1, description="only jobs of so many virtual clusters: those with the most jobs from then on"
     )
     trials: Trials = Trials(shorter_than_s=300)
-    """An assumption."""
+    """The rule for trials, an assumption."""
     error: float = Field(default=0.1, ge=0, le=2, description="relative deviation of the estimates in each configuration")
     grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
 
 
 def read(model: GavelChoices, folder: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the trace has them, with its times. The user is the virtual cluster. Raises BadTrace."""
+    """Yield the trace's jobs with its times. The user is the virtual cluster. Raises BadTrace."""
     found, file = tables(folder / model.rates, None).alone, folder / model.file
     kinds: dict[int, list[tuple[str, dict[str, int]]]] = {}
     for (name, device, gpus, spread), rate in sorted(found.items()):
@@ -87,17 +87,16 @@ def read(model: GavelChoices, folder: Path, seed: int, skipped: Skipped) -> Iter
 
 
 class Tenant(NamedTuple):
-    """What the jobs of a virtual cluster are."""
+    """The sums of a virtual cluster's jobs."""
 
     jobs: int
     trials: int
     asked_s: float
-    """GPU-seconds."""
+    """GPU-seconds of its jobs."""
 
 
 def tenants(file: Path, model: GavelChoices) -> dict[str, Tenant]:
-    """The virtual clusters that take part, those with the most jobs first: of as many of the trace's jobs as there are to be.
-    Raises BadTrace."""
+    """The virtual clusters with the most jobs among the first `jobs` of the trace, in order. Raises BadTrace."""
     found: dict[str, Tenant] = {}
     count, is_trial = 0, model.trials.rule(Random(0))
     for row in rows(file, COLUMNS):

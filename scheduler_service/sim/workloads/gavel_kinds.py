@@ -1,7 +1,7 @@
 """Jobs of Microsoft's Philly trace, each of a kind that the authors of Gavel measured on real devices.
 
-As in `gavel` each job draws a kind of those that were measured with as many GPUs as the job has. Here a job may run on any
-model of GPU, alone or beside another one, and `sharing` says at which rate (`sharing.measured`). The trace's duration is that
+As in `gavel`, each job draws a kind among those that were measured with as many GPUs as the job has. Here a job may run on any
+model of GPU, alone or next to another one, and `sharing` gives the rate (`sharing.measured`). The trace's duration is that
 on the reference device.
 """
 
@@ -23,7 +23,7 @@ from scheduler_service.sim.workloads.philly import COLUMNS
 
 
 class GavelKinds(File):
-    """Jobs of the Philly trace, of kinds that were measured."""
+    """Jobs of the Philly trace, of measured kinds."""
 
     kind: Literal["gavel-kinds"] = "gavel-kinds"
     rates: Path = Field(description="the table of throughputs")
@@ -37,7 +37,7 @@ class GavelKinds(File):
 
 
 def read(model: GavelKinds, file: Path, folder: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the trace has them, with its times. The user is the virtual cluster. Raises BadTrace."""
+    """Yield the trace's jobs with its times. The user is the virtual cluster. Raises BadTrace."""
     found = tables(folder / model.rates, None).alone
     kinds: dict[int, list[str]] = {}
     for (name, device, gpus, spread), rate in sorted(found.items()):

@@ -1,4 +1,4 @@
-"""Jobs that are drawn: classes of jobs, with a distribution for each thing that a job has."""
+"""Randomly drawn jobs: kinds of jobs, with a distribution for each property of a job."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ SITE_GRACE = Constant(value=SITE_GRACE_S)
 ONE = Constant(value=1)
 MOST_USERS = 100_000
 LEAST_ESTIMATE = 0.01
-"""Of the work: an estimate is not less, however wrong."""
+"""The least estimate, relative to the work, whatever its error."""
 
 
 class User(Model):
@@ -40,11 +40,11 @@ def _count_is_users(value: Any) -> Any:
 
 
 Users = Annotated[tuple[User, ...], BeforeValidator(_count_is_users), Field(min_length=1)]
-"""Or a number of users, who submit equally many jobs."""
+"""Users with weights, or a number of users who submit equally many jobs."""
 
 
 class Kind(Model):
-    """Jobs that are alike but for what is drawn. What a job asks for is of each of its tasks."""
+    """Jobs that share all properties that are not drawn. Demands are those of each task."""
 
     name: str = ""
     share: Annotated[float, between(1e-9, 1e9)] = Field(
@@ -87,7 +87,7 @@ class Kind(Model):
 
     @property
     def part(self) -> dict[str, Any] | None:
-        """Of a device, as fields of a spec; None: jobs have whole devices."""
+        """The part of a device, as fields of a spec; None: jobs have whole devices."""
         if not (self.gpu_fraction or self.gpu_memory_gib):
             return None
         sliced = self.sharing == "sliced" if self.sharing else bool(self.gpu_fraction)
@@ -108,7 +108,7 @@ class Generated(Model):
 
 
 def jobs(model: Generated, seed: int) -> Iterator[SimJob]:
-    """Without times. GPUs and tasks are rounded to whole ones."""
+    """Yield jobs without times. GPUs and tasks are rounded to whole ones."""
     rng = Random(f"{seed}:jobs")
     makers = [_maker(kind, rng) for kind in model.kinds]
     sums = list(accumulate(kind.share for kind in model.kinds))

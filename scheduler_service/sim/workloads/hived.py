@@ -1,8 +1,8 @@
 """The HiveD paper's workload (section 5.1): eleven tenants, their quotas (table 1), and jobs by their GPUs (table 2).
 
-When jobs come and how long they run is not in the paper: see `hived_fitted`, whose shapes stand in for it, or a file of the
-Philly trace itself. Jobs ask for GPUs alone. Each tenant's jobs are drawn on their own, so that they are the same whether the
-others take part or not: a tenant can be given a private cluster.
+Arrival and run times are not in the paper: they are drawn from the shapes in `hived_fitted`, or from a file of the Philly
+trace. Jobs ask for GPUs only. Each tenant's jobs are drawn separately, so that they do not depend on the others: a tenant can
+have a private cluster.
 """
 
 from bisect import bisect_right
@@ -31,7 +31,7 @@ from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.hived_sample import of_models, sampled
 
 NODES, SPARE, NODE_GPUS = 279, 6, 8
-"""The paper's cluster, and how many of its nodes are nobody's."""
+"""The nodes of the paper's cluster, how many of them no tenant owns, and the GPUs of a node."""
 JOBS = 141_950
 DAYS = 62.0
 """The trace spans "more than two months"."""
@@ -42,13 +42,13 @@ DAY_S, HOUR_S = 86400, 3600
 
 class Tenant(NamedTuple):
     nodes: int
-    """Its quota."""
+    """The tenant's quota."""
     jobs: tuple[int, int, int, int, int]
-    """By SIZES."""
+    """Numbers of jobs by SIZES."""
     load: float
-    """What its jobs ask for, by its quota. Fitted."""
+    """Demand of its jobs, relative to its quota. Fitted."""
     swing: float
-    """The standard deviation of the logarithm of how many batches come in a day. Fitted."""
+    """The standard deviation of the logarithm of the number of batches per day. Fitted."""
 
 
 TENANTS: dict[str, Tenant] = {
@@ -69,8 +69,8 @@ Name = Literal["res-a", "res-b", "res-c", "res-d", "res-e", "res-f", "prod-a", "
 
 
 def apportioned(weights: Sequence[float], whole: int, least: int = 0) -> list[int]:
-    """Whole numbers that sum up to `whole`, in proportion: rounded down, and those with the largest rests one more. None is
-    less than `least`, for which the largest ones pay. Raises ValueError where that cannot be."""
+    """Divide `whole` into integers in proportion to the weights: rounded down, with one more for the largest remainders. Each
+    is at least `least`, at the cost of the largest ones. Raises ValueError if that is impossible."""
     if whole < least * len(weights):
         raise ValueError(f"{whole} are too few for {len(weights)}, of which each has {least} or more")
     total = sum(weights)
@@ -89,20 +89,20 @@ def apportioned(weights: Sequence[float], whole: int, least: int = 0) -> list[in
 def quotas(nodes: int = NODES) -> dict[str, int]:
     """The tenants' quotas on a cluster of another size, in nodes: table 1's proportions, and one at least.
 
-    The paper does not say what it made of them on 200 nodes.
+    The paper does not give the quotas on 200 nodes.
     """
     return _assigned({name: tenant.nodes for name, tenant in TENANTS.items()}, nodes)
 
 
 def sampled_quotas(nodes: int) -> dict[str, int]:
-    """The same where nobody is given a node for less than its part of one: the cluster of the paper's figure 6 has 12 nodes,
-    which are too few for eleven tenants. Who has none is left out."""
+    """Quotas without a minimum of one node: the cluster of the paper's figure 6 has 12 nodes, too few for eleven tenants.
+    Tenants without a node are left out."""
     shares = apportioned([tenant.nodes for tenant in TENANTS.values()], nodes)
     return {name: share for name, share in zip(TENANTS, shares, strict=True) if share}
 
 
 def balanced(nodes: int = NODES) -> dict[str, int]:
-    """By the GPU time that each tenant's jobs ask for (table 5), and one at least."""
+    """Quotas by the GPU time that each tenant's jobs ask for (table 5), and at least one node."""
     return _assigned({name: tenant.load * tenant.nodes for name, tenant in TENANTS.items()}, nodes)
 
 
@@ -140,7 +140,7 @@ class Hived(Model):
 
     @property
     def arrivals(self) -> Recorded:
-        """The times are part of what is drawn."""
+        """Recorded arrivals, because the times are part of the draw."""
         return Recorded()
 
     @property
@@ -148,14 +148,14 @@ class Hived(Model):
         return self.days or DAYS * self.jobs / JOBS
 
     def counts(self) -> dict[str, tuple[int, ...]]:
-        """How many jobs there are of each tenant that takes part, by SIZES."""
+        """The number of jobs of each tenant that takes part, by SIZES."""
         flat = apportioned([count for tenant in TENANTS.values() for count in tenant.jobs], self.jobs)
         each = len(SIZES)
         counts = {name: tuple(flat[i * each : (i + 1) * each]) for i, name in enumerate(TENANTS)}
         return {name: of for name, of in counts.items() if not self.tenants or name in self.tenants}
 
     def expected(self) -> int | None:
-        """How many jobs come; None: that is drawn."""
+        """The number of jobs; None if it is drawn."""
         return sum(map(sum, self.counts().values())) if self.nodes == NODES else None
 
 
@@ -167,12 +167,12 @@ class _Drawn(NamedTuple):
 
 
 class _Trace(NamedTuple):
-    """What is drawn of the Philly trace."""
+    """Data of the Philly trace to draw from."""
 
     times: list[list[float]]
-    """Of the submits of each virtual cluster, those with the most jobs first; from 0 to 1 within the trace's busy weeks."""
+    """Submit times of each virtual cluster, those with the most jobs first; from 0 to 1 within the trace's busy weeks."""
     durations_s: dict[int, list[float]]
-    """By SIZES; other numbers of GPUs count as the next smaller one."""
+    """Durations by SIZES; other numbers of GPUs count as the next smaller one."""
 
     @staticmethod
     def read(file: Path) -> "_Trace":
@@ -191,7 +191,7 @@ class _Trace(NamedTuple):
         return _Trace(sorted(submits.values(), key=len, reverse=True), durations)
 
     def drawn(self, name: str, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
-        """The tenant with the most jobs is given the times of the virtual cluster with the most, and so on."""
+        """Draw jobs. The tenant with the most jobs has the times of the virtual cluster with the most, and so on."""
         rank = sorted(TENANTS, key=lambda tenant: -sum(TENANTS[tenant].jobs)).index(name)
         sizes = [size for size, count in zip(SIZES, counts, strict=True) for _ in range(count)]
         for size, at in zip(sizes, rng.choices(self.times[rank], k=len(sizes)), strict=True):
@@ -201,7 +201,7 @@ class _Trace(NamedTuple):
 def jobs(
     model: Hived, seed: int, folder: Path = Path(), tenants: Mapping[str, Tenant] = MappingProxyType(TENANTS)
 ) -> Iterator[SimJob]:
-    """In the order in which they come. Raises BadTrace."""
+    """Yield the jobs in order of arrival. Raises BadTrace."""
     trace = None if model.file is None else _Trace.read(folder / model.file)
     made = [
         job
@@ -219,8 +219,7 @@ def jobs(
 def _tenant(
     model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random, trace: _Trace | None
 ) -> Iterator[SimJob]:
-    """Its jobs, stretched so that they ask for what the tenant's load says. No two come at once: a tenant's jobs are told
-    apart by when they come."""
+    """A tenant's jobs, stretched to its load. No two have the same time, by which a tenant's jobs are identified."""
     days = model.span_days
     drawn = sorted(trace.drawn(name, counts, days, rng) if trace else _drawn(model, name, tenant, counts, rng))
     gpus = [_width(tenant, job.size, rng) for job in drawn]
@@ -241,7 +240,7 @@ def _asked(gpus: int) -> tuple[Vector, tuple[TaskGroup, ...]]:
 
 
 def _width(tenant: Tenant, size: int, rng: Random) -> int:
-    """GPUs. Those of "16 or more" are whole nodes, as in Philly; wider than its quota no tenant's job is, but for the 16."""
+    """The GPUs of a job. Those of "16 or more" are whole nodes, as in Philly, and apart from the 16 no more than the quota."""
     if size < SIZES[-1]:
         return size
     widths = {nodes: share for nodes, share in fitted.WIDE.items() if nodes <= max(2, tenant.nodes)}
@@ -250,7 +249,7 @@ def _width(tenant: Tenant, size: int, rng: Random) -> int:
 
 
 def _drawn(model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random) -> Iterator[_Drawn]:
-    """Batch by batch, of as many GPUs each; the durations of a batch are alike. No batch asks for more than the quota."""
+    """Draw batches of jobs with the same GPUs and correlated durations. No batch asks for more than the quota."""
     days = model.span_days
     sums = list(accumulate(_rates(name, tenant.swing, days, rng)))
     scores = NormalDist()
@@ -269,7 +268,7 @@ def _drawn(model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng
 
 
 def _rates(name: str, swing: float, days: float, rng: Random) -> Iterator[float]:
-    """How many batches come in each hour, against the others. Tenants' peaks interlace: their waves begin one after another."""
+    """The relative rate of batches in each hour. Tenants' peaks interlace: their waves begin one after another."""
     phase = list(TENANTS).index(name) / len(TENANTS)
     chance = rng.gauss(0, 1)
     for day in range(max(1, round(days))):

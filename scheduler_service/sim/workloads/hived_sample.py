@@ -1,6 +1,6 @@
-"""The workload of HiveD's experiment on a small cluster (section 5.2.1): jobs sampled at random, and models in their place.
+"""The workload of HiveD's experiment on a small cluster (section 5.2.1): a random sample of the jobs, with models assigned.
 
-What is drawn for a tenant's jobs does not depend on whether the others' are there.
+The draws for a tenant's jobs do not depend on the other tenants.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,12 +14,11 @@ MODELS: dict[str, tuple[float, tuple[str, ...]]] = {
     "speech": (0.3, ("wavenet", "deepspeech")),
     "cv": (0.1, ("inception-v3", "resnet-50", "alexnet", "vgg16", "vgg16")),
 }
-"""Table 3, by the names of `sharing.kinds`, and how often each domain's are: 6:3:1. VGG19 is VGG16 here, since neither paper
-prints how fast it is."""
+"""Table 3 by the names of `sharing.kinds`, with each domain's share (6:3:1). VGG19 is VGG16: neither paper prints its speed."""
 
 
 def sampled(jobs: Iterable[SimJob], part: float, owned: Mapping[str, int], seed: int) -> Iterator[SimJob]:
-    """So large a part of the jobs, less those that are wider than the GPUs that their tenant owns."""
+    """Yield this part of the jobs, without those that are wider than the GPUs that their tenant owns."""
     draw = _for_each_tenant(seed, "sample")
     for job in jobs:
         if draw(job.vc).random() < part and job.spec.demand.devices <= owned.get(job.vc, 0):
@@ -27,7 +26,7 @@ def sampled(jobs: Iterable[SimJob], part: float, owned: Mapping[str, int], seed:
 
 
 def of_models(jobs: Iterable[SimJob], seed: int) -> Iterator[SimJob]:
-    """The jobs as such of the models, those of a domain alike often."""
+    """Yield the jobs with models, equally likely within a domain."""
     draw = _for_each_tenant(seed, "models")
     domains, shares = tuple(MODELS), tuple(share for share, _ in MODELS.values())
     for job in jobs:

@@ -1,7 +1,7 @@
 """Ebb's own CSV of jobs: a line for each, written and read back without loss. docs/workloads.md has every column.
 
-Of a gang, `cpus`, `memory_gib` and `gpus` are of each task; where its tasks differ, these and `tasks` have a value for each
-group of like tasks, joined by +: 2 tasks of 8 GPUs and one of 4 are `2+1` and `8+4`.
+For a gang, `cpus`, `memory_gib` and `gpus` are per task; if its tasks differ, these and `tasks` have a value for each group of
+equal tasks, joined by +: 2 tasks of 8 GPUs and one of 4 are `2+1` and `8+4`.
 """
 
 import csv
@@ -48,7 +48,7 @@ NAMES = {job_class: name for name, job_class in CLASSES.items()}
 
 
 class Csv(File):
-    """Jobs from Ebb's own CSV; `history` is what `ebb-scheduler history` wrote."""
+    """Jobs from Ebb's own CSV; `history` is the output of `ebb-scheduler history`."""
 
     kind: Literal["csv", "history"] = "csv"
     from_s: float = Field(default=0, ge=0, description="only jobs whose submit_s is this or more")
@@ -59,7 +59,7 @@ class Unwritable(Exception):
 
 
 def read(model: Csv, file: Path, _seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the file has them, with its times. Raises BadTrace."""
+    """Yield the file's jobs with its times. Raises BadTrace."""
     for row in rows(file, NEEDED, OPTIONAL):
         job = _job(row)
         if not job.work_us:
@@ -101,7 +101,7 @@ class _Part(TypedDict, total=False):
 
 
 def _asked(row: Row) -> tuple[Vector, tuple[TaskGroup, ...], _Part]:
-    """What the job needs in all, the groups of a gang, and the part of a device that it asks for instead of whole ones."""
+    """The total demand of the job, the groups of a gang, and the part of a device that it asks for instead of whole ones."""
     memory = row.amount("gpu_memory_gib", 1024, 0)
     mode = row.text("share").strip()
     text = row.text("gpus").strip()
@@ -124,7 +124,7 @@ def _asked(row: Row) -> tuple[Vector, tuple[TaskGroup, ...], _Part]:
 
 
 def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:
-    """In all, and of the groups of a gang."""
+    """The total demand, and the groups of a gang."""
     sizes = _parts(row, "tasks", 1, "1")
     columns = [_parts(row, *column) for column in (("cpus", 1000, "0"), ("memory_gib", 1024, "0"), ("gpus", 1, "0"))]
     for name, amounts in zip(("cpus", "memory_gib", "gpus"), columns, strict=True):
@@ -156,8 +156,8 @@ def _whole(row: Row, column: str) -> int:
 
 
 def write(jobs: Iterable[SimJob], file: Path) -> int:
-    """Writes them, packed if the name ends with .gz, and returns how many. The file is there when it is whole. The same jobs
-    give the same bytes. Raises Unwritable."""
+    """Write the jobs, gzipped if the name ends with .gz, and return their number. The file appears when it is complete. The
+    same jobs give the same bytes. Raises Unwritable."""
     part = file.with_name(f".{file.name}.part")
     try:
         with _created(part, packed=file.suffix == ".gz") as lines:
@@ -169,7 +169,7 @@ def write(jobs: Iterable[SimJob], file: Path) -> int:
 
 
 def write_to(lines: TextIO, jobs: Iterable[SimJob]) -> int:
-    """As `write`, to an open file."""
+    """Write the jobs to an open file, as `write` does."""
     plain = csv.writer(lines, lineterminator="\n")
     quoting = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow(COLUMNS)
@@ -219,7 +219,7 @@ def seconds(micros: Micros) -> str:
 
 
 def _decimal(amount: int, scale: int) -> str:
-    """Exactly amount / scale, whose prime factors are 2 and 5: so it has an end."""
+    """Exactly amount / scale. The prime factors of the scale are 2 and 5, so the decimal is finite."""
     whole, rest = divmod(amount, scale)
     digits = ""
     while rest:

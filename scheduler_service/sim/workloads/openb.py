@@ -1,6 +1,6 @@
 """Alibaba's openb trace (Weng et al., USENIX ATC 2023), as a CSV file with a line for each pod.
 
-Columns: `qos`, `submit_s`, `sched_s` (empty where it was never placed), `end_s`, `cpu_milli`, `mem_mib`, `num_gpus` and
+Columns: `qos`, `submit_s`, `sched_s` (empty if it was never placed), `end_s`, `cpu_milli`, `mem_mib`, `num_gpus` and
 `gpu_milli`; others may be there. It is a good source of demands over several resources, and a bad one of load: 8,000 pods in
 five months. It names no users.
 """
@@ -30,7 +30,7 @@ class Openb(Trace):
     kind: Literal["openb"] = "openb"
     from_s: float = Field(default=0, ge=0, description="only pods that were submitted at this time of the trace, or later")
     trials: Trials = Trials(column="qos", values=("LS",))
-    """An assumption: what is latency-sensitive must start now."""
+    """The rule for trials, an assumption: latency-sensitive pods must start now."""
     work_s: Amount | None = Field(default=None, description="how long best-effort jobs run; none: as their pods did")
     trial_work_s: Amount | None = Field(default=None, description="how long trials run; none: as their pods did")
     parts_of_gpus: Literal["whole", "skip", "sliced", "packed"] = Field(
@@ -40,7 +40,7 @@ class Openb(Trace):
 
 
 def read(model: Openb, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the file has them, with its times. Raises BadTrace."""
+    """Yield the file's jobs with its times. Raises BadTrace."""
     rng = Random(f"{seed}:assumed")
     job_class = model.trials.rule(rng)
     for row in rows(file, COLUMNS):

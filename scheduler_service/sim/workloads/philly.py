@@ -1,8 +1,8 @@
 """Microsoft's Philly trace (Jeon et al., USENIX ATC 2019), as a CSV file with a line for each job.
 
-Columns: `submit_s`, `duration_s` (of all attempts together), `num_gpus` and `vc`; others may be there. The trace says nothing
-of CPUs, memory, classes and grace periods: what stands in for them is an assumption, which the configuration names. It names
-no users either: the virtual cluster stands for them.
+Columns: `submit_s`, `duration_s` (of all attempts together), `num_gpus` and `vc`; others may be there. The trace has no CPUs,
+memory, classes and grace periods: these are assumptions, which the configuration names. It has no users either: the virtual
+cluster is taken as the user.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Philly(Trace):
 
 
 def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """As the file has them, with its times. Raises BadTrace."""
+    """Yield the file's jobs with its times. Raises BadTrace."""
     rng = Random(f"{seed}:assumed")
     job_class = model.trials.rule(rng)
     cpu_milli, memory_mib = model.cpus_per_gpu * 1000, model.memory_gib_per_gpu * 1024

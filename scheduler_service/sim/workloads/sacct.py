@@ -1,7 +1,7 @@
 """Slurm's accounting, as `sacct` prints it (see `COMMAND`; docs/workloads.md says more).
 
-A job's own line has all of it, so those of its steps are passed over. A job of several nodes is a gang with a task on each; the
-components of a heterogeneous job are one gang.
+A job's own line has all of its data, so the lines of its steps are skipped. A job of several nodes is a gang with a task on
+each; the components of a heterogeneous job are one gang.
 """
 
 import re
@@ -21,9 +21,9 @@ from scheduler_service.sim.limits import MOST_TASKS
 from scheduler_service.sim.workloads.assuming import Trace, spec, spread
 
 COLUMNS = ("JobID", "User", "Submit", "Start", "ElapsedRaw", "State", "ReqTRES", "AllocTRES")
-"""Needed."""
+"""Columns that are needed."""
 MORE = ("Account", "Partition", "QOS", "ReqCPUS", "ReqMem", "NNodes", "TimelimitRaw")
-"""Made use of where they are there."""
+"""Columns that are used if present."""
 COMMAND = (
     "TZ=UTC sacct --allusers --allocations --array --parsable2 --starttime=2025-01-01 --endtime=2025-04-01 "
     f"--format={','.join((*COLUMNS, *MORE))}"
@@ -32,7 +32,7 @@ OVER = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
     *("LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
 }
-"""As the manual of sacct has them."""
+"""The final states in the manual of sacct."""
 _RUN_STILL = ("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING", "SIGNALING", "STAGE_OUT", "RESIZING")
 _WAIT_STILL = ("PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 NOT_OVER = {
@@ -46,7 +46,7 @@ MINUTE = 60 * SECOND
 
 
 class Sacct(Trace):
-    """Jobs of a Slurm cluster. Those that did not run, and those that are not over, are skipped."""
+    """Jobs of a Slurm cluster. Jobs that did not run or have not ended are skipped."""
 
     kind: Literal["sacct"] = "sacct"
     demand: Literal["allocated", "requested"] = Field(
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
-    """Jobs with times since 1970; heterogeneous ones, whose lines may be apart, at the end. Raises BadTrace."""
+    """Yield jobs with times since 1970; heterogeneous ones, whose lines may be apart, come last. Raises BadTrace."""
     rng = Random(f"{seed}:assumed")
     job_class = model.trials.rule(rng)
     vc = () if model.vc == "none" else (model.vc,)
@@ -103,7 +103,7 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
 
 
 def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
-    """None: the line is a step's, or the job is skipped."""
+    """Parse a line; None if it belongs to a step, or the job is skipped."""
     if "." in row.text("JobID"):
         return None
     state = row.text("State").split()[0].removesuffix("+") if row.text("State") else ""
@@ -126,14 +126,14 @@ def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
 
 
 def _allocated(row: Row) -> tuple[Vector, int]:
-    """In all, and on how many nodes."""
+    """The total demand, and the number of nodes."""
     tres = _tres(row, "AllocTRES")
     mem = _mib(row, "AllocTRES", tres.get("mem", "0"))
     return Vector(_count(row, "AllocTRES", tres.get("cpu", "0")) * 1000, mem, _gpus(row, "AllocTRES", tres)), _nodes(row, tres)
 
 
 def _requested(row: Row) -> tuple[Vector, int]:
-    """As allocated; what ReqTRES does not have may be in columns of its own."""
+    """The same as requested; amounts that ReqTRES lacks may be in columns of their own."""
     tres = _tres(row, "ReqTRES")
     nodes = _nodes(row, tres)
     cpus = _count(row, "ReqTRES", tres["cpu"]) if "cpu" in tres else _count(row, "ReqCPUS", row.text("ReqCPUS") or "0")
@@ -142,7 +142,7 @@ def _requested(row: Row) -> tuple[Vector, int]:
 
 
 def _tres(row: Row, column: str) -> dict[str, str]:
-    """Such as `billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`."""
+    """Parse a TRES list such as `billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`."""
     pairs = [part.partition("=") for part in row.text(column).split(",") if part]
     if any(not equals for _, equals, _ in pairs):
         raise row.bad(column, f"must be name=amount,..., and is {row.text(column)!r}")
@@ -150,7 +150,7 @@ def _tres(row: Row, column: str) -> dict[str, str]:
 
 
 def _gpus(row: Row, column: str, tres: dict[str, str]) -> int:
-    """The sum, or, where a cluster counts them by type alone, that of all types."""
+    """The total of GPUs, or, if a cluster counts them only by type, the sum over all types."""
     if "gres/gpu" in tres:
         return _count(row, column, tres["gres/gpu"])
     return sum(_count(row, column, amount) for name, amount in tres.items() if name.startswith("gres/gpu:"))
@@ -161,7 +161,7 @@ def _nodes(row: Row, tres: dict[str, str]) -> int:
 
 
 def _count(row: Row, column: str, text: str) -> int:
-    """A number, in which sacct writes 2K for 2048."""
+    """Parse a number, in which sacct writes 2K for 2048."""
     number, power = (text[:-1], UNITS.find(text[-1]) + 1) if text[-1:].isalpha() else (text, 0)
     if text[-1:].isalpha() and not power:
         raise row.bad(column, f"must be a number, and is {text!r}")
@@ -169,7 +169,7 @@ def _count(row: Row, column: str, text: str) -> int:
 
 
 def _mib(row: Row, column: str, text: str) -> int:
-    """An amount of memory; without a unit it is in MiB."""
+    """Parse an amount of memory; without a unit it is in MiB."""
     if text.endswith("K"):
         return -(-row.parsed(column, text[:-1]) // 1024)
     power = UNITS.find(text[-1:]) if text[-1:].isalpha() else 1
@@ -179,14 +179,14 @@ def _mib(row: Row, column: str, text: str) -> int:
 
 
 def _req_mem(row: Row, cpus: int, nodes: int) -> int:
-    """Of the whole job; before Slurm 21.08, with a letter that says for what: 4000Mc for each CPU, 16Gn for each node."""
+    """The memory of the whole job. Before Slurm 21.08 a letter gives the unit: 4000Mc for each CPU, 16Gn for each node."""
     text = row.text("ReqMem") or "0"
     each = {"c": cpus, "n": nodes}.get(text[-1], 1)
     return _mib(row, "ReqMem", text.rstrip("cn") or "0") * each
 
 
 def _time(row: Row, column: str) -> Micros | None:
-    """In UTC, as the command has it; seconds since 1970 (SLURM_TIME_FORMAT=%s) do, too. None: there is none."""
+    """Parse a time in UTC, as the command prints it, or in seconds since 1970 (SLURM_TIME_FORMAT=%s). None if it is missing."""
     text = row.text(column)
     if text in ("", "Unknown", "None"):
         return None
@@ -201,6 +201,6 @@ def _time(row: Row, column: str) -> Micros | None:
 
 
 def _time_limit(row: Row) -> Micros:
-    """What the user expected, at most; 0: unknown."""
+    """The user's upper limit of the run time; 0: unknown."""
     text = row.text("TimelimitRaw")
     return row.amount("TimelimitRaw", MINUTE) if text.isdigit() else 0
