@@ -65,7 +65,7 @@ async def serve(config: Config) -> None:
                     lease = Lease(engines.lease, _holder(config), config.lease, config.advertise or address)
                     announce = partial(_announce, config, health, address, systemd)
                     systemd.status("stands by")
-                    systemd.ready()  # it answers reads, whoever leads
+                    systemd.ready()  # it answers reads, whether or not it leads
                     await _lead_again_and_again(config, backend, engines, lease, stop, halt, announce)
 
 
@@ -80,7 +80,7 @@ def _backend(config: Config, engines: Engines) -> Backend:
 
 @asynccontextmanager
 async def _tokens(config: Config, engines: Engines) -> AsyncIterator[Tokens | None]:
-    """What knows callers by their tokens; None where nobody is asked for one."""
+    """Look up callers by their tokens; yields None if the site does not authenticate callers."""
     if config.auth == "none":
         yield None
         return
@@ -101,7 +101,7 @@ async def _lead_again_and_again(
     halt: threading.Event,
     announce: Callable[[int, bool], Coroutine[Any, Any, None]],
 ) -> None:
-    """Stands by, leads, and stands by again, until stopped. What breaks soon after its start is tried ever less often."""
+    """Wait to lead, lead, and wait again, until stopped. The pause grows when leaderships fail soon after they start."""
     pause = 0.0
     forgetful = False
     while not stop.is_set():
@@ -149,7 +149,7 @@ def _holder(config: Config) -> str:
 
 @asynccontextmanager
 async def _database(config: Config, end: Callable[[], None]) -> AsyncIterator[str]:
-    """The database's URL. An embedded server is watched: when it dies, everything is ended, to be started anew."""
+    """The database's URL. An embedded server is watched: when it dies, the process ends, to be started again."""
     if config.database is not None:
         yield config.database
         return
@@ -182,7 +182,7 @@ def _migrate(url: str) -> None:
 
 
 async def _announce(config: Config, health: Health, address: str, systemd: Notifier, epoch: int, leads: bool) -> None:
-    """Tells health checks, systemd, and whoever reads the address file, whether this scheduler leads."""
+    """Report to health checks, systemd and the address file whether this scheduler leads."""
     systemd.status(f"leads in epoch {epoch}" if leads else "stands by")
     await health.serving(leads)
     if config.address_file is None:

@@ -16,13 +16,13 @@ class TlsFiles:
     """PEM files."""
 
     certificate: Path
-    """The service's own, and those between it and the CA."""
+    """The service's own certificate, and the intermediate ones up to the CA."""
     key: Path
     client_ca: Path | None = None
-    """Set: who connects must show a certificate of this CA (mutual TLS)."""
+    """If set, clients must present a certificate of this CA (mutual TLS)."""
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
-        """Differs once a file has been written anew. Raises OSError."""
+        """Modification time and inode of each file, which differ once a file is replaced. Raises OSError."""
         files = [path.stat() for path in (self.certificate, self.key, self.client_ca) if path is not None]
         return tuple((file.st_mtime_ns, file.st_ino) for file in files)
 
@@ -76,7 +76,7 @@ class TlsFiles:
 @dataclass(frozen=True, slots=True)
 class _Dates:
     wrong: str = ""
-    """What is wrong with them now, in OpenSSL's words."""
+    """Why the dates are not valid now, in OpenSSL's words; empty if they are."""
     began: float = 0.0
     ends: float = math.inf
     """Seconds since 1970."""
@@ -105,7 +105,7 @@ def _dates(server: ssl.SSLContext, certificate: Path) -> _Dates:
     except ssl.SSLCertVerificationError as error:
         return _Dates(error.verify_message if error.verify_code in _OF_TIME else "")
     except (ssl.SSLError, KeyError, ValueError):
-        return _Dates()  # what else there may be is told to whoever connects
+        return _Dates()  # clients that connect report any other fault
     return _Dates("", began, over)
 
 

@@ -242,7 +242,7 @@ class Config(FileSettings):
 
 
 def lacking_folders(config: Config) -> list[str]:
-    """What keeps files from being written while it serves. Other commands do not write them."""
+    """Return why files that `serve` writes cannot be written. Other commands do not write them."""
     lacking = []
     for name, given in (("address_file", config.address_file), ("record", config.record)):
         if given is not None:
@@ -274,7 +274,7 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 
 
 def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
-    """Where the value of each setting comes from, of settings that `load` has taken."""
+    """Return the source of each setting that `load` accepted: flag, environment, file, preset or default."""
     told = {} if file is None else _read(file)
     there = {name.upper() for name in os.environ}
     sources: dict[str, Collection[str]] = {

@@ -136,17 +136,17 @@ class Reader(_Reads):
         return {node.id: node for node in self._read(store.list_nodes)}
 
     def view_of_nodes(self) -> View:
-        """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
+        """Return the nodes and their free resources as of the last commit, without any jobs."""
         loaded = self._read(store.load, jobs=False)
         return View(live_rows(loaded), loaded.commit_no)
 
     def leader(self) -> str:
-        """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
+        """Return HOST:PORT of the holder of a valid lease; empty if no scheduler holds one."""
         return _address_of(self._read(store.holder))
 
 
 class MarketReader(_Reads):
-    """Reads of cell exchange: what is on the board and what is not any more."""
+    """Reads of the cell exchange: current and past postings and exchanges."""
 
     posting = _read_by(store.find_posting)
     exchanges = _read_by(store.find_exchanges)
@@ -221,19 +221,19 @@ class Lease:
 
 
 def _address_of(lease: store.Lease) -> str:
-    """Where its holder is, while it is valid."""
+    """Return the address of the lease's holder; empty if the lease has expired."""
     return lease.address if lease.valid else ""
 
 
 def opened(engine: Engine, epoch: int) -> tuple[store.Loaded, Writer]:
-    """What a new leader goes on from, and what it writes with."""
+    """Load the state for a new leader, and open its writer."""
     with engine.connect() as connection:
         loaded = store.load(connection)
     return loaded, Writer(engine, epoch, loaded.commit_no)
 
 
 def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
-    """What was loaded as (table, key, row), in an order in which each row finds those that it refers to."""
+    """Return the loaded rows as (table, key, row), ordered so that each row follows those that it refers to."""
     return [
         *(("node", row.id, row) for row in loaded.nodes),
         *(("device", (row.node, row.index), row) for row in loaded.devices),

@@ -1,4 +1,4 @@
-"""What the engine and its policy are made of, from the settings of the service."""
+"""Build the settings of the engine and its policy from those of the service."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ TURNS = 2
 
 
 def stages_of(config: Config) -> Stages:
-    """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
+    """Return the policy stages. Each virtual cluster has its own policy; the site's is the default (see `vc_policy_of`)."""
     if config.virtual_clusters:
         return stages("cells", PreemptionSettings(), exchange=config.exchange)
     settings = PreemptionSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
@@ -54,17 +54,17 @@ def settings_of(config: Config) -> Settings:
 
 
 def vc_policy_of(config: Config) -> VcPolicy:
-    """Of virtual clusters that name none: the site's, where it is one for them."""
+    """Return the policy of virtual clusters that name none: the site's if it can serve virtual clusters, or fifo."""
     name = config.policy if config.policy in registry.for_virtual_clusters() else "fifo"
     own = tuple(sorted(config.policy_settings.items())) if name == config.policy else ()
     return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight, settings=own)
 
 
 def _by_class(seconds: Mapping[TimeLimited, float]) -> tuple[int, int]:
-    """Of trials, and of best-effort jobs; 0: not given."""
+    """Return the limits of trials and of best-effort jobs, in microseconds; 0 if not given."""
     return micros(seconds.get("trial", 0)), micros(seconds.get("best-effort", 0))
 
 
 def micros(seconds: float) -> int:
-    """For settings, which are in seconds."""
+    """Convert a setting in seconds to microseconds."""
     return round(seconds * 1_000_000)

@@ -55,7 +55,7 @@ async def lead(
     valid_until: Callable[[], float],
     forgetful: bool,
 ) -> None:
-    """Leads until `ending` is done, or the engine stops by itself. The state is loaded anew each time.
+    """Lead until `ending` is done, or the engine stops by itself. Each leadership loads the state from the database.
 
     Raises what made it impossible to begin, what stopped the engine, and Outrun.
     """

@@ -13,17 +13,17 @@ SERVICE: Final[Mapping[str, Mapping[str, Any]]] = {
     "site": {"backfill": True, "min_run": 60.0, "fault_retries": 2, "fitgpp_trials_in_flight": None},
     "paper": {"backfill": False, "min_run": 0.0, "fault_retries": 0, "fitgpp_trials_in_flight": 1},
 }
-"""By preset, the defaults of the scheduler's settings."""
+"""Defaults of the scheduler's settings, by preset."""
 
 SIMULATED: Final[Mapping[str, Mapping[str, Any]]] = {
     "site": {"backfill": True, "min_run": 60.0, "trials_in_flight": None, "sparing": True, "in_order": False},
     "paper": {"backfill": False, "min_run": 0.0, "trials_in_flight": 1, "sparing": False, "in_order": True},
 }
-"""By preset, the defaults of a simulated policy's settings, some of which the service does not have."""
+"""Defaults of a simulated policy's settings, by preset. The service does not have all of these settings."""
 
 
 def filled(told: Any, presets: Mapping[str, Mapping[str, Any]]) -> Any:
-    """What was told, over what its preset says. What is no mapping, or of no known preset, is for others to refuse."""
+    """Return the given settings on top of their preset's. A value that is no mapping or has an unknown preset is unchanged."""
     if not isinstance(told, dict):
         return told
     preset = told.get("preset", "site")

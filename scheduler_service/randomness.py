@@ -4,8 +4,8 @@ from random import Random
 
 
 class Drawing:
-    """What `Random("<seed>:<commit_no>")` draws. Few steps draw anything, and seeding costs as much as a small step does: it is
-    put off until something is drawn."""
+    """Draws from `Random("<seed>:<commit_no>")`. Few steps draw anything, and seeding costs as much as a small step: it is
+    put off until the first draw."""
 
     __slots__ = ("_random", "_seed")
 

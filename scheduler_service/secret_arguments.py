@@ -6,11 +6,11 @@ from fnmatch import translate
 
 HIDDEN = "(hidden)"
 _BETWEEN = re.compile(r"[\s;|&()<>'\"`$]+")
-"""What separates the words of a shell's script."""
+"""Separators of words in a shell script."""
 
 
 def problem(pattern: str) -> str:
-    """Why it can be no pattern; empty where it can."""
+    """Return why this is not a valid pattern; empty if it is."""
     if not pattern.strip("*=") or re.search(r"\s", pattern):
         return f"{pattern!r} is not an option, such as --token, nor like *_KEY=*"
     if "=" not in pattern and pattern.endswith("*"):
@@ -21,8 +21,8 @@ def problem(pattern: str) -> str:
 class SecretArguments:
     """Patterns of two kinds, with the wildcards of a shell. One without `=`, such as `--token`, names an option: what is
     hidden is the next argument, or what follows in `--token=...`. One with `=`, such as `*_KEY=*`, is for arguments like
-    `AWS_KEY=...`, and hides what follows the `=`. If such a word stands inside a longer argument, as in a script for
-    `sh -c`, the whole argument is hidden: how a shell would read it is not looked at."""
+    `AWS_KEY=...`, and hides what follows the `=`. If such a word is inside a longer argument, as in a script for
+    `sh -c`, the whole argument is hidden: it is not parsed as a shell would."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         each = list(patterns)

@@ -1,4 +1,4 @@
-"""How a leadership begins: the state that the database holds, the time, and what an operator is told of both."""
+"""The start of a leadership: the state in the database, the clock, and warnings to the operator about both."""
 
 import logging
 import secrets
@@ -35,12 +35,12 @@ class ClockBehind(Exception):
 
 
 class Contradiction(Exception):
-    """The database holds what cannot be: to schedule by it would be to give a device away twice."""
+    """The database is inconsistent: scheduling from it could give a device away twice."""
 
 
 def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
-    """Microseconds since 1970: the wall clock now, moved on by monotonic time. Raises ClockBehind, unless it is to `accept`
-    that the last leader's clock was ahead: then time goes on from the last commit."""
+    """Return a clock in microseconds since 1970: the wall clock now, advanced by monotonic time. Raises ClockBehind, unless it
+    is to `accept` that the last leader's clock was ahead: then time continues from the last commit."""
     wall, began = time.time_ns() // 1000, time.monotonic_ns() // 1000
     if (behind := last_us - wall) > _CLOCK_SLACK_US:
         said = f"the clock of this machine is {behind / 1e6:.0f} s behind the last commit"
@@ -55,12 +55,12 @@ def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
 
 
 def load_state(opened: Open, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
-    """The state as the database holds it; a new cluster is made in an empty one. What other settings left behind that means
-    nothing now is put right first, and that is committed: who leads, and who replays a recording, begins with the same rows.
+    """Load the state from the database; an empty database gets a new cluster. Rows that other settings left behind
+    and that mean nothing now are repaired and committed first: a leader and a replay of its recording begin with the same rows.
 
-    Raises Contradiction where rows do not go together.
+    Raises Contradiction if rows are inconsistent.
 
-    `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
+    `forgetful`: the database is known to lack commits that were acted on, as after a backup was restored.
     """
     loaded, writer = opened()
     commit_no, cluster = loaded.commit_no, loaded.cluster
@@ -88,7 +88,7 @@ def load_state(opened: Open, config: Config, forgetful: bool = False) -> tuple[S
 
 
 def left_over(state: State) -> Iterator[str]:
-    """What was made under another configuration, and comes to nothing under this one: for the operator."""
+    """Yield warnings about jobs that were submitted under another configuration and get nothing under this one."""
     pools = state.pools
     kind = "of virtual clusters" if pools is None else "without a virtual cluster"
     jobs = [job for job in state.jobs.rows.values() if not state.serves(job)]

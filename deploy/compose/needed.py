@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def entries(lock: str) -> Iterator[Entry]:
-    """What a lock that uv has written holds."""
+    """Yield the entries of a lock written by uv."""
     for part in re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.MULTILINE)[1:]:
         requirement, _, comment = part.partition("    # via")
         via = re.findall(r"^(?:    #  )? (\S+)", comment, flags=re.MULTILINE)
@@ -35,7 +35,7 @@ def entries(lock: str) -> Iterator[Entry]:
 
 
 def roots(pyproject: str, extras: Iterable[str]) -> set[str]:
-    """What the project names itself: for all, and for these extras, which may name further extras of the project."""
+    """Return the project's direct requirements, with those of these extras, which may name further extras of the project."""
     project = tomllib.loads(pyproject)["project"]
     own = re.compile(rf"{re.escape(project['name'])}\[(.*)\]")
 

@@ -1,4 +1,4 @@
-"""What a gang's nodes are called among the seldom fields of a job."""
+"""Rename the nodes of a gang among the sparse fields of a job."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Commands that work on the scheduler's database beside it: how they find it, and how they end when it fails."""
+"""Commands that work on the scheduler's database while it may be running: how they find it, and how they exit if it fails."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do."""
+    """The command cannot be carried out; the message says why, and what to do."""
 
 
 def database_options(command: F) -> F:
@@ -68,7 +68,7 @@ def used(lacks: str) -> "Callable[[Engine], None]":
 
 @contextlib.contextmanager
 def _url(config: Config, new: bool) -> Iterator[str]:
-    """The database's URL. An embedded one is started for the moment, or, where a scheduler uses it, reached beside that."""
+    """The database's URL. An embedded server is started for the command; if a scheduler already runs it, that one is used."""
     from scheduler_service import store
 
     if config.database is not None:

@@ -85,7 +85,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
             shown = f"{name}: {'' if value is None else without_password(str(value))}"
             click.echo(shown if whence[name] == "default" else f"{shown:<34} # {whence[name]}")
         return
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what it says beside that is for its own developers
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its other messages are for gRPC developers
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     import uvloop  # the command line must answer --help without loading all of it
@@ -93,7 +93,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     from scheduler_service.app import serve as run
 
     gc.set_threshold(SELDOM)
-    gc.freeze()  # what was loaded stays, and need not be looked at
+    gc.freeze()  # loaded modules stay: the collector need not scan them
 
     try:
         uvloop.run(run(config))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scheduler_service.core.model.access import Token
 
 PREFIX = "ebb_"
-"""Of every token, so that people and scanners of source code know one when they see it."""
+"""Prefix of every token, so that people and secret scanners recognize one."""
 SHOWN_CHARS = 6
 _DAY_US = 86_400_000_000
 _SUBJECT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")

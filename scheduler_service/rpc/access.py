@@ -26,11 +26,11 @@ class Rule:
 
     roles: frozenset[Role]
     own_job: bool = False
-    """A user may do it to their own jobs alone, and an operator to any."""
+    """A user may call this for their own jobs only; an operator, for any job."""
 
 
 OPEN: Final = None
-"""Whoever reaches the service may ask, with a token or without."""
+"""Any client that reaches the service may call this, with or without a token."""
 _USERS = Rule(frozenset({Role.USER, Role.OPERATOR}))
 _OWNERS = Rule(_USERS.roles, own_job=True)
 _OPERATORS = Rule(frozenset({Role.OPERATOR}))
@@ -56,7 +56,7 @@ MAY: Mapping[str, Rule | None] = {
     "/grpc.health.v1.Health/Watch": OPEN,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPEN,
 }
-"""Every method of every service. One that is missing here is for nobody."""
+"""The rule of every method of every service. A method that is missing here may not be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +66,30 @@ class Caller:
     subject: str
     roles: frozenset[Role]
     token: Token | None = None
-    """None: nobody is asked for one."""
+    """None if the site does not authenticate callers."""
 
 
 SPEAKING_LIMIT = 1.0
 """Seconds that a stream has for its first message before it is refused."""
 SPEAKING_AT_ONCE = 32
-"""Streams that are refused so. Further ones are refused unheard: what they send takes memory."""
+"""Streams whose first message is awaited at the same time. Others are refused unread: what they send takes memory."""
 
 _NOTHING: Final = nullcontext()
 _caller: ContextVar[Caller] = ContextVar("ebb_caller")
 
 
 def caller() -> Caller:
-    """Of the call that is being handled: each is a task of its own."""
+    """Return the caller of the call being handled: each call is a task of its own."""
     return _caller.get()
 
 
 def user() -> str:
-    """In whose name the call that is being handled is made."""
+    """Return the user in whose name the call being handled is made."""
     return caller().subject
 
 
 class Access:
-    """Lets in who may make the call. Without `tokens` everybody is the service's own user."""
+    """Admits callers that may make a call. Without `tokens`, every caller is the service's own user."""
 
     def __init__(self, backend: Backend, tokens: Tokens | None) -> None:
         self._backend = backend

@@ -1,4 +1,4 @@
-"""What the gRPC services serve from: this scheduler's leadership while it lasts, and the database, which standbys read."""
+"""The backend of the gRPC services: this scheduler's leadership while it lasts, and the database, which standbys read."""
 
 import asyncio
 import time
@@ -32,12 +32,12 @@ READERS = 5
 ASK_AGAIN = 1.0
 """Seconds for which it holds who leads."""
 ASK_LIMIT = 3.0
-"""Seconds that a caller who is to be told who leads may wait for the database."""
+"""Seconds that a caller waits for the database at most, to be told which scheduler leads."""
 
 
 @dataclass(eq=False)
 class Leading:
-    """What there is while this scheduler leads."""
+    """Objects that exist while this scheduler leads."""
 
     service: EngineThread
     dispatch: Dispatch
@@ -75,11 +75,11 @@ class Backend:
     heartbeat_seconds: float
     silent_after_seconds: float
     virtual_clusters: bool = False
-    """Whether the site has such, whoever leads it."""
+    """Whether the site has virtual clusters."""
     vc_policy: VcPolicy = _FIFO
-    """Of virtual clusters that name no other."""
+    """Policy of virtual clusters that name none."""
     secrets: SecretArguments = _NO_SECRETS
-    """What others than a job's owner and operators do not see of its command."""
+    """Arguments of a job's command that only its owner and operators see."""
     files: UserFiles | None = None
     """Snapshots and results; None: this scheduler keeps none."""
 
@@ -134,13 +134,13 @@ class Backend:
         return leading.view.nodes if (leading := self.leads) else await self.read(self.reader.nodes)
 
     async def view_of_nodes(self) -> View:
-        """Nodes with what is free on them, as of the last commit."""
+        """Return the nodes and their free resources as of the last commit."""
         return leading.view if (leading := self.leads) else await self.read(self.reader.view_of_nodes)
 
     # ---- who leads -----------------------------------------------------------------------------------------------------
 
     async def leader(self) -> str:
-        """Where the leader is, by the database; empty when nobody leads. It is asked once a second at most.
+        """Return the leader's address from the database; empty if no scheduler leads. Queried at most once a second.
 
         Raises NotCommitted when it does not answer.
         """
@@ -148,7 +148,7 @@ class Backend:
         if self._leader is None or (self._leader.done() and now - self._leader_asked >= ASK_AGAIN):
             self._leader_asked = now
             self._leader = asyncio.create_task(self.read(self.reader.leader))
-            self._leader.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be nobody to hear it
+            self._leader.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may have no reader left
         try:
             async with asyncio.timeout(ASK_LIMIT):
                 return await asyncio.shield(self._leader)
@@ -156,7 +156,7 @@ class Backend:
             raise NotCommitted("the database does not answer") from None
 
     async def refer(self) -> Exception:
-        """What a caller is told who needs the leader: where it is, or that there is no database to ask for it."""
+        """Return the error for a caller that needs the leader: its address, or that the database does not answer."""
         try:
             return NotLeading(await self.leader())
         except NotCommitted as lost:

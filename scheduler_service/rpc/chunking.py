@@ -21,7 +21,7 @@ P = TypeVar("P", bound=_Message)
 def chunks(
     parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST_BYTES, most: int = MOST_PARTS
 ) -> Iterator[list[P]]:
-    """What is `made` of each of the parts, piece by piece, as the pieces are asked for; one empty piece of nothing."""
+    """Yield the messages `made` of the parts in pieces of limited size, lazily; a single empty piece if there are no parts."""
     piece: list[P] = []
     size = 0
     for part in parts:

@@ -43,7 +43,7 @@ def decoded(method: Method, call: Call) -> Call:
 
 
 class _Refused:
-    """The malformed requests of one method, as the log tells them: whoever sends many must not fill it."""
+    """Rate-limited logging of one method's malformed requests: a client that sends many must not fill the log."""
 
     def __init__(self, method: str) -> None:
         self._method = method

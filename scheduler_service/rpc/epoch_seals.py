@@ -1,4 +1,4 @@
-"""What shows that a cluster was led in an epoch.
+"""Seals, which prove that a cluster was led in an epoch.
 
 A database that was restored from a backup counts epochs that agents have obeyed already, and a leader has to go above them.
 An agent's word for that is not enough, or any of them could end a leadership. So each Welcome carries a seal of its epoch,
@@ -21,7 +21,7 @@ class Seals:
 
     @property
     def transfer_key(self) -> bytes:
-        """What the agents of the cluster show each other. It stays as long as the cluster."""
+        """The key by which the cluster's agents authenticate to each other. It never changes."""
         return hmac.digest(self._key, b"transfers between agents", "sha256")
 
     def fits(self, epoch: int, seal: bytes) -> bool:

@@ -14,7 +14,7 @@ from scheduler_service.rpc.interceptors import InvalidArgument, check
 HELLO_LIMIT = 10.0
 """Seconds in which an agent must have said who it is."""
 MOST_CPUS = 4096
-"""Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
+"""CPUs of a node, more than any machine has. Each may be a cell: one agent's mistake must not create a million of them."""
 OWN_LEVELS = ("device", "node")
 """Levels that every node has: no level between them can have one of these names."""
 MOST_NAMED = 100
@@ -43,7 +43,7 @@ def hello_of(first: Any, leading: Leading, peer: str) -> pb.Hello:
 
 
 def asker(hello: pb.Hello, peer: str) -> str:
-    """Whose word it is, for the log."""
+    """Return which agent made a claim, for the log."""
     return f"node {hello.node} (as {user()}, from {peer})"
 
 

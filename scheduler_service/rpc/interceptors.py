@@ -1,4 +1,4 @@
-"""What every call has in common: its request is checked before a handler sees it, and every error becomes a status.
+"""Layers of every call: its request is checked before a handler sees it, and every error becomes a status.
 
 A status carries google.rpc.ErrorInfo (reason, domain, metadata), so that clients need not read sentences.
 """
@@ -23,10 +23,10 @@ DOMAIN = "ebb"
 SHOWN = 5
 """Broken rules that an error names."""
 ALL_CHECKED = 4096
-"""Bytes. Of a larger request only the first broken rule is looked for: it may break millions, and to find each of them
-would keep everybody else waiting for minutes."""
+"""Bytes. In a larger request only the first broken rule is looked for: it may break millions, and finding all of them
+would keep other callers waiting for minutes."""
 FROM_LEADER = ("ebb-read", "leader")
-"""Metadata of a call whose sender wants the leader's answer, and a standby's only where nobody leads."""
+"""Metadata of a call that asks for the leader's answer, and accepts a standby's only if no scheduler leads."""
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ class InvalidArgument(Refused):
 
 
 def invalid(field: str, rule: str, why: str) -> InvalidArgument:
-    """What is raised for a field whose value is wrong for a reason that its message cannot know."""
+    """Return the error for a field whose value is wrong for a reason that no rule in its message expresses."""
     return InvalidArgument("INVALID_FIELD", f"{field}: {why}", field=field, rule=rule)
 
 
 class Unauthenticated(Refused):
-    """Nobody knows who is calling."""
+    """The caller is unknown."""
 
 
 class PermissionDenied(Refused):
@@ -49,7 +49,7 @@ class PermissionDenied(Refused):
 
 
 class OutOfRange(Refused):
-    """What is asked for begins after the end of what there is."""
+    """The requested offset is past the end."""
 
 
 class Unavailable(Refused):
@@ -87,7 +87,7 @@ PATTERNS = {
     r"^((HUP|INT|QUIT|USR1|USR2|ALRM|CONT|WINCH|URG|IO|PWR)(@[1-9][0-9]{0,4})?)?$": "must be HUP, INT, QUIT, USR1, USR2, ALRM, "
     "CONT, WINCH, URG, IO or PWR; @ and a number of seconds may follow",
 }
-"""What the patterns in the .proto files come to, for people."""
+"""The patterns in the .proto files, in words."""
 
 
 def check(request: message.Message) -> None:
@@ -171,7 +171,7 @@ async def abort(context: Context, error: BaseException) -> NoReturn:
 
 
 def answered(backend: Backend, method: Method, call: Call) -> Call:
-    """Answers with the status of whatever the call raises. Whoever needs the leader is told where that is."""
+    """Answer with the status of any error that the call raises. A caller that needs the leader is told its address."""
 
     async def answering(request: Any, context: Context) -> Any:
         try:

@@ -35,11 +35,11 @@ _KINDS: Mapping[bool, Callable[..., Handler]] = {
     False: grpc.stream_unary_rpc_method_handler,
     True: grpc.stream_stream_rpc_method_handler,
 }
-"""By whether responses are a stream."""
+"""Handler constructors, by whether responses are a stream."""
 
 
 class Methods(grpc.GenericRpcHandler):
-    """Stands in for the server where the generated code adds a servicer. The first of `layers` is the outermost.
+    """Takes the place of the server when the generated code adds a servicer. The first of `layers` is the outermost.
 
     To gRPC, every method takes a stream of requests. If it knew of a single one, it would receive all of that before the
     caller is known, so that callers without a token could fill the memory. It hands over the bytes of requests as they came,

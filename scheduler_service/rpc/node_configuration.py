@@ -1,4 +1,4 @@
-"""What the scheduler configures agents with. They are told in their welcome, and again when it has changed."""
+"""Configuration that the scheduler sends to agents: in their welcome, and again when it has changed."""
 
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.rpc.backend import Backend, Leading

@@ -17,12 +17,12 @@ LARGEST_SPEC = 1 << 20
 LARGEST_MESSAGE = 2 << 20
 """Bytes of a message to the scheduler, of users and agents alike. gRPC refuses a larger one by the length that it announces."""
 LARGEST: Mapping[str, tuple[str, int]] = {"/ebb.v1.Scheduler/Submit": ("spec", LARGEST_SPEC + 1024)}
-"""By method: the field that makes its requests large, and how many bytes of a request are parsed at most. To parse one costs
-many times its bytes."""
+"""Method -> the field that makes its requests large, and the largest request in bytes that is parsed. Parsing takes many
+times a request's size."""
 OPEN_AT_ONCE = 32
 """Requests of callers without a token that are received at the same time."""
 OPEN_LIMIT = 1.0
-"""Seconds in which each of these must have come."""
+"""Seconds in which each of these must have arrived."""
 _NO_TURN = nullcontext()
 
 

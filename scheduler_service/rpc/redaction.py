@@ -1,5 +1,5 @@
-"""What a caller sees of jobs: owners see their own whole, and operators everybody's. To others a job shows neither its
-environment nor the arguments that the site calls secret, and says that something was left out."""
+"""Redaction of jobs: owners see all of their own jobs, and operators all of every job. Other callers see neither a job's
+environment nor the arguments that the site declares secret, and `redacted` names what was left out."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from scheduler_service.secret_arguments import HIDDEN, SecretArguments
 
 
 class Sight(NamedTuple):
-    """Of one caller."""
+    """How much one caller may see."""
 
     user: str
     everything: bool
@@ -45,6 +45,6 @@ class Sight(NamedTuple):
 
 
 def sight(secrets: SecretArguments) -> Sight:
-    """Of whoever makes the call that is being handled. Without tokens that is an operator, whoever it is (see `access`)."""
+    """Return the sight of the caller of the call being handled. Without tokens every caller is an operator (see `access`)."""
     who = caller()
     return Sight(who.subject, Role.OPERATOR in who.roles, secrets)

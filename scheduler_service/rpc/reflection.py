@@ -1,4 +1,4 @@
-"""What gRPC reflection tells of the services, down to their methods."""
+"""gRPC reflection of the services, down to their methods."""
 
 from typing import Any
 

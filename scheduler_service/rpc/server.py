@@ -69,7 +69,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 
 
 class Health:
-    """What grpc.health.v1 answers."""
+    """The status that grpc.health.v1 answers."""
 
     def __init__(self, servicer: Any) -> None:
         self._servicer = servicer

@@ -1,6 +1,6 @@
-"""From the engine to the nodes: who is connected, what they are sent, and which of them have fallen silent.
+"""Dispatch from the engine to the nodes: connected agents, messages to send them, and nodes that have fallen silent.
 
-Orders for a node that is not connected are dropped: when its agent connects, it is told everything that is to hold there.
+Orders for a node that is not connected are dropped: when its agent connects, it is sent the whole desired state of the node.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Asks an agent for the log of a run, from a byte on; `follow` until the run is over. `id` names the answer."""
+    """Asks an agent for a run's log from a byte offset on; with `follow`, until the run ends. `id` identifies the answer."""
 
     id: str
     job_id: int
@@ -33,35 +33,35 @@ class LogRequest:
 
 
 SHORTEST_SPREAD_US: Micros = SECOND // 10
-"""Agents that spread over less time than this may as well connect again all at once."""
+"""Agents that would spread over less time than this may as well reconnect at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfiguration:
-    """What the scheduler decides for an agent."""
+    """Settings that the scheduler sends to an agent."""
 
     heartbeat_us: Micros
-    """From one sign of life to the next, at most."""
+    """Longest time between two signs of life."""
     reconnect_within_us: Micros
     """How long agents may take to connect again, all of them together, once their connections have ended."""
 
     def replaces(self, told: "NodeConfiguration") -> bool:
-        """Whether agents that were told otherwise are to hear of it. The time to connect again grows with each node that joins.
-        It counts when it has doubled and is long enough to matter, so that N nodes that join cost N log N messages and not N
-        squared."""
+        """Whether agents that have another configuration are sent this one. The time to reconnect grows with each node that
+        joins. It is sent when it has doubled and is long enough to matter, so that N nodes that join cost N log N messages and
+        not N squared."""
         enough = max(2 * told.reconnect_within_us, SHORTEST_SPREAD_US)
         return self.heartbeat_us != told.heartbeat_us or self.reconnect_within_us >= enough
 
 
 class Outgoing(NamedTuple):
-    """What waits to be sent to an agent: orders first, so that it knows every run of which a log is asked for."""
+    """Messages that wait to be sent to an agent: orders first, so that it knows every run whose log is requested."""
 
     orders: list[Order]
     acknowledged: int
-    """The last sequence to acknowledge; 0: none."""
+    """The last sequence number to acknowledge; 0: none."""
     logs: list[LogRequest]
     configuration: NodeConfiguration | None
-    """The last one; None: as it was."""
+    """The latest configuration; None if unchanged."""
 
 
 class Link:
@@ -72,25 +72,25 @@ class Link:
         self.node = node
         self.boot_id = boot_id
         self.instance = instance
-        """Of the agent's process."""
+        """ID of the agent's process."""
         self.heard = time.monotonic()
         self.joined = False
-        """Whether the agent was accepted: until then it is no sign of life of the node."""
+        """Whether the agent was accepted: before, its messages are no sign of life of the node."""
         self.ended = False
         self.renews = False
-        """Whether its agent was told so little of what it had reported that it begins anew, with another boot."""
+        """Whether its agent learned that so few of its reports are known that it starts over, with another boot ID."""
         self.observed: Any = None
-        """What the agent saw last of its devices and runs, as `rpc` keeps it; of no use once the link has ended."""
+        """The agent's last observations of its devices and runs, as `rpc` keeps them; of no use once the link has ended."""
         self.checkpoints: dict[RunKey, tuple[str, str]] = {}
-        """Of runs that name them: the checkpoint that they began from, and the last one that they saved; as `observed`."""
+        """Run that names its checkpoints -> the one that it began from, and the last one that it saved; like `observed`."""
         self.means: dict[RunKey, int] = {}
-        """What would save a run, by the numbers of ebb.agent.v1.SaveMeans; as `observed`."""
+        """Run -> how it can be saved, as a number of ebb.agent.v1.SaveMeans; like `observed`."""
         self.executed: dict[RunKey, Micros] = {}
-        """Of runs that take turns: for how long each has executed since it does; as `observed`."""
+        """Run that takes turns -> for how long it has executed since it takes turns; like `observed`."""
         self.turns: dict[RunKey, bool] = {}
-        """Of the same: whether each has its devices now; as `observed`."""
+        """Run that takes turns -> whether it has its devices now; like `observed`."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when nothing goes over it any more."""
+        """Done when nothing is sent over the link any more."""
         self._call = call
         self.outbox: asyncio.Queue[tuple[Order, ...] | int | LogRequest | NodeConfiguration | None] = asyncio.Queue()
 
@@ -128,24 +128,24 @@ class Link:
 class Heard(NamedTuple):
     at: float
     boot_id: str
-    """By an agent of this boot; empty where that boot is over."""
+    """Boot ID of the agent; empty if that boot has ended."""
 
 
 FellSilent = Callable[[NodeSilent], "asyncio.Future[Any] | None"]
-"""Returns what is done when that is durable; None where this scheduler does not lead any more."""
+"""Returns a future that is done once that is durable; None if this scheduler is no longer the leader."""
 
 
 class Dispatch:
-    """For the event loop alone."""
+    """Links to all agents, used on the event loop only."""
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
         self._last_heard: dict[str, Heard] = {}
         self._untold: dict[str, set[RunKey]] = {}
-        """By node: the runs that it was to start since it had an agent last."""
+        """Node -> the runs that it was to start since its agent was last connected."""
         self._began = time.monotonic()
         self._configuration: NodeConfiguration | None = None
-        """What all agents were told of last; those that were welcomed since know a newer one."""
+        """The last configuration that was sent to all agents; those welcomed since then may have a newer one."""
 
     def connected(self, node: str) -> Link | None:
         """The node's link, if an agent was accepted on it."""
@@ -153,20 +153,20 @@ class Dispatch:
         return link if link is not None and link.joined else None
 
     def open(self, node: str, boot_id: str, instance: str = "") -> Link:
-        """A new link for the node, on the call that asks for it. One that it had is ended: an agent that connects again has
-        lost the old one."""
+        """Return a new link for the node, on the call at hand. Its old link is ended: an agent that reconnects has lost that
+        one."""
         if (old := self._links.get(node)) is not None:
             old.end()
         link = self._links[node] = Link(node, boot_id, asyncio.current_task(), instance)
         return link
 
     def joined(self, link: Link) -> None:
-        """Its agent was accepted, and is told everything that is to hold on its node."""
+        """Note that its agent was accepted, and is sent the whole desired state of its node."""
         link.joined = True
         self._untold.pop(link.node, None)
 
     def configure(self, configuration: NodeConfiguration) -> None:
-        """Tells the agents that are connected, if it differs enough from what they know."""
+        """Send the configuration to the connected agents, if it differs enough from theirs."""
         if self._configuration is None:
             self._configuration = configuration
         elif configuration.replaces(self._configuration):
@@ -176,7 +176,7 @@ class Dispatch:
                     link.outbox.put_nowait(configuration)
 
     def heard(self, link: Link) -> None:
-        """Its agent lives, though it could not be accepted: the database did not answer."""
+        """Note a sign of life of an agent that could not be accepted because the database did not answer."""
         self._note(link.node, Heard(time.monotonic(), link.boot_id))
 
     def close(self, link: Link) -> None:
@@ -191,9 +191,9 @@ class Dispatch:
         self._last_heard[node] = max(heard, self._last_heard.get(node, heard))
 
     def boot_heard(self, node: Node) -> float:
-        """When an agent was heard last that is of the boot in which the node is known.
+        """Return when an agent of the node's recorded boot was last heard.
 
-        Who began to lead a moment ago has heard of nobody yet: this beginning counts, as the agent may be about to follow.
+        A new leader has heard no agent yet: then the start of its leadership counts, as the agent may be about to reconnect.
         """
         link = self.connected(node.name)
         last = Heard(link.heard, link.boot_id) if link is not None else self._last_heard.get(node.name)
@@ -219,9 +219,9 @@ class Dispatch:
                 self._untold.setdefault(name, set()).update(starts)
 
     async def watch_silence(self, view: View, silent_after: float, fell_silent: FellSilent) -> None:
-        """Tells of each node that was up and not heard of for `silent_after` seconds; forever.
+        """Report each node that was up and not heard from for `silent_after` seconds; runs forever.
 
-        The time counts anew from when this scheduler began to lead, and while this process stands still it counts for nobody.
+        The time counts from the start of this leadership at the earliest, and not while this process is paused.
         """
         interval = silent_after / 4
         while True:
@@ -233,12 +233,12 @@ class Dispatch:
             for node in list(view.nodes.values()):
                 link = self._links.get(node.name)
                 if link is not None and not link.joined:
-                    continue  # an agent is about to be accepted: what it is told then must not be given to another node
+                    continue  # an agent is about to be accepted: runs that it is sent then must not be given to another node
                 last = self._last_heard.get(node.name)
                 heard = link.heard if link is not None else last.at if last is not None else self._began
                 falls = node.state is NodeState.UP and now - heard > silent_after
                 untold = self._untold.get(node.name)
-                # What was placed in the step that was under way when the node fell silent is told of afterwards.
+                # Runs placed by the step under way when the node fell silent are reported afterwards.
                 if falls:
                     log.warning("node %s is silent", node.name)
                 if falls or (untold and link is None and node.state is NodeState.SILENT):
@@ -249,7 +249,7 @@ class Dispatch:
                         link.end()
 
     def _allow(self, seconds: float) -> None:
-        """This process stood still: what came meanwhile is not read yet."""
+        """Allow for a pause of this process: messages that came meanwhile are not read yet."""
         self._began += seconds
         self._last_heard = {node: heard._replace(at=heard.at + seconds) for node, heard in self._last_heard.items()}
         for link in self._links.values():

@@ -1,4 +1,4 @@
-"""What waits for the engine's thread: events in three lanes, and questions.
+"""The queue of the engine's thread: events in three lanes, and questions.
 
 What agents report is taken first and never refused; of agents that connect, a few are taken in each step; what users ask is
 refused when too much of it waits.
@@ -54,7 +54,7 @@ class Waiting(NamedTuple):
 
 
 Question = Callable[[State, Micros, Rng, Policy], T]
-"""What is asked of the state, with the present time, the randomness of the next step, and the policy at work."""
+"""A function of the state, the present time, the randomness of the next step, and the current policy."""
 
 
 class Asked(NamedTuple):
@@ -101,7 +101,7 @@ class Lanes:
             self._wake.notify()
 
     def stop(self) -> "list[Waiting | Asked]":
-        """Nothing is taken or put any more. What waits still."""
+        """Close the queue, and return what still waits."""
         with self._wake:
             self.stopping = True
             self._wake.notify()
@@ -110,8 +110,8 @@ class Lanes:
     # ---- for the engine's thread ---------------------------------------------------------------------------------------
 
     def next_batch(self, until_deadline: Callable[[], float | None]) -> list[Waiting] | None:
-        """Waits for events, or for the deadline until which that gives the seconds; None: stop. Empty: a deadline is over, or a
-        question waits."""
+        """Wait for events or the next deadline, and return the events; None means stop. Empty if a deadline has passed or a
+        question waits. `until_deadline` returns the seconds until the next deadline."""
         with self._wake:
             while not (self._events_wait() or self._questions or self.stopping):
                 wait = until_deadline()
@@ -129,7 +129,7 @@ class Lanes:
             return batch
 
     def next_question(self, in_turn: bool) -> Asked | None:
-        """One whose turn it is; otherwise none while anything else waits: whoever asks again and again holds nobody up."""
+        """Return the next question if it is `in_turn` or nothing else waits: frequent questions must not delay events."""
         if not self._questions or (not in_turn and (self._events_wait() or self.stopping)):
             return None
         return self._questions.popleft()
@@ -138,7 +138,7 @@ class Lanes:
         return bool(self._reports or self._joining or self._requests)
 
     def _urgent(self) -> bool:
-        """Whether something cannot wait. That a run has started changes no decision, and its end may follow."""
+        """Whether something cannot wait. The start of a run changes no decision, and its end may follow soon."""
         if self.stopping or self._joining or self._requests or self._questions:
             return True
         return not all(isinstance(w.event, RunStarted) for w in self._reports)

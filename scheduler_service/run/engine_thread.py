@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class _Published(NamedTuple):
-    """What the event loop is told after a commit."""
+    """The outcome of a commit, for the event loop."""
 
     commit_no: int
     step: Step
@@ -81,8 +81,8 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         view.heads = heads_of(state)
         self.introspecting = _introspecting(state)
-        """The virtual clusters whose policies introspect (empty: the site), and how long after a measurement of a run they are
-        told of the next one."""
+        """The virtual clusters whose policies introspect (empty: the site), and how long after a measurement of a run they
+        get the next one."""
 
     def start(self) -> None:
         self._thread.start()
@@ -101,8 +101,8 @@ class EngineThread:
         return self._lanes.put(event)
 
     def ask(self, question: "Question[T]") -> "asyncio.Future[T]":
-        """Has the engine's thread answer a question from the state, between two steps. Whatever the question does to the
-        state is undone.
+        """Answer a question from the state on the engine's thread, between two steps. Changes that the question makes to the
+        state are undone.
 
         Raises Overloaded, NotLeading. The future raises NotLeading, and what the question raises.
         """
@@ -126,7 +126,7 @@ class EngineThread:
 
     def _answer(self, batch: "Sequence[Waiting | Asked]", replies: Sequence[Any]) -> None:
         for waiting, reply in zip(batch, replies, strict=True):
-            if waiting.outcome.done():  # whoever asked has gone; what was asked is done all the same
+            if waiting.outcome.done():  # the caller has gone; the request is carried out all the same
                 continue
             if isinstance(reply, Exception):
                 waiting.outcome.set_exception(reply)
@@ -166,7 +166,7 @@ class EngineThread:
         return None if soonest is None else (soonest - self._now()) / 1e6
 
     def _answer_questions(self) -> None:
-        """One, and more of them while nothing else waits: whoever asks again and again holds nobody up."""
+        """Answer one question, and more while nothing else waits: frequent questions must not delay events."""
         answered = False
         while not (answered and self._is_due()) and (asked := self._lanes.next_question(not answered)) is not None:
             answered = True

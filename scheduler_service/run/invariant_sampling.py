@@ -26,8 +26,8 @@ Ask = Callable[[Question[None]], "asyncio.Future[None]"]
 
 
 async def watch_state(ask: Ask, every: float = EVERY) -> None:
-    """Looks until it is cancelled, or this scheduler leads no more. What is broken is told in the log, once for each text: the
-    service goes on, for it may be one row of thousands."""
+    """Check the state until cancelled, or until this scheduler no longer leads. Each violation is logged once, and the service
+    continues, for it may be one row of thousands."""
     told: set[str] = set()
     while True:
         await asyncio.sleep(every)

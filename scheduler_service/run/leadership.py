@@ -27,7 +27,7 @@ class Lease(Protocol):
     def release(self, epoch: int) -> None: ...
 
     def leader(self) -> str:
-        """Where the holder of a valid lease is; empty when nobody holds one."""
+        """Return the address of the holder of a valid lease; empty if no scheduler holds one."""
 
 
 def wait_to_lead(lease: Lease, ttl: float, stop: threading.Event) -> int | None:

@@ -2,7 +2,7 @@
 
 The ranks of a gang agree where they park. If a node is away at that moment, or a process cannot be stopped, the gang may be
 parked on one node and execute on another, where it waits for the others in a collective and so can never park. It has the
-devices there, and another gang may wait for these in the same way. Neither would ever go on by itself.
+devices there, and another gang may wait for these in the same way. Neither would ever continue by itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from scheduler_service.core.model.values import SECOND, Micros
 
 TORN_US: Micros = 180 * SECOND
-"""For which a task has executed while another one has not. Nodes report every few seconds, so tasks that change turns together
+"""How long a task must execute while another does not. Nodes report every few seconds, so tasks that change turns together
 differ by much less."""
 _SOME_US: Micros = SECOND
 
@@ -26,10 +26,10 @@ class TornGangs:
         """For how long each task had executed when all of them had executed some more for the last time."""
 
     def look(self, launch: Launch, executed: Mapping[int, Micros]) -> int | None:
-        """A task that has not executed while another one has, for TORN_US; None: nothing is wrong.
+        """Return a task that has not executed while another one has, for TORN_US; None if nothing is wrong.
 
-        `executed`: for how long each task has executed since it takes turns. Once a task was found, all looks begin again: when
-        that gang has left, those that waited for it go on.
+        `executed`: for how long each task has executed since it takes turns. Once a task was found, all gangs are watched from
+        the start again: when that gang has exited, those that waited for it continue.
         """
         since = self._since.get(launch)
         if since is None or since.keys() != executed.keys() or any(executed[task] < since[task] for task in since):

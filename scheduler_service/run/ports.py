@@ -1,4 +1,4 @@
-"""What the engine's thread needs of the store. `database` puts the real one behind it; run imports no SQL."""
+"""Interfaces of the store that the engine's thread needs. `database` implements them; run imports no SQL."""
 
 import secrets
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ class CommitRefused(Exception):
         self.constraint = constraint
         """Its name; empty if a value cannot be stored at all."""
         self.reference = secrets.token_hex(4)
-        """By which what is said of it to a user, and in the log, can be found."""
+        """A random reference that connects the error shown to a user with its log line."""
 
 
 class RequestKnown(CommitRefused):

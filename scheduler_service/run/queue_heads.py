@@ -1,4 +1,4 @@
-"""Of each queue its head: the job for which those behind it wait. From the state, and as readers are told of it."""
+"""Heads of queues: the job for which those behind it wait, computed from the state and shown to readers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -12,23 +12,23 @@ from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.opportunistic import looked_at
 
 LOOKED_AT = 1000
-"""Jobs of a queue at which is looked for the one that is in the way of the others."""
+"""Jobs of a queue that are examined for the one that blocks the others."""
 _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT, Reason.BEYOND_QUOTA, Reason.CELLS_FAULTY})
 
 Queue = tuple[str, Lane] | tuple[str, Lane, Named]
 """Virtual cluster (empty: there are none) and lane; or also what its jobs name."""
 _job = itemgetter(-1)
-"""Of its place in a queue."""
+"""Returns the job of a queue entry."""
 Heads = dict[Queue, int]
 """Queue -> the job for which those behind it wait, or 0."""
 
 
 def heads_of(state: State) -> Heads:
-    """Of each queue the job for which those behind it wait."""
+    """Return for each queue the job for which those behind it wait."""
     heads: Heads = {}
     for (vc, lane), queues in state.queues.items():
         if state.vc_orders.get(vc, state.site_order).overtakes:
-            continue  # nobody there waits for the first
+            continue  # no job there waits for the first
         heads[vc, lane] = _first_in_the_way(state, _in_turn(state, vc, lane))
         for named, queue in queues.items():
             heads[vc, lane, named] = _first_in_the_way(state, map(_job, queue)) if len(queues) > 1 else heads[vc, lane]

@@ -1,4 +1,4 @@
-"""What readers see: the rows of the last commit, owned by the event loop and brought forward by each commit's changes.
+"""The read model: the rows of the last commit, owned by the event loop and updated with each commit's changes.
 
 Rows are frozen, so nothing is copied. The changes of the last commits are kept for watchers: each has a position in them,
 and one that fell behind their beginning starts again from a snapshot.
@@ -19,10 +19,10 @@ from scheduler_service.run.queue_heads import Heads, with_reason
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
-"""What a watcher waits for, where it is not the id of one job."""
+"""Keys of watchers that wait for more than one job; otherwise the key is the job's ID."""
 _task = attrgetter("task")
 _shown = attrgetter("started_us", "ended_us", "guaranteed")
-"""What of a task watchers of its job are told, whether or not the job's row changes with it."""
+"""Fields of a task whose changes watchers of its job see, whether or not the job's row changes with them."""
 
 
 class JobView(NamedTuple):
@@ -30,7 +30,7 @@ class JobView(NamedTuple):
     runs: tuple[Run, ...]
     """Every task of the current or last run, in the order of ranks; none before the first."""
     operation: Operation | None = None
-    """What is being done to the run, as the leader knows."""
+    """The operation under way on the run, as the leader knows it."""
 
 
 class NodeView(NamedTuple):
@@ -43,7 +43,7 @@ class NodeView(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a watcher is sent: everything it watches (snapshot), or what changed since the last one."""
+    """An update for a watcher: everything it watches (snapshot), or the changes since the last update."""
 
     snapshot: bool
     jobs: tuple[JobView, ...]
@@ -76,7 +76,7 @@ class View:
         """Node -> the runs that are active there."""
         self._earmarks_on: dict[int, set[int]] = {}
         self.operations: dict[int, Operation] = {}
-        """By job."""
+        """Job -> the operation under way on its run."""
         self.heads: Heads = {}
         """The first job of each queue."""
         self._kept: deque[_Commit] = deque(maxlen=KEPT_COMMITS)
@@ -86,7 +86,7 @@ class View:
     # ---- forward -------------------------------------------------------------------------------------------------------
 
     def apply(self, commit_no: int, changes: Sequence[Change], heads: Heads) -> None:
-        """Takes over what a commit changed, and wakes whoever watches it. `heads`: the first job of each queue."""
+        """Apply the changes of a commit, and wake their watchers. `heads`: the first job of each queue."""
         self.heads = heads
         if commit_no == self.commit_no:
             return  # nothing was committed, for nothing had changed
@@ -245,7 +245,7 @@ class View:
             if update.snapshot or update.jobs or update.nodes:
                 yield update
             if at == self.commit_no and not self.closed:
-                # Whoever wakes us says by which commit: nothing that is watched changed in those before it.
+                # The waker passes its commit number: nothing that is watched changed in the commits before it.
                 at = max(at, await self._sleep(key) - 1)
 
     def holds_after(self, commit_no: int) -> bool:

@@ -1,9 +1,9 @@
-"""What a constraint refuses is found out, so that all else is done, and the leader goes on leading.
+"""Recovery from a commit that a constraint refuses: find the cause and do everything else, so that the leader keeps leading.
 
-A step of which the commit is refused is undone. Then what it would have done is tried in parts. Of events each is tried
-alone: the caller of the one at fault is told. Of the deadlines that have passed, the resumes and the plans of the policy, ever
-fewer are tried at a time, until one is refused alone: nobody asked for it, and so its job is set aside. What has no job, or
-cannot even be set aside, is left alone for a while.
+A step whose commit is refused is undone. Then its work is tried in parts. Each event is tried alone, and the caller of the one
+at fault gets the error. Deadlines that have passed, resumes and the policy's plans are tried in ever smaller groups, until one
+is refused alone: it answers no caller, and so its job is set aside. What has no job, or cannot even be set aside, is skipped
+for a while.
 """
 
 import logging
@@ -63,23 +63,23 @@ class RefusedCommits:
         self._tell = tell
         self._now = now
         self._left_alone: dict[Hashable, tuple[Micros, Micros]] = {}
-        """What is not tried now -> until when, and for how long that is."""
+        """Work that is skipped -> until when, and for how long in all."""
         self._looked: Micros = 0
-        """The time for which it was looked last what is due, and what is left alone."""
+        """The time at which due and skipped work was last determined."""
         self._reports: dict[str, tuple[tuple[str, int], int]] = {}
         """Node -> its boot and the number of the report that was refused last, and how often it was."""
 
     # ---- what is left alone --------------------------------------------------------------------------------------------
 
     def part(self) -> Part:
-        """What a step is to do now."""
+        """Return the part of the work that a step is to do now."""
         if not self._left_alone:
             return WHOLE
         self._looked = self._now()
         return Part(tuple(self._due()), tuple(self._waiting()), 0 if self._is_left_alone(_POLICY) else None)
 
     def soonest_us(self) -> Micros | None:
-        """When something is to be done next for which there is no event."""
+        """Return the time of the next work that no event triggers."""
         deadlines = self._state.deadlines
         if not self._left_alone:
             return deadlines[0][0] if deadlines else None
@@ -89,7 +89,7 @@ class RefusedCommits:
         return min(times)
 
     def done(self) -> None:
-        """All has been done that was to be done when it was looked at last."""
+        """Note that all work that was due when last determined has been done."""
         if self._left_alone:
             self._left_alone = {what: until for what, until in self._left_alone.items() if until[0] > self._looked}
 
@@ -97,7 +97,7 @@ class RefusedCommits:
         return what in self._left_alone and self._left_alone[what][0] > self._looked
 
     def _leave_alone(self, what: Hashable) -> float:
-        """For how many seconds."""
+        """Skip this work for a while, and return for how many seconds."""
         pause = min(2 * self._left_alone.get(what, (0, FIRST_PAUSE_US // 2))[1], LONGEST_PAUSE_US)
         self._left_alone[what] = self._now() + pause, pause
         return pause / SECOND
@@ -174,7 +174,7 @@ class RefusedCommits:
                 at += 1
 
     def _serve_plans(self) -> None:
-        """The policy proposes anew in each step, so that a plan is found by how many came before it."""
+        """Find the plan at fault. The policy proposes plans again in each step, so a plan is known by how many precede it."""
         most: int | None = None
         for _ in range(MOST):
             while not self._is_left_alone(_POLICY):

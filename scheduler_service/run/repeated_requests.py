@@ -39,9 +39,9 @@ def answered(
 
 
 def done_before(state: State, writer: Writer, events: Sequence[Event]) -> dict[int, Reply | Exception]:
-    """What each of the events (by its place) is answered whose request_id belongs to something in the database.
+    """Return the answer of each event (by position) whose request_id belongs to something in the database.
 
-    An AlreadyExists where it asked for something else by that id. Raises NotCommitted.
+    The answer is AlreadyExists if the earlier request with that ID differed. Raises NotCommitted.
     """
 
     def of_vc(event: PostRequested | AcceptRequested) -> tuple[int, str]:

@@ -1,7 +1,7 @@
 """The tokens that callers have shown lately: a call asks memory, and one query every two seconds asks the database for all.
 
 So a token that is revoked stops working within seconds, also for the streams that were opened with it. While the database
-cannot be asked, a token goes on working for a minute from when it was last found there.
+does not answer, a token keeps working for a minute from when it was last found there.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 
 def digest_of(secret: str) -> bytes:
-    """What is kept of a secret. It has 256 random bits, so that nothing slower is needed."""
+    """Return the digest that is stored of a secret. A secret has 256 random bits, so no slower hash is needed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def wall_clock() -> Micros:
-    """By which tokens expire."""
+    """Return the time by which tokens expire."""
     return time.time_ns() // 1000
 
 
@@ -147,7 +147,7 @@ class Tokens:
         """One query at a time; those who come meanwhile share the next one, however many they are."""
         if self._next is None:
             self._next = set(), asyncio.create_task(self._ask_for_all())
-            self._next[1].add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waited may be gone
+            self._next[1].add_done_callback(lambda done: done.cancelled() or done.exception())  # its callers may have gone
         wanted, answer = self._next
         wanted.update(digests)
         return await asyncio.shield(answer)

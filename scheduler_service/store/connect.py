@@ -63,13 +63,13 @@ _decode = JSONDecoder().raw_decode
 
 
 def _parse_json(text: bytes | str) -> Any:
-    """What PostgreSQL has written, which puts no space around it: `json.loads` takes several times as long to look for that."""
+    """Parse JSON from PostgreSQL, which has no space around it: `json.loads` looks for that and takes several times as long."""
     return _decode(text if isinstance(text, str) else text.decode())[0]
 
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """What the driver raises is Unavailable."""
+    """Raise errors of the driver as Unavailable."""
     try:
         yield
     except DBAPIError as error:

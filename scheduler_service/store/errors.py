@@ -1,4 +1,4 @@
-"""What can go wrong in the store: one tree, whose docstrings are the messages."""
+"""Errors of the store: one tree of classes, whose docstrings are the error messages."""
 
 from inspect import cleandoc
 from pathlib import Path

@@ -38,7 +38,7 @@ class Lease:
     address: str
     epoch: int
     expires_in_seconds: float
-    """By the database's clock; not positive when it has expired and can be taken."""
+    """Remaining time by the database's clock; zero or negative once it has expired and can be taken."""
     in_session: bool
     """Whether the session that took or renewed it is still there."""
 
@@ -80,7 +80,7 @@ _HOLDER = text(
 )
 _UNLOCK = text("SELECT pg_advisory_unlock_all()")
 _SEEN, _LOCKED = "epoch seen in session", "epoch locked"
-"""What is noted with a session: the last epoch whose lock it has seen, and the one whose lock it holds."""
+"""Keys of a session's info: the last epoch whose lock it has seen, and the one whose lock it holds."""
 
 
 def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequence[Any] | None:
@@ -117,7 +117,7 @@ def take(conn: Connection, holder: str, ttl: float, force: bool = False, address
 
 
 def renew(conn: Connection, epoch: int, ttl: float) -> bool:
-    """Extends the lease to `ttl` seconds from now. False when the epoch is over or released: step down.
+    """Extends the lease to `ttl` seconds from now. False if the epoch has ended or was released: step down.
 
     A lease that has expired but that nobody took is renewed: nothing was committed by anybody else meanwhile.
     """
@@ -135,7 +135,7 @@ def _note_locked(conn: Connection, row: Sequence[Any]) -> None:
 
 
 def release(conn: Connection, epoch: int) -> None:
-    """Gives the lease back, so that another scheduler need not wait; does nothing when the epoch is over.
+    """Gives the lease back, so that another scheduler need not wait; does nothing if the epoch has ended.
 
     The epoch stays valid for commits until somebody takes the lease: release it after the last one.
     """
@@ -144,8 +144,8 @@ def release(conn: Connection, epoch: int) -> None:
 
 
 def skip(conn: Connection) -> None:
-    """Puts the next epoch that much higher, and skips as many numbers of whatever agents, files or users may know. For a
-    database that was restored, while nobody leads."""
+    """Raise the next epoch by SKIPPED, and skip as many IDs of jobs, postings and exchanges, which agents, files or users may
+    know. For a restored database, while no scheduler leads."""
     with transaction(conn):
         conn.execute(text("UPDATE leader SET epoch = epoch + :count, holder = ''"), {"count": SKIPPED})
         conn.execute(

@@ -1,7 +1,7 @@
 """Files of users: snapshots that jobs name, and results that they leave, in pieces.
 
-They are no part of the state: no commit has to know of them, and the epoch does not guard them. What is written is named by its
-content, or by a run that writes it once, so whoever writes late writes the same. Every function is a transaction of its own and
+They are no part of the state: commits do not refer to them, and the epoch does not guard them. A file is named by its content,
+or by a run that writes it once, so a late writer writes the same. Every function is a transaction of its own and
 raises Unavailable when the database cannot be asked.
 """
 
@@ -28,7 +28,7 @@ class UserFile(NamedTuple):
 
 
 def use_file(conn: Connection, owner: str, name: str, now: Micros) -> UserFile | None:
-    """What is stored of a file, which counts as used now; None: nothing."""
+    """Mark a file as used now, and return its status; None if nothing of it is stored."""
     change = update(user_file).where(_f.owner == owner, _f.name == name).values(used_us=now).returning(*_STATUS)
     with transaction(conn):
         found = conn.execute(change).one_or_none()
@@ -79,8 +79,8 @@ def _digest(conn: Connection, owner: str, name: str) -> str:
 
 
 def read_piece(conn: Connection, owner: str, name: str, at: int) -> tuple[bytes, int] | None:
-    """What is stored from this byte on, at most to the end of its piece, and the size of the whole; None: the file is not
-    there, or not complete. Empty at the end."""
+    """Return the bytes from this offset to the end of its piece at most, and the file's size; None if the file is missing or
+    incomplete. Empty at the end."""
     piece = select(_p.at, _p.data).where(_p.owner == owner, _p.name == name, _p.at <= at).order_by(_p.at.desc()).limit(1)
     with transaction(conn):
         size = conn.execute(select(_f.size).where(_f.owner == owner, _f.name == name, _f.complete)).scalar_one_or_none()

@@ -231,7 +231,7 @@ def _share_plan(plan: SharePlan) -> pb.SharePlan:
 
 
 def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
-    """What the agent is told to run: of a gang, what this task is."""
+    """Return the spec that the agent is to run: for a gang, that of this task."""
     out = spec_out(spec)
     if spec.gang:
         out.resources.CopyFrom(vector_out(run.asked))

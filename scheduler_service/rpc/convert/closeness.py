@@ -12,7 +12,7 @@ from scheduler_service.run.read_model import JobView, View
 
 
 def add_closeness(out: pb.Job, found: JobView, view: View) -> None:
-    """Of a job that holds two or more devices."""
+    """Add how close to each other the devices of a job are, if it holds two or more."""
     held: dict[int, Mask] = {}
     for run in found.runs if found.job.state in ACTIVE else ():
         held[run.node] = held.get(run.node, 0) | mask_of(run.given)

@@ -21,12 +21,12 @@ from scheduler_service.rpc.convert.values import time_out
 from scheduler_service.rpc.interceptors import invalid
 
 LATEST_US = 4_102_444_800_000_000
-"""2100: what is agreed for a later time is meant otherwise."""
+"""The year 2100: a later time is a mistake."""
 
 _MOST = 2**63 - 1
 
 Names = Mapping[int, str]
-"""Of the virtual clusters that there are."""
+"""Names of all virtual clusters, by ID."""
 
 # ---- in ----------------------------------------------------------------------------------------------------------------
 

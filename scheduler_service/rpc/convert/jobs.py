@@ -17,7 +17,7 @@ from scheduler_service.run.read_model import JobView
 
 
 def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
-    """As whoever has this sight may see it."""
+    """Return the job as a caller with this sight may see it."""
     job, runs, operation = view
     spec = spec_out(job.spec)
     sight.redact(spec, job)
@@ -99,7 +99,7 @@ def profile_out(profile: Profile) -> pb.Profile:
 
 
 def estimates_out(job: Job) -> Iterator[pb.ConfigurationEstimate]:
-    """Of a job about which something is noted: each configuration of which there is something to say."""
+    """Yield the estimate of each configuration of a job about which something is known."""
     for number, spec in enumerate(job.spec.in_each_configuration()):
         parts = [part for part in job.estimates if part.configuration == number]
         of, impossible = expected(parts), any(part.impossible for part in parts)

@@ -1,4 +1,4 @@
-"""What users ask for when they submit a job, between the core and ebb.v1."""
+"""Conversion of job specs between the core and ebb.v1."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -73,7 +73,7 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
 
 
 def share_in(spec: job_pb2.JobSpec) -> ShareMode:
-    """What is not said follows from what the job asks for: a part of the time of a device, or of its memory alone."""
+    """Return the share mode. If unset, it follows from the request: sliced for a GPU fraction, packed for GPU memory alone."""
     if spec.share:
         return ShareMode(spec.share)
     if spec.gpu_fraction_ppm:
@@ -88,7 +88,7 @@ def _inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...
 
 
 _Asking = job_pb2.JobSpec | job_pb2.Configuration
-"""What says how a job can run: fields of the same names mean the same in both."""
+"""A message that says how a job can run: fields with the same name mean the same in both."""
 
 
 def _configuration_in(said: job_pb2.Configuration) -> Configuration:
@@ -98,7 +98,7 @@ def _configuration_in(said: job_pb2.Configuration) -> Configuration:
 
 
 def _demand_in(said: _Asking, more: dict[str, Any]) -> Vector:
-    """What all tasks need together; `more` gets what else is said of the configuration."""
+    """Return the resources of all tasks together; adds the other fields of the configuration to `more`."""
     if said.environment:
         more["environment"] = tuple(sorted(said.environment.items()))
     if said.HasField("estimate"):
@@ -122,7 +122,7 @@ def _demand_in(said: _Asking, more: dict[str, Any]) -> Vector:
 
 
 def _need_in(said: job_pb2.Resources) -> Vector:
-    """What a task needs. CPUs and memory that are not named follow from its devices; a task without devices then has none."""
+    """Return a task's resources. Unset CPUs and memory follow from its devices; a task without devices then has none."""
     cpu_milli, memory_mib, devices = vector_in(said)
     if devices:
         cpu_milli = cpu_milli if said.HasField("cpu_milli") else UNSET

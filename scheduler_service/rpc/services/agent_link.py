@@ -132,10 +132,10 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             await asyncio.sleep(0)
 
     def _refuse_twin(self, leading: Leading, hello: pb.Hello) -> None:
-        """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays.
+        """Refuse a second agent of the same name: each would take the other's runs for lost. The live one stays.
 
-        So does the one that may be about to come back, where only another state directory of the same machine can tell them
-        apart: that of a machine that was started anew is not waited for.
+        So does one that may be about to reconnect, if only another state directory of the same machine distinguishes the two:
+        an agent from before a reboot of the machine is not waited for.
         """
         present = leading.dispatch.connected(hello.node)
         recent = time.monotonic() - self._backend.silent_after_seconds
@@ -203,9 +203,8 @@ def _other_spool(one: str, other: str) -> bool:
 
 
 async def _skip_numbers(leading: Leading, hello: pb.Hello, known: int, peer: str) -> None:
-    """An agent had more reports acknowledged than the database knows: it may have lost numbers of jobs, which name folders of
-    checkpoints. Such numbers are skipped once in a leadership, whoever says so: the claim cannot be proved, and costs nothing
-    else."""
+    """Skip job IDs if an agent had more reports acknowledged than the database knows: it may have lost IDs, which name folders
+    of checkpoints. They are skipped at most once in a leadership, since the claim cannot be proved; it has no other effect."""
     if not hello.cluster_id or hello.epoch < (skipped_below := leading.skipped_below):
         return
     log.warning(

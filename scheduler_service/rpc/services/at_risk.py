@@ -16,10 +16,10 @@ from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.values import duration_out
 
 _LOOK = 1.5
-"""Seconds in which an agent looks at its runs once more, and tells."""
+"""Seconds in which an agent looks at its runs again and reports."""
 _AGAIN = 0.1
 _YOUNG: Micros = 5_000_000
-"""Of a run that is younger, it may not have told yet. An older agent never does."""
+"""Age of a run up to which its agent may not have reported yet. An older agent version never reports."""
 
 
 async def jobs_at_risk(backend: Backend, jobs: Iterable[int], wait: bool = False) -> list[job_pb2.JobAtRisk]:

@@ -98,7 +98,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         return pb.DeleteNodeResponse()
 
     async def _ask(self, event: NodeRequest) -> pb.Node:
-        """Has the engine take the event, and returns the node as it then stands."""
+        """Have the engine handle the event, and return the node after it."""
         leading = self._backend.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, NodeChanged)

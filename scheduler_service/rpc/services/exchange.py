@@ -1,6 +1,6 @@
 """ebb.v1.Exchange: the bulletin board of cells, deals and the ledger (HiveD, section 3.3).
 
-What is changed goes through the engine; what is shown is read from the database, which also has what is over.
+Changes go through the engine; reads come from the database, which also has past postings and exchanges.
 """
 
 import logging
@@ -139,7 +139,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         return [exchange_out(exchange, names) for exchange in found]
 
     async def _names(self) -> Names:
-        """Of the virtual clusters. Raises FailedPrecondition where the site has none."""
+        """Return the names of the virtual clusters. Raises FailedPrecondition if the site has none."""
         if not self._backend.virtual_clusters:
             raise no_virtual_clusters()
         return await self._backend.read(self._market.virtual_clusters)
@@ -151,7 +151,7 @@ def _note(what: str, vc: str) -> None:
 
 
 def _id_of(name: str, names: Names) -> int:
-    """0: there is none of this name."""
+    """Return the ID of the virtual cluster of this name, or 0."""
     return next((vc for vc, known in names.items() if known == name), 0)
 
 

@@ -49,7 +49,7 @@ class Answers:
         self._backend = backend
 
     async def explain(self, job: Job) -> pb.Explanation:
-        """Of a job that has ended there is nothing to explain."""
+        """Explain a job's state; empty if the job has ended."""
         leading = self._backend.leading
         job_id, stages = job.id, leading.stages
 
@@ -165,8 +165,8 @@ _BACK = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.HELD)
 
 
 def preempted_out(story: Sequence[JobEvent], found: JobView) -> pb.PreemptionCost | None:
-    """What the job's last preemption has cost it, by its story; None where there was none. For how long its user set it aside
-    afterwards is no cost of that."""
+    """Return the cost of the job's last preemption from its events; None if it was never preempted. Time for which its user
+    suspended or held it afterwards does not count."""
     last = max((i for i, line in enumerate(story) if line.kind is EventKind.PREEMPTED), default=None)
     if last is None:
         return None

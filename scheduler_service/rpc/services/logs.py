@@ -40,7 +40,7 @@ class Transfer:
         self._closed = False
 
     async def next(self) -> Sent | None:
-        """What the agent sends next; None: it was cut off."""
+        """Return the next message of the agent; None if it was cut off."""
         self._wanted.set()
         return await self._came.get()
 
@@ -111,7 +111,7 @@ class Transfers:
 async def read(
     backend: Backend, transfers: Transfers, request: scheduler_pb2.LogsRequest, context: Context
 ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
-    """What Scheduler.Logs answers."""
+    """Yield the responses of Scheduler.Logs."""
     place = await _place(backend, request)
     if place is None:  # the job has ended without that run
         return
@@ -147,7 +147,7 @@ async def read(
 
 
 def _refused(said: str, about: dict[str, str]) -> Refused:
-    """What the agent said, as the user is told. What is not known here is taken for a fault that may pass."""
+    """Return the error for the user that corresponds to the agent's. An unknown one is treated as temporary."""
     reason, _, why = said.partition(": ")
     text = f"job {about['job_id']} (run {about['run']}, node {about['node']}): {why}"
     match reason:
@@ -164,10 +164,10 @@ def _refused(said: str, about: dict[str, str]) -> Refused:
 
 
 async def _place(backend: Backend, request: scheduler_pb2.LogsRequest) -> tuple[str, int, bool] | None:
-    """The node and the number of the run that is asked for, and whether that run is over.
+    """Return the node and number of the requested run, and whether it has ended; None if the job ended without that run.
 
-    With `follow` it waits for it, but not for that of an array, which has none; None: the job has ended without it. Raises
-    NotFound, and NOT_STARTED.
+    With `follow` it waits for the run to start, unless the job is an array, which has no runs. Raises NotFound, and
+    FailedPrecondition (NOT_STARTED).
     """
     view = backend.leading.view
     found = await backend.find(request.job_id)

@@ -1,4 +1,4 @@
-"""What agents see of their devices and runs: kept while their links last, for whoever asks. Faults alone are made durable."""
+"""Observations that agents send of their devices and runs, kept in memory while their links last. Only faults are durable."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ from scheduler_service.run.partially_parked_gangs import TORN_US
 log = logging.getLogger(__name__)
 
 LONGEST_PERIOD = 24 * 3600 * 1_000_000
-"""Microseconds. Nobody looks at memory for so long."""
+"""Microseconds. Memory is never observed for longer."""
 
 
 LEAST_SWITCHING = 10_000
@@ -50,20 +50,20 @@ class Observer:
         self._link = link
         self._node = node
         self._told_us: dict[RunKey, Micros] = {}
-        """Of runs whose mini-batches were told to the engine: when, by a clock that only goes forward."""
+        """Monotonic time at which the engine was last told each run's mini-batch time."""
         self._switching: dict[RunKey, tuple[Micros, Switching]] = {}
-        """Of runs that take turns: when the engine was told what their switches take, by the same clock, and what."""
+        """Run that takes turns -> when the engine was last told its switching times (same clock), and these times."""
         self._telling: asyncio.Future[Reply] | None = None
         self._measured: dict[RunKey, int] = {}
-        """Of samples: how many steps the engine was told of last."""
+        """Run that is a sample -> the number of steps that the engine was last told."""
         self._graces: set[RunKey] = set()
-        """Runs of which the engine is being told what they ask for."""
+        """Runs whose requested grace period is on its way to the engine."""
         self._before: agent_link_pb2.Observations | None = None
-        """What was seen last: the same need not be checked and kept again."""
+        """The last observations: equal ones need not be checked and stored again."""
         self._failures: dict[RunKey, int] = {}
-        """Of runs whose saves have failed: how many failures the engine was told of last."""
+        """Run whose saves have failed -> the number of failures that the engine was last told."""
         self._long_steps: dict[RunKey, Micros] = {}
-        """Of runs whose steps are longer than their grace period: what the engine was told of last."""
+        """Run whose steps are longer than its grace period -> the step time that the engine was last told."""
 
     def take(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
@@ -83,7 +83,7 @@ class Observer:
             self._tell_faults({device.index: device.fault for device in seen.devices})
 
     def _keep(self, seen: agent_link_pb2.Observations) -> None:
-        """Checks it, and keeps it for whoever asks. Raises InvalidArgument."""
+        """Check the observations, and store them for readers. Raises InvalidArgument."""
         check(seen)
         devices = self._leading.view.devices.get(self._node, {})
         if seen.devices and sorted(device.index for device in seen.devices) != sorted(devices):
@@ -120,7 +120,7 @@ class Observer:
         self._link.means = {}
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
-        """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
+        """Tell the engine which devices are faulty, if that has changed. A failure is retried at the next observation."""
         devices = self._leading.view.devices.get(self._node, {}).values()
         if all(seen[device.index] == device.fault for device in devices) or self._telling is not None:
             return
@@ -129,7 +129,7 @@ class Observer:
         self._telling.add_done_callback(self._told)
 
     def _tell_measured(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what was measured of the runs that are samples. What cannot be committed is told by a later
+        """Tell the engine the measurements of runs that are samples. What cannot be committed is sent with a later
         observation."""
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         before, self._measured = self._measured, {}
@@ -144,9 +144,9 @@ class Observer:
                 self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
 
     def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what the policy of a run's virtual cluster goes by: the time of a mini-batch, of each run once in
-        `measured_us` at most. What decides nothing waits as long again for something better. What cannot be committed is told
-        by a later observation."""
+        """Tell the engine each run's mini-batch time, on which the policy of its virtual cluster acts, at most once in
+        `measured_us`. A measurement that decides nothing waits as long again for a better one. What cannot be committed is
+        sent with a later observation."""
         each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before = time.monotonic_ns() // 1000, self._told_us
@@ -166,9 +166,9 @@ class Observer:
             self._leading.service.handle(event).add_done_callback(_heard)
 
     def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
-        """Tells the engine what the switches of runs take that take turns, if that has changed, and of each run once in
-        `measured_us` at most. The engine drops what is said of a run without a share group, so that is told once it has one.
-        What cannot be committed is told by a later observation."""
+        """Tell the engine the switching times of runs that take turns, if they have changed: at most once in `measured_us` for
+        each run. A run without a share group is reported once it has one, as the engine would drop that. What cannot be
+        committed is sent with a later observation."""
         each = self._leading.service.introspecting
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
@@ -194,7 +194,7 @@ class Observer:
             log.warning("what the switches of run %s take could not be kept: %s; trying again", key, error)
 
     def _look_for_torn_gangs(self) -> None:
-        """Has a gang start again from its checkpoint if a task does not execute while another one does: it would stay so."""
+        """Restart a gang from its checkpoint if one of its tasks does not execute while another does: it would stay stuck."""
         view, torn = self._leading.view, self._leading.torn
         for job_id, run in {(key.job_id, key.run) for key in self._link.executed}:
             tasks = view.runs.get(job_id, ())
@@ -296,7 +296,7 @@ def _requeued(outcome: "asyncio.Future[Reply]") -> None:
 
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
-    """What the agent of a node saw last; None while none is connected, or where it sees nothing."""
+    """Return the last observations of a node's agent; None if no agent is connected or it observes nothing."""
     link = leading.dispatch.connected(leading.view.nodes[node].name)
     if link is None or link.observed is None:
         return None
@@ -306,21 +306,21 @@ def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations
     steps = [each for each in seen.steps if _key(each) in runs]
     mini_batches = [each for each in seen.mini_batches if _key(each) in runs]
     if not (seen.devices or cycles or steps or mini_batches) and (seen.cycles or seen.steps or seen.mini_batches):
-        return None  # all that it tells of has ended
+        return None  # all runs in it have ended
     return cluster_pb2.NodeObservations(
         time=seen.time, devices=seen.devices, cycles=cycles, steps=steps, mini_batches=mini_batches
     )
 
 
 def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
-    """The last measurement of a run's steps; None if its program counts none, the run is over, or its agent is not
+    """Return the last measurement of a run's steps; None if its program counts none, the run has ended, or its agent is not
     connected."""
     seen = _seen(leading, run)
     return None if seen is None else next((each for each in seen.steps if _key(each) == run.key), None)
 
 
 def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
-    """The last mini-batch time of a run; None if no source knows it, the run is over, or its agent is not connected."""
+    """Return a run's last mini-batch time; None if no source knows it, the run has ended, or its agent is not connected."""
     seen = _seen(leading, run)
     return None if seen is None else next((each for each in seen.mini_batches if _key(each) == run.key), None)
 
@@ -347,7 +347,7 @@ def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:
 
 
 def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
-    """What the agent of a run's node saw last; None if the run is over or the agent is not connected."""
+    """Return the last observations of the agent of a run's node; None if the run has ended or the agent is not connected."""
     if run.key not in leading.view.runs_on.get(run.node, {}):
         return None
     link = leading.dispatch.connected(leading.view.nodes[run.node].name)

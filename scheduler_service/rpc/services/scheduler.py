@@ -234,7 +234,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             yield response
 
     async def _stop(self, event: JobRequest, only_validate: bool, stops: bool = True) -> dict[str, Any]:
-        """What a user asks of a job that may stop its run: the fields of the answer. `stops`: what it loses is to be said."""
+        """Handle a request that may stop a job's run; return the response's fields. `stops`: report which work is lost."""
         lost = [] if only_validate or not stops else await jobs_at_risk(self._backend, (event.job_id,))
         job = await self._request(event, only_validate)
         if only_validate and stops:
@@ -242,7 +242,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return {"job": job, "jobs_at_risk": lost}
 
     async def _request(self, event: JobRequest, only_validate: bool = False) -> job_pb2.Job:
-        """What a user asks of a job, which may have ended."""
+        """Handle a user's request about a job, which may have ended."""
         try:
             if only_validate:
                 await try_out(self._backend, event)
@@ -269,11 +269,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
                 found = await self._backend.read(self._backend.reader.find_ends, needed.jobs)
                 if len(found) < len(needed.jobs):
                     missing = next(job_id for job_id in needed.jobs if job_id not in found)
-                    raise LookupNeeded((missing,)) from None  # which says that there is none
+                    raise LookupNeeded((missing,)) from None  # its message says that the job does not exist
                 ends |= found
 
     async def _ask(self, event: Event) -> job_pb2.Job:
-        """Has the engine take the event, and returns the job as it then stands."""
+        """Have the engine handle the event, and return the job after it."""
         leading = self._backend.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
@@ -281,13 +281,13 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return job_out(found, leading.view.nodes, sight(self._backend.secrets))
 
     async def _shown(self, found: JobView) -> job_pb2.Job:
-        """As the caller may see it."""
+        """Return the job as the caller may see it."""
         return job_out(found, await self._backend.names(), sight(self._backend.secrets))
 
 
 async def _check_vc(backend: Backend, name: str) -> None:
-    """Raises NotFound where there is no such virtual cluster and never was a job of it: whoever lists none of its jobs has
-    misspelt it. The jobs of one that was deleted are still there."""
+    """Raise NotFound if no such virtual cluster exists and no job names it: it is probably misspelled. Jobs of a deleted
+    virtual cluster can still be listed."""
     names = await backend.read(backend.reader.market.virtual_clusters)
     if name not in names.values() and not await backend.read(backend.reader.list_jobs, [], None, 1, name):
         raise no_such_vc(name, names.values())

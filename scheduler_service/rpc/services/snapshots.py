@@ -96,8 +96,8 @@ async def put(
     what: str,
     digest: str = "",
 ) -> UserFile:
-    """Stores a piece, of a snapshot if there is a digest. Raises ResourceExhausted where the file is too large, or the snapshot
-    beside all that its owner stores; and InvalidArgument."""
+    """Store a piece, of a snapshot if there is a digest. Raises ResourceExhausted if the file is too large, or the snapshot
+    together with all that its owner stores; and InvalidArgument."""
     if piece.size > most:
         why = f"{what} may have {most >> 20} MiB, and this one has {_mib(piece.size)}"
         raise ResourceExhausted("TOO_LARGE", why, size=str(piece.size), most=str(most))

@@ -1,4 +1,4 @@
-"""What no rule of a single field says of a spec that is submitted."""
+"""Checks of a submitted spec that the rules of single fields cannot express."""
 
 from ebb.v1 import job_pb2
 
@@ -11,13 +11,13 @@ from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.receiving import LARGEST_SPEC
 
 MOST_TASKS = 4096
-"""Of one gang."""
+"""Tasks of one gang, at most."""
 LARGEST_GANG = 1 << 26
-"""Bytes of the specs of all tasks of one together."""
+"""Bytes of the specs of all tasks of one gang together, at most."""
 
 
 def check_spec(spec: job_pb2.JobSpec) -> None:
-    """Raises InvalidArgument for what no rule of a single field says."""
+    """Raise InvalidArgument for faults that the rules of single fields do not find."""
     if spec.ByteSize() > LARGEST_SPEC:
         raise invalid("spec", "bytes.max_len", f"must be at most {LARGEST_SPEC} bytes")
     tasks = 0

@@ -29,7 +29,7 @@ from scheduler_service.run.engine_thread import EngineThread
 T = TypeVar("T")
 
 _NODES_AT_ONCE = 256
-"""Of which cells are shown in one question: about 2 ms of the engine's time."""
+"""Nodes whose cells are read in one question: about 2 ms of the engine's time."""
 
 
 class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
@@ -85,7 +85,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
 
     async def _set(self, event: VcRequested, validate_only: bool) -> pb.VirtualCluster:
-        """The virtual cluster as it stands when the engine has taken the event, or would stand."""
+        """Return the virtual cluster after the event, or as it would be after it (`validate_only`)."""
 
         def shown(state: State, demoted: Sequence[RunKey]) -> pb.VirtualCluster:
             found = vc_out(state, named(state, event.name))
@@ -108,7 +108,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return await self._of_state(lambda state: named(state, name))
 
     async def _of_state(self, question: Callable[[State], T]) -> T:
-        """Has the engine's thread answer. Raises FailedPrecondition where the site has no virtual clusters."""
+        """Answer a question on the engine's thread. Raises FailedPrecondition if the site has no virtual clusters."""
 
         def asked(state: State, *_: object) -> T:
             pools_of(state)
@@ -130,7 +130,7 @@ async def _with_nodes(service: EngineThread, pool: str, vc: str) -> pb.Pool | No
 
 
 def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
-    """What is left out is as `otherwise` has it. Raises InvalidArgument for a policy that there is not."""
+    """Return the policy; unset fields are taken from `otherwise`. Raises InvalidArgument for an unknown policy."""
     given: dict[str, Any] = {name: getattr(asked, name) for name in ("s", "cap", "proxy_keep") if asked.HasField(name)}
     for name in ("proxy_after", "proxy_window"):
         if asked.HasField(name):

@@ -20,7 +20,7 @@ Read = Callable[[Any], Any]
 
 
 class CodecError(Exception):
-    """What was read is not of the type that it should be: the message says where, and what was there."""
+    """A value that was read has the wrong type; the message says where, and what was found."""
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _exception(value: Any) -> Write:
 
 
 def decode(annotation: Any, value: Any) -> Any:
-    """The value of this type that JSON's value stands for. Raises CodecError."""
+    """Decode a JSON value to a value of this type. Raises CodecError."""
     return _reader(annotation)(value)
 
 

@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A leadership begins: what its engine was made of."""
+    """The start of a leadership, with the settings of its engine."""
 
     format: int
     version: str
-    """Of Ebb."""
+    """The version of Ebb."""
     commit_no: int
     """The last commit before its first step."""
     policy: str
@@ -57,14 +57,14 @@ class Row:
 
 
 Outcome = Literal["adopted", "unchanged", "undone", "lost", "failed"]
-"""Of a step. unchanged: adopted, and there was nothing to commit; lost: leadership ended before its commit was known to have
+"""The outcome of a step. unchanged: adopted, with nothing to commit; lost: leadership ended before its commit was known to have
 succeeded; failed: it raised. The last two end a section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
     commit: int
-    """The number that its commit would have: what its randomness is drawn from, together with the seed."""
+    """The number that its commit would have: its randomness is drawn from this number and the seed."""
     now: Micros
     unsettled: bool
     """Whether the state asked for a look of the policy before the first event."""
@@ -73,9 +73,9 @@ class Stepped:
     events: tuple[Event, ...]
     outcome: Outcome
     did: tuple[str, ...]
-    """What came out, in words."""
+    """The step's results, in words."""
     digest: str
-    """What came out, all of it."""
+    """SHA-256 of all results of the step (see `digest`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,12 @@ def whole(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
 
 
 def digest(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
-    """SHA-256 of all that came out of a step, canonically encoded."""
+    """Return the SHA-256 of all results of a step, canonically encoded."""
     return hashlib.sha256(whole(came_out, encode).encode()).hexdigest()
 
 
 def words(came_out: Step | Exception) -> tuple[str, ...]:
-    """What people would want to know of it: the lines of stories, the orders, and what was refused."""
+    """Return the results that people want to know: job events, orders, and refusals."""
     if isinstance(came_out, Exception):
         return (f"raised {type(came_out).__name__}: {came_out}",)
     said = []
@@ -139,13 +139,13 @@ Looks = tuple[bool, bool]
 
 
 class Recorder:
-    """What the engine's thread tells of its steps. This one records nothing. Nothing here ever raises."""
+    """Recorder of the engine's steps; this base class records nothing. Its methods never raise."""
 
     def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event], part: Part = WHOLE) -> None:
         """A step is about to be taken; `looks` is what the state asks of the policy before it."""
 
     def taken(self, came_out: Step) -> None:
-        """This came out, and is about to be committed."""
+        """The step has this result, which is about to be committed."""
 
     def adopted(self, committed: bool = True) -> None:
         """The step holds. `committed`: there was something to commit."""

@@ -37,34 +37,34 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first step out of which something else came."""
+    """The first step whose results differ from the recorded ones."""
 
     line: int
     section: int
     recorded: Stepped
     did: tuple[str, ...]
-    """What the replayed step did, in words."""
+    """The results of the replayed step, in words."""
     came_out: str
     """All of it, canonically encoded."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a recording holds, or what of it was replayed."""
+    """Summary of a recording, or of the part that was replayed."""
 
     sections: int = 0
     steps: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     policies: list[str] = field(default_factory=list)
-    """Of each section."""
+    """The policy of each section."""
     rows: int = 0
     first_us: int | None = None
     last_us: int | None = None
     commit_no: int = 0
     """The last commit of all."""
     unended: int = 0
-    """Sections without an end: their process was killed, or runs still."""
+    """Sections without an end: their process was killed, or still runs."""
     torn: bool = False
     """The file ends within a line: it is being written, or its machine failed."""
 

@@ -41,7 +41,7 @@ class Identity(NamedTuple):
     other: bool
 
     def command(self, program: Path, *arguments: str | Path) -> list[str]:
-        """What runs the program as this user.
+        """Return the command that runs the program as this user.
 
         The user is changed by a small program of its own and not by subprocess, which would have to fork for it (else it
         spawns): in a process with gRPC's threads a fork can hang forever, and everything with it.
@@ -119,7 +119,7 @@ def find_binaries(identity: Identity, state_dir: Path) -> Path:
 
 
 def _version(place: Path) -> int:
-    """The major version of the server in this folder; 0 if there is none."""
+    """Return the major version of the server in this folder; 0 if it has no server."""
     try:
         said = subprocess.run([str(place / "postgres"), "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

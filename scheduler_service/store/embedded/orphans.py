@@ -1,4 +1,4 @@
-"""What an embedded server left behind when its user, or itself, was killed: processes, a pid file, a socket's folder."""
+"""Leftovers of an embedded server that was killed, or whose user was: processes, a pid file, a socket's folder."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def clear(data: Path, limit: float) -> None:
     The caller holds the lock of the folder, so nobody uses what is found here. Raises EmbeddedError when it does not stop.
     """
     if not Path("/proc/self/cwd").exists():
-        return  # PostgreSQL's own check must do: it refuses to start beside another server
+        return  # PostgreSQL's own check must do: it refuses to start next to another server
     pid_file = data / "postmaster.pid"
     try:
         lines = pid_file.read_text("utf-8", "replace").splitlines()

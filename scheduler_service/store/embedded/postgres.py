@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def url_of(socket_dir: Path) -> str:
-    """Of the database of the server with its socket there."""
+    """Return the database URL of the server whose socket is in this folder."""
     return f"postgresql://{_USER}@/postgres?host={quote(str(socket_dir), safe='')}"
 
 
@@ -37,8 +37,8 @@ def own_dir(path: Path, identity: Identity) -> None:
 
 
 def initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) -> None:
-    """initdb into a folder beside, which becomes `data` when it is complete. The folder has a name of its own: an initdb whose
-    user was killed goes on for a moment in the one that it had."""
+    """Run initdb in a folder next to `data`, which is renamed to `data` when complete. Each has a unique name: an initdb whose
+    user was killed keeps writing to its folder for a moment."""
     for stale in home.glob(f"{_FRESH}*"):
         shutil.rmtree(stale, ignore_errors=True)
     fresh = home / f"{_FRESH}{secrets.token_hex(4)}"
@@ -89,7 +89,7 @@ def launch(bin_dir: Path, home: Path, socket_dir: Path, identity: Identity, dura
     }
     arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     path = home / "log"
-    # Begun anew at every start, as nothing else would keep it small. Of the one before it may say why it ended.
+    # A new log at every start keeps it small. The previous one may say why the server ended.
     if path.exists():
         path.replace(path.with_name("log.1"))
     with path.open("wb") as output:

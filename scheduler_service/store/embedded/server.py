@@ -40,7 +40,7 @@ from scheduler_service.store.embedded.postgres import (
 from scheduler_service.store.errors import EmbeddedError, InUse
 
 STATE_DIR = Path("/var/lib/ebb")
-"""Where root keeps what an unprivileged server must reach."""
+"""Root's state folder for files that the unprivileged server must reach."""
 
 _START_LIMIT = 60.0  # seconds; recovery after a crash may take a while
 
@@ -54,7 +54,7 @@ class Embedded:
     ...     engine = open_engine(url)
 
     `state_dir` is the state folder for root, `durable=False` gives up fsync (for tests alone). As long as it is started, an
-    exit of the interpreter stops it too; after a kill -9 the server goes on, and the next `start` replaces it.
+    exit of the interpreter stops it too; after a kill -9 the server keeps running, and the next `start` replaces it.
     """
 
     def __init__(self, data_dir: Path | str, *, state_dir: Path = STATE_DIR, durable: bool = True) -> None:
@@ -62,7 +62,7 @@ class Embedded:
         self.state_dir = state_dir
         self.durable = durable
         self.place = self.asked
-        """Where it lies in fact; known from `start` on."""
+        """The folder actually used; known from `start` on."""
         self._lock: int | None = None
         self._user_pid = 0
         self._server: subprocess.Popen[bytes] | None = None
@@ -109,7 +109,7 @@ class Embedded:
             return True
 
     def find(self) -> str:
-        """The URL of the server that another process uses, for a moment's work beside it. Raises EmbeddedError."""
+        """Return the URL of the server that another process uses, for brief use next to that process. Raises EmbeddedError."""
         self.place = self._find_place(who_runs_it(self.asked))
         try:
             lines = (self.place / "postgres" / "data" / "postmaster.pid").read_text("utf-8").splitlines()

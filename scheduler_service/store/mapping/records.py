@@ -11,7 +11,7 @@ Record = dict[str, Any]
 """Plain JSON by the names of columns: numbers, strings, lists and None."""
 
 Source = str | Callable[[Any], Any]
-"""Where the value of a column comes from: the path of an attribute, such as "spec.name", or a function of the row."""
+"""The source of a column's value: the path of an attribute, such as "spec.name", or a function of the row."""
 
 
 def recorder(columns: Iterable[str], sources: Mapping[str, Source]) -> Callable[[Any], Record]:

@@ -170,7 +170,7 @@ _vector = lru_cache(4096)(Vector)
 
 
 def to_run(values: Sequence[Any]) -> Run:
-    """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
+    """Make a run from the columns of its table and the virtual cluster of its job, which is not stored twice."""
     r = _run(values)
     parking = _to_parking(r.parking) if r.parking is not None else None
     away = parking is not None and bool(parking.devices)  # the columns say where it was placed

@@ -1,7 +1,7 @@
-"""What of a job is seldom other than usual: kept together, as one JSON object that holds only what is not as usual.
+"""Fields of a job that rarely differ from their default: stored as one JSON object that holds only those that do.
 
-Most jobs have none of it, so that they cost nothing for it. Each field that has a default and no column of its own is kept
-so: a new field of `JobSpec` or `Job` needs nothing here, unless JSON has another form for its value.
+Most jobs have no such field, and pay nothing for it. Each field that has a default and no column of its own is stored like
+this: a new field of `JobSpec` or `Job` needs nothing here, unless JSON has another form for its value.
 """
 
 from collections.abc import Callable, Mapping

@@ -25,7 +25,7 @@ _VCS = select(tables.virtual_cluster).order_by(tables.virtual_cluster.c.id)
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What a leader goes on from: what is not over, and what each virtual cluster has in surplus."""
+    """The exchange as a new leader needs it: live postings and exchanges, and each virtual cluster's surplus and idle cells."""
 
     postings: tuple[Posting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
@@ -34,7 +34,7 @@ class Market:
 
 
 def live_market(conn: Connection) -> Market:
-    """Inside a transaction of the caller."""
+    """Load the market inside a transaction of the caller."""
     return Market(
         tuple(map(to.to_posting, conn.execute(_OPEN))),
         tuple(map(to.to_exchange, conn.execute(_LIVE))),

@@ -1,4 +1,4 @@
-"""What became of jobs that have ended, for those who want to know what another policy would have done with them."""
+"""History of jobs that have ended, to simulate what another policy would have done with them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -37,7 +37,7 @@ from scheduler_service.store.schema import tables
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a leader needs to go on from: all live rows as of one commit, each kind in the order of its keys."""
+    """The state that a new leader starts from: all live rows as of one commit, each kind in the order of its keys."""
 
     cluster: Cluster | None
     """None before the first commit of all."""

@@ -1,4 +1,4 @@
-"""What the tables are made of: their metadata, and columns and constraints of the kinds that they have."""
+"""Building blocks of the tables: their metadata, and the kinds of columns and constraints that they use."""
 
 from enum import IntEnum
 from typing import Any

@@ -46,7 +46,7 @@ def commit(conn: Connection, epoch: int, changes: Sequence[Change], events: Sequ
     pipeline, since every submit waits for this. COMMIT follows once they are answered: a fence and counts that raise in
     the server, so that it could go with them, cost more there than a second round trip.
 
-    Raises Fenced when `epoch` is over; Rejected (DuplicateRequest) when a constraint refuses; Unavailable when the
+    Raises Fenced if `epoch` has ended; Rejected (DuplicateRequest) when a constraint refuses; Unavailable when the
     connection was lost before COMMIT: nothing was committed after these three. Raises CommitUnknown when it was lost
     from COMMIT on: ask `outcome`.
     """
@@ -119,7 +119,7 @@ def _write(
 
 
 def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg.Error, epoch: int | None = None) -> StoreError:
-    """Leaves the connection usable (a lost one is made anew at its next use) and says what the error means.
+    """Leave the connection usable (a lost one is reopened at its next use) and return what the error means.
 
     `epoch` is None when COMMIT itself failed. Before, a refusal may only follow from changes that another leader made, whose
     fence the other statements of the pipeline did not wait for: so it is asked again.
@@ -149,7 +149,7 @@ def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg
 
 
 def outcome(engine: Engine, epoch: int, commit_no_before: int) -> Literal["committed", "not committed"]:
-    """What became of the commit that raised CommitUnknown; `commit_no_before` is the number of the one before it.
+    """Find out whether the commit that raised CommitUnknown succeeded; `commit_no_before` is the number of the one before it.
 
     Waits for a transaction that the server has not ended yet, as that one holds the leader's row. Raises Fenced when
     another scheduler leads by now, Forgotten when commits before that one are gone, and Unavailable; after each the

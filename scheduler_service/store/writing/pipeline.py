@@ -15,7 +15,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 
 class Statement(NamedTuple):
-    """What a session knows by a name once it was prepared there; its text may have parameters, $1 and on."""
+    """A statement that a session prepares once and then knows by name; its text may have parameters, $1 and up."""
 
     name: bytes
     sql: bytes
