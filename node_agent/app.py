@@ -54,11 +54,11 @@ log = logging.getLogger(__name__)
 
 _PRUNE_INTERVAL = 3600.0
 _PATIENCE = 10.0
-"""Seconds until it is said that the agent does not connect, and why."""
+"""Seconds until the agent says that it does not connect, and why."""
 
 
 async def run(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT. Jobs go on, unless the settings say otherwise."""
+    """Serve until SIGTERM or SIGINT. Jobs keep running, unless `stop_jobs_on_exit` is set."""
     if os.geteuid() == 0 and not settings.allow_root:
         raise AsRoot
     systemd = Notifier()
@@ -74,7 +74,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _criu_unusable(settings: Settings) -> str:
-    """Why CRIU is not used on this node; empty: it is. A node without it is a node like any other."""
+    """Return why CRIU is not used on this node; empty: it is used. A node can do without it."""
     if settings.criu == "off":
         return "criu is off on this node"
     if why := await unusable():
@@ -85,7 +85,7 @@ async def _criu_unusable(settings: Settings) -> str:
 async def _serve(
     settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier, criu_unusable: str
 ) -> bool:
-    """One life of the node, with one spool. Returns whether another is to begin, as the scheduler has forgotten this one."""
+    """Serve with one spool. Return whether to start again with a new one, because the scheduler has forgotten this node."""
     loop = asyncio.get_running_loop()
     provider = devices.provider
     spool = open_spool(state / "spool.db")
@@ -97,7 +97,7 @@ async def _serve(
 
     def heard(events: list[Event]) -> None:
         executor.hear(events)
-        # The launcher is there. The scheduler is not waited for: while that is away systemd must not kill its agents.
+        # The launcher is there. Do not wait for the scheduler: while it is away, systemd must not kill the agents.
         systemd.ready()
 
     def stop() -> None:
@@ -109,7 +109,7 @@ async def _serve(
             ended.set_result(afresh)
 
     def fail(error: Exception) -> None:
-        # Such as a write to the spool that failed. Going on would be guesswork; a restart recovers. Jobs go on.
+        # For example, a write to the spool failed. Continuing would be guesswork; a restart recovers. Jobs keep running.
         log.critical("the agent fails: %s", error, exc_info=None if isinstance(error, AgentError) else error)
         if not ended.done():
             ended.set_exception(error)
@@ -175,7 +175,7 @@ async def _serve(
             ]
             if settings.memory_limit == "enforce":
                 workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.stopping.exceeded).run()))
-            afresh = await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
+            afresh = await ended  # a fault raises here: jobs are killed only if a user asked for it
             if settings.stop_jobs_on_exit and not afresh:
                 executor.kill_all()
                 await launcher.quit()
@@ -195,7 +195,7 @@ async def _serve(
 
 
 async def _give_checkpoints(server: CheckpointServer, settings: Settings, state: Path) -> str:
-    """Where other nodes fetch checkpoints (HOST:PORT); empty if this node gives none away, which is no reason not to start."""
+    """Return HOST:PORT where other nodes fetch checkpoints; empty: this node serves none, and starts all the same."""
     if not settings.security.can_serve:
         why = "tls_ca is set, and tls_cert and tls_key are not: other nodes would fetch them unencrypted"
         log.warning("checkpoints of this node are not given to other nodes: %s", why)
@@ -213,7 +213,7 @@ async def _give_checkpoints(server: CheckpointServer, settings: Settings, state:
 async def _talk(
     settings: Settings, node: LocalNode, executor: Executor, begin_afresh: Callable[[], None], tell: Callable[[str], None]
 ) -> None:
-    """Hello says which runs are on this node. So it is said once nothing else lives here."""
+    """Connect to the scheduler once no unknown run is alive here, because Hello says which runs are on this node."""
     try:
         async with asyncio.timeout(_PATIENCE):
             await executor.cleared.wait()

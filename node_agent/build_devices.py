@@ -1,4 +1,4 @@
-"""From the settings to the devices: reads the GPUs, makes the tree, and applies what a person says of it."""
+"""Builds the devices from the settings: reads the GPUs, makes the tree, and applies the corrections of an operator."""
 
 import asyncio
 import json
@@ -41,14 +41,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Opened:
     provider: Provider
     notes: tuple[str, ...] = ()
-    """What an operator should know: problems of the driver, and what the tree had to leave out or guess."""
+    """Messages for an operator: problems of the driver, and what the tree had to leave out or guess."""
     reading: Reading | None = None
     """None: the devices are simulated."""
 
 
 async def opened(settings: DeviceSettings, state: Path | None = None, held: bool = False) -> Opened:
-    """The devices of this node; raises `AgentError`. With a state directory, GPUs that were here since the machine started
-    and are not told of any more keep their places, as faulty ones. `held`: runs may hold devices, so nothing else changes.
+    """Return the devices of this node; raises `AgentError`. With a state directory, GPUs that were seen since the machine
+    booted and are no longer reported keep their places, as faulty ones. `held`: runs may hold devices, so nothing else changes.
     """
     if settings.devices != NVML:
         return Opened(simulated(settings.devices, settings.node, cpu_sets=settings.cpus))
@@ -61,7 +61,7 @@ async def opened(settings: DeviceSettings, state: Path | None = None, held: bool
 async def laid_out(
     reading: Reading, device_tree: Path | None, cpu_milli: int = 0, memory_mib: int = 0
 ) -> tuple[Inventory, tuple[str, ...]]:
-    """The inventory that a reading comes to, and what is to be said about it; raises `AgentError`."""
+    """Return the inventory for a reading, and messages about it; raises `AgentError`."""
     override = None if device_tree is None else _override(device_tree)
     try:
         if override is not None:
@@ -81,7 +81,7 @@ def _override(file: Path) -> overrides.Override:
 
 
 def capacity(settings: DeviceSettings) -> tuple[int, int]:
-    """The host's milli-CPUs and MiB, less what is kept for the system."""
+    """Return the host's milli-CPUs and MiB, less what is reserved for the system."""
     cpus, total = len(os.sched_getaffinity(0)), psutil.virtual_memory().total
     cpu_milli, memory_mib = round((cpus - settings.reserve_cpus) * 1000), int((total >> 20) - settings.reserve_memory * 1024)
     if cpu_milli <= 0 or memory_mib <= 0:
@@ -90,7 +90,7 @@ def capacity(settings: DeviceSettings) -> tuple[int, int]:
 
 
 async def _tree(reading: Reading) -> Tree:
-    """Made by a process of its own: networkx would stay in this one, which lives long and is to be small."""
+    """Make the tree in a process of its own: networkx would stay in this process, which lives long and should be small."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "node_agent.devices.graph"),
         stdin=asyncio.subprocess.PIPE,
@@ -115,7 +115,7 @@ async def _since_boot(file: Path, held: bool) -> Reading:
     try:
         return remembered(await read_gpus(), file, held)
     except AgentError as error:
-        # An agent that does not start tells nobody how its runs end, and a driver may hang until the machine starts again.
+        # If the agent did not start, its runs' ends would go unreported; and a driver may hang until the machine is rebooted.
         if (before := _last(file)) is None:
             raise
         log.error("%s The node starts with the GPUs that it had, all of them faulty", in_a_line(error))
@@ -123,10 +123,10 @@ async def _since_boot(file: Path, held: bool) -> Reading:
 
 
 def remembered(reading: Reading, file: Path, held: bool = False) -> Reading:
-    """The reading, with the GPUs that an earlier one of the same boot had and this one lacks, or cannot read any more; where
-    runs hold devices, the earlier one, with the faults of this one.
+    """Return the reading plus the GPUs that an earlier reading of the same boot had and this one lacks or can no longer read;
+    if runs hold devices, the earlier reading with the faults of this one.
 
-    They hold them by their indices, which must not change when a GPU falls off its bus. And the scheduler refuses a node
+    Runs hold devices by index, so indices must not change when a GPU falls off its bus. And the scheduler refuses a node
     that has changed in any way under its runs, and would never hear how they ended.
     """
     if (before := _last(file)) is not None:
@@ -143,7 +143,7 @@ def remembered(reading: Reading, file: Path, held: bool = False) -> Reading:
 
 
 def _last(file: Path) -> Reading | None:
-    """What was remembered since the machine started."""
+    """Return the reading remembered since the machine booted, or None."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         last = json.loads(file.read_text())
         if last["boot"] == _boot():
@@ -156,7 +156,7 @@ def _boot() -> str:
 
 
 def kept(reading: Reading, before: Reading) -> Reading:
-    """All as it was before, but for the faults. A GPU whose memory could not be told then is not to be used until it is."""
+    """Return the earlier reading with only the faults updated. A GPU whose memory was unknown then stays faulty."""
     now = with_lost(reading, before)
     faults = {gpu.uuid: gpu.fault for gpu in now.gpus}
     faults |= {gpu.uuid: faults[gpu.uuid] or gpu.fault for gpu in before.gpus if not gpu.memory_mib}
@@ -165,7 +165,7 @@ def kept(reading: Reading, before: Reading) -> Reading:
 
 
 def _facts(reading: Reading) -> tuple[object, object]:
-    """What is to stay as it is under runs, in no order."""
+    """Return the facts that must not change under runs, regardless of order."""
     gpus = {gpu.uuid: gpu.model_copy(update={"fault": ""}) for gpu in reading.gpus}
     return gpus, {frozenset((pair.a, pair.b)): (pair.level, pair.links) for pair in reading.pairs}
 
@@ -176,7 +176,7 @@ def _with_faults(reading: Reading, faults: Mapping[str, str]) -> Reading:
 
 
 def with_lost(reading: Reading, before: Reading) -> Reading:
-    """A GPU that is gone, or is faulty and may not say much any more, as it was before, with its fault."""
+    """Keep each GPU that is gone, or is faulty and may report little, as it was before, with its fault."""
     now = {gpu.uuid: gpu for gpu in reading.gpus}
     lost = {
         gpu.uuid: gpu.model_copy(update={"fault": now[gpu.uuid].fault if gpu.uuid in now else GONE})

@@ -76,7 +76,7 @@ def _labels(value: object) -> object:
 
 
 def _cpu_sets(value: object) -> object:
-    """Sets of CPUs, also from text such as "0-1;2,3"; a list has the text of one set each."""
+    """Sets of CPUs, also from text such as "0-1;2,3"; each item of a list is the text of one set."""
     texts = value.split(";") if isinstance(value, str) else value
     if not isinstance(texts, list | tuple):
         raise ValueError('write one set of CPUs for each device, such as "0-1;2,3"')
@@ -111,11 +111,11 @@ def _named(value: object) -> object:
 FilePath = Annotated[Path, BeforeValidator(_named), AfterValidator(_absolute)]
 
 NVML = "nvml"
-"""The `devices` that are this machine's GPUs, and no profile."""
+"""The value of `devices` for this machine's GPUs instead of a simulated profile."""
 
 
 class DeviceSettings(FileSettings):
-    """What the node offers. By themselves they are for a look at it, and the rest of the file is not looked at."""
+    """Settings of what the node offers. Loaded by themselves to inspect devices; the rest of the file is then ignored."""
 
     model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="ignore", frozen=True, validate_default=True)
 
@@ -126,7 +126,7 @@ class DeviceSettings(FileSettings):
     reserve_memory: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 2.0
     """GiB."""
     memory_rate: Annotated[float, Field(gt=0, le=50)] = 10.0
-    """How often a second the memory of a device is read, for the waves of runs."""
+    """Reads per second of the memory of a device, for the memory cycles of runs."""
     cpus: Annotated[tuple[frozenset[int], ...], NoDecode, BeforeValidator(_cpu_sets)] = ()
     """The host's CPUs of each simulated device; empty: all CPUs, spread evenly."""
 
@@ -146,7 +146,7 @@ class DeviceSettings(FileSettings):
 
 
 class StateSettings(BaseSettings):
-    """Which agent is meant. The rest of the file is not looked at."""
+    """The setting that tells which agent is meant. The rest of the file is ignored."""
 
     model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="ignore", frozen=True)
 
@@ -154,7 +154,7 @@ class StateSettings(BaseSettings):
 
 
 class Settings(DeviceSettings):
-    """Fields carry the names of the flags; in the file they are written the same, with underscores."""
+    """All settings. Fields have the names of the flags; in the file they are written the same, with underscores."""
 
     model_config = SettingsConfigDict(extra="forbid")
 
@@ -174,26 +174,26 @@ class Settings(DeviceSettings):
     """Days; None: forever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     step_window: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    """Seconds over which the step rate and the mini-batch time of a run are averaged, at least."""
+    """Minimum seconds over which the step rate and the mini-batch time of a run are averaged."""
     address: Annotated[str, AfterValidator(_address)] | None = None
     checkpoint_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Where agents of other nodes fetch checkpoints; 0: a free port, and the same after a restart."""
+    """Port where agents of other nodes fetch checkpoints; 0: a free port, which stays the same after a restart."""
     checkpoint_copies: Literal["auto", "network"] = "auto"
-    """Whether files of a source on the same machine are copied; else they are fetched over the network, too."""
+    """Whether files of a source on the same machine are copied; if not, they are also fetched over the network."""
     checkpoint_store: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
-    """A URL of fsspec, where checkpoints of runs that have left are uploaded; None: nowhere."""
+    """fsspec URL to which checkpoints of runs that have left are uploaded; None: nowhere."""
     keep_stored: Annotated[float, Field(ge=1, le=36500)] | None = None
-    """Days from the end of a job until its checkpoints are removed from there; None: forever."""
+    """Days after the end of a job until its checkpoints are removed from the store; None: never."""
     labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
-    """By which jobs may ask for this node."""
+    """Labels by which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
     control_groups: Literal["auto", "require", "off"] = "auto"
     parked_memory_mib: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Host memory for what parked runs had on their devices; None: half of the node's memory."""
+    """Host memory for the device memory of parked runs; None: half of the node's memory."""
     mps: Literal["packed", "off"] = "off"
     """Whether runs that execute on one GPU at the same time are clients of NVIDIA's MPS."""
     criu: Literal["on", "off"] = "off"
-    """Whether programs that do not save their work themselves are dumped by CRIU when they are stopped, and restored."""
+    """Whether CRIU dumps programs that do not save their work themselves when they are stopped, and restores them."""
     hook: Literal["on", "off"] = "on"
     """Whether jobs find `ebb_inject` on their PYTHONPATH."""
 
@@ -205,7 +205,7 @@ class Settings(DeviceSettings):
                 data["log_level"] = data["log_level"].lower()
             for name in ("memory_limit", "control_groups", "hook", "mps", "criu"):
                 if data.get(name) is False:
-                    data[name] = "off"  # which YAML reads as a truth value
+                    data[name] = "off"  # YAML reads it as a boolean
             for name in ("hook", "criu"):
                 if data.get(name) is True:
                     data[name] = "on"
@@ -236,7 +236,7 @@ class Settings(DeviceSettings):
         return Security(self.token_file, self.tls_ca, self.tls_cert, self.tls_key)
 
     def reached_at(self) -> str:
-        """Where other nodes reach this one: as it was told, or as the first scheduler does. Raises OSError."""
+        """Return where other nodes reach this one: the set address, or the one facing the first scheduler. Raises OSError."""
         target = self.scheduler.partition(",")[0]
         if self.address is not None:
             return self.address
@@ -253,26 +253,26 @@ class BadSettings(Exception):
 
 S = TypeVar("S", bound=BaseSettings)
 _OTHERS = ("CONFIG",)
-"""What else the environment may say of an agent: where the file is."""
+"""Other names in the environment: where the file is."""
 
 
 def misspelt(environment: Iterable[str]) -> list[str]:
-    """Names that look like those of settings, and are none."""
+    """Return names that look like settings and are not."""
     return misspelt_settings(environment, "EBB_AGENT_", (*Settings.model_fields, *_OTHERS))
 
 
 def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
-    """The settings from flags, environment and file; raises `BadSettings`."""
+    """Load the settings from flags, environment and file; raises `BadSettings`."""
     return _load(Settings, flags, file)
 
 
 def load_devices(flags: Mapping[str, object], file: Path | None = None) -> DeviceSettings:
-    """Those of them that are about devices; raises `BadSettings`."""
+    """Load only the settings about devices; raises `BadSettings`."""
     return _load(DeviceSettings, flags, file)
 
 
 def load_state(flags: Mapping[str, object], file: Path | None = None) -> Path:
-    """The state directory; raises `BadSettings`."""
+    """Load only the state directory; raises `BadSettings`."""
     return _load(StateSettings, flags, file).state
 
 
@@ -286,7 +286,7 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The settings in a file, which may be none. Raises `BadSettings`."""
+    """Read the settings of a file, which may be empty. Raises `BadSettings`."""
     try:
         told = read(file, UniqueKeys, "devices: nvml") or {}
     except UnreadableFile as error:

@@ -1,10 +1,10 @@
-"""Every error of the agent that a person is to read; the docstring of each is its message."""
+"""Every error of the agent that a person reads; the docstring of each class is its message."""
 
 import inspect
 
 
 class AgentError(Exception):
-    """The agent cannot go on."""
+    """The agent cannot continue."""
 
     def __init__(self, **fields: object) -> None:
         super().__init__(inspect.cleandoc(type(self).__doc__ or "").format(**fields))

@@ -22,7 +22,7 @@ from node_agent.user_files.transfers import Calls
 
 
 class LocalNode:
-    """What `transport.link.Node` asks for."""
+    """The implementation of `transport.link.Node`."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class LocalNode:
         obeyed: Callable[[str], None] = lambda _: None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """`obeyed` is called with the cluster that it obeys, before that orders anything."""
+        """`obeyed` is called with the cluster that the agent obeys, before that cluster orders anything."""
         self.reported = asyncio.Event()
         self._name = name
         self._spool = spool
@@ -44,7 +44,7 @@ class LocalNode:
         self.checkpoints_at = ""
         """HOST:PORT where other nodes fetch checkpoints; empty: nowhere."""
         self.transfer_key = b""
-        """As the last welcome had it."""
+        """The key in the last welcome."""
         self._instance = uuid.uuid4().hex
         self.executor: Executor | None = None
         self.observing: Observing | None = None

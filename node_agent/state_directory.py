@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def state_directory(path: Path) -> Iterator[Path]:
-    """Creates the directory and holds it for this agent alone. The lock goes with the process, however that ends."""
+    """Create the directory and lock it for this agent alone. The lock ends with the process, however that ends."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -45,11 +45,11 @@ def state_directory(path: Path) -> Iterator[Path]:
 
 
 _NEVER = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
-"""What is wrong with a place, and does not pass by itself as a full disk does."""
+"""Errors that do not pass by themselves, unlike a full disk."""
 
 
 def check_folder(name: str, path: Path) -> None:
-    """Makes the folder, and a file in it for a moment. Raises FolderUnusable where no run could ever do so."""
+    """Make the folder, and a temporary file in it. Raises FolderUnusable if no run could ever write there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=path).close()
@@ -60,8 +60,7 @@ def check_folder(name: str, path: Path) -> None:
 
 
 def claim(settings: Settings, state: Path) -> bool:
-    """Makes the spool that of this node, which nothing else is. Whether there are runs that may hold devices, for all that
-    the scheduler has heard."""
+    """Claim the spool for this node alone. Return whether any runs may hold devices, as far as the scheduler knows."""
     if elsewhere := stray_processes.elsewhere(state, settings.node, settings.checkpoint_root):
         where = ", ".join(f"{path} ({', '.join(sorted(runs))})" for path, runs in elsewhere.items())
         raise RunsElsewhere(node=settings.node, where=where)
@@ -83,7 +82,7 @@ def claim(settings: Settings, state: Path) -> bool:
 
 
 def forgotten(spool: Spool, settings: Settings) -> Spool:
-    """A new spool in place of this one, which must have no run that is alive."""
+    """Return a new spool in place of this one, which must have no run that is alive."""
     paths = Paths(settings.state, settings.checkpoint_root, spool.short_id)
     alive = []
     for record in spool.live():

@@ -1,1 +1,1 @@
-"""What runs inside a training process: the step file, the hook for PyTorch's optimizers, and parking."""
+"""Code that runs inside a training process: the step file, the hook for PyTorch's optimizers, and parking."""

@@ -10,7 +10,7 @@ from .park_refusals import Refused
 
 _ALIGNMENT = 512
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)
-"""The kernel gives all pages at once. Python has known the name since 3.10."""
+"""Makes the kernel provide all pages immediately. Python has known the name since 3.10."""
 _PORTABLE = 1
 """cudaHostRegisterPortable."""
 _RESERVE = 256 << 20
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Arena:
-    """Anonymous shared mappings. The kernel counts them as shared memory, apart from the memory of the program's own tensors.
+    """Anonymous shared mappings. The kernel counts them as shared memory, separate from the memory of the program's tensors.
 
     The arena grows by one mapping when a park needs more than ever before, and never shrinks.
     """
@@ -46,11 +46,11 @@ class Arena:
 
     @property
     def addresses(self) -> frozenset[int]:
-        """Of the mappings."""
+        """Addresses of the mappings."""
         return frozenset(chunk.data_ptr() for chunk in self._chunks)
 
     def places(self, sizes: list[int]) -> list[Place]:
-        """A place for each size. Raises Refused if there is not enough host memory."""
+        """Return a place for each size. Raises Refused if there is not enough host memory."""
         found: list[Place] = []
         chunks = iter(self._chunks)
         chunk, at = next(chunks, None), 0
@@ -78,7 +78,7 @@ class Arena:
         return chunk
 
     def _lock(self, chunk: Any) -> bool:
-        """Page-locks the memory for all devices. Returns whether that was possible; without, copies are slower."""
+        """Page-lock the memory for all devices. Return whether that was possible; if not, copies are slower."""
         with suppress(Exception):
             return int(self._torch.cuda.cudart().cudaHostRegister(chunk.data_ptr(), len(chunk), _PORTABLE)) == 0
         return False
@@ -89,7 +89,7 @@ def _aligned(size: int) -> int:
 
 
 def _available() -> int:
-    """Bytes of host memory that can be had without swapping."""
+    """Return the bytes of host memory that are available without swapping."""
     with open("/proc/meminfo") as lines:  # noqa: PTH123
         for line in lines:
             if line.startswith("MemAvailable:"):

@@ -1,10 +1,10 @@
-"""What PyTorch 2.5 and later call at the end of `import torch`, as the entry point `torch.backends` of this folder says."""
+"""PyTorch 2.5 and later call this at the end of `import torch`, by the entry point `torch.backends` of this folder."""
 
 import os
 
 
 def install() -> None:
-    """Installs the hook in a process of a job. Never raises, because `import torch` would fail."""
+    """Install the hook in a process of a job. Never raises, because `import torch` would fail."""
     if os.environ.get("NO_EBB_HOOK") or not (os.environ.get("EBB_STEPS_FILE") or os.environ.get("EBB_PARK_DIR")):
         return
     try:

@@ -1,6 +1,6 @@
-"""The control file of a training process: the agent requests there that the process parks or resumes, and reads its answer.
+"""The control file of a training process: the agent asks there that the process park or resume, and reads its answer.
 
-Each process that can park has a file of its own in EBB_PARK_DIR. A FIFO beside the file has its name and `.wake` appended.
+Each process that can park has a file of its own in EBB_PARK_DIR, and next to it a FIFO whose name has `.wake` appended.
 The process creates both and holds an exclusive `flock` on the file while it lives. It maps the file into memory, so a step
 notices a request without a system call.
 
@@ -15,10 +15,10 @@ Words have the byte order of the machine.
 
 **Requests.** `send` writes a request with the next number, and then a byte into the FIFO, which wakes a parked process. A
 process answers each number once; of two requests that it finds at the same time it answers the later one. The agent may repeat
-a request at any time, because a request says what is to hold: parked, running, prepared, saved, or gone.
+a request at any time, because a request states the desired result: parked, running, prepared, saved, or gone.
 
 **Answers.** The sequence is odd while the answer is being written. The check is a CRC-32 over the sequence and the JSON text.
-So a reader never takes a mixture of two answers.
+So a reader never accepts a mixture of two answers.
 
 | field | content |
 |---|---|
@@ -52,9 +52,9 @@ MAGIC = b"EBBPARK1"
 SIZE = 4096
 """Bytes of the file."""
 RESUME, PARK, PREPARE, SAVE, LEAVE, PARK_TOGETHER = 1, 2, 3, 4, 5, 6
-"""Commands. `PARK_TOGETHER` parks a rank of a gang on several nodes after a step on which the ranks agree (`together`); a hook
-that is older refuses it. `PREPARE` makes the host memory ready that a park will need, and moves nothing. `SAVE` has a parked
-process save its checkpoint from host memory; it stays parked. `LEAVE` has a process exit that has saved so."""
+"""Commands. `PARK_TOGETHER` parks a rank of a gang on several nodes after a step on which the ranks agree
+(`gang_park_agreement`); older hooks refuse it. `PREPARE` prepares the host memory for a park, and moves nothing. `SAVE` makes
+a parked process save its checkpoint from host memory; it stays parked. `LEAVE` ends a process that has saved so."""
 RUNNING, PARKED, REFUSED, PREPARED, SAVED = "running", "parked", "refused", "prepared", "saved"
 """States of an answer. A process that has refused is running. One that has saved is parked."""
 WAKE = ".wake"
@@ -71,8 +71,8 @@ class Request(NamedTuple):
     number: int
     command: int
     at_step: int = 0
-    """Of PARK: the first step after which the process parks. All ranks of a gang are given the same one. Of PARK_TOGETHER: the
-    number of the park, which is the same on all nodes, and another one for each park."""
+    """For PARK: the first step after which the process parks. All ranks of a gang are given the same one. For PARK_TOGETHER:
+    the number of the park, which is the same on all nodes, and another one for each park."""
     most_bytes: int = 0
     """The process refuses to move more than this to host memory; 0: no limit."""
 
@@ -81,7 +81,7 @@ class Control:
     """The control file of this process."""
 
     def __init__(self, folder: str) -> None:
-        """Creates the file and the FIFO, and locks the file. Raises OSError."""
+        """Create the file and the FIFO, and lock the file. Raises OSError."""
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 (pathlib is not imported into training processes)
         name = f"{os.getpid()}-{monotonic_ns()}"
         self.path = os.path.join(folder, name)  # noqa: PTH118
@@ -110,14 +110,14 @@ class Control:
         self._sequence = 0
 
     def request(self) -> Request | None:
-        """The last request; None if there is none, or while it is being written."""
+        """Return the last request; None if nothing has been requested, or while a request is being written."""
         data = bytes(self._bytes[_REQUEST_AT : _CHECK_AT + _WORD.size])
         request, (check,) = data[: _REQUEST.size], _WORD.unpack_from(data, _REQUEST.size)
         found = Request(*_REQUEST.unpack(request))
         return found if found.number and check == crc32(request) else None
 
     def answer(self, answer: dict[str, Any]) -> None:
-        """Publishes the answer."""
+        """Publish the answer."""
         text = json.dumps(answer).encode()
         if len(text) > SIZE - _TEXT_AT:
             text = json.dumps({**answer, "reason": str(answer.get("reason", ""))[:500], "left": {}}).encode()
@@ -128,34 +128,34 @@ class Control:
         _HEAD.pack_into(self._bytes, _HEAD_AT, self._sequence, len(text), check)
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until a request arrives, or for so many seconds at most. One thread at a time may call this."""
+        """Sleep until a request arrives, or for at most this many seconds. One thread at a time may call this."""
         self.look_out(seconds)
         self.drain()
 
     def look_out(self, seconds: float) -> None:
-        """As `wait`, and leaves what has woken it for another thread."""
+        """Like `wait`, but leave the wakeup for another thread."""
         select.select([self._wake], [], [], seconds)
 
     def drain(self) -> None:
-        """Forgets what has woken this process."""
+        """Discard pending wakeups."""
         with suppress(BlockingIOError):
             while os.read(self._wake, 512):
                 pass
 
     def wake(self) -> None:
-        """Wakes a thread of this process that waits."""
+        """Wake a thread of this process that waits."""
         with suppress(BlockingIOError):
             os.write(self._wake, b"\0")
 
     def close(self) -> None:
-        """Drops the mapping and so the lock. A forked child drops what belongs to its parent."""
+        """Drop the mapping and so the lock. A forked child drops those of its parent."""
         self.word.release()
         self._bytes.release()
         self._memory.close()
         os.close(self._wake)
 
     def remove(self) -> None:
-        """Removes the files."""
+        """Remove the files."""
         for path in (self.path, self.path + WAKE):
             with suppress(OSError):
                 os.unlink(path)  # noqa: PTH108
@@ -165,7 +165,7 @@ class Control:
 
 
 def live(folder: str) -> list[str]:
-    """The control files of the processes that live. Removes those of processes that have ended. Raises OSError."""
+    """Return the control files of live processes. Removes those of processes that have ended. Raises OSError."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def live(folder: str) -> list[str]:
 
 
 def _is_held(path: str) -> bool:
-    """Whether a process holds the lock. A file that cannot be read is left alone, and taken for that of nobody."""
+    """Whether a process holds the lock. A file that cannot be read is left alone, and counts as not held."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -200,7 +200,7 @@ def _is_held(path: str) -> bool:
 
 
 def send(path: str, command: int, at_step: int = 0, most_bytes: int = 0) -> int:
-    """Requests something of the process with this control file. Returns the number of the request. Raises OSError."""
+    """Send a request to the process with this control file. Return the number of the request. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         data = os.pread(descriptor, SIZE, 0)
@@ -221,7 +221,7 @@ def send(path: str, command: int, at_step: int = 0, most_bytes: int = 0) -> int:
 
 
 def answer(path: str) -> dict[str, Any] | None:
-    """The last answer; None if there is none, or while it is being written. Raises OSError; accepts any content."""
+    """Return the last answer; None if none was written, or while one is being written. Raises OSError; accepts any content."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         data = os.pread(descriptor, SIZE, 0)

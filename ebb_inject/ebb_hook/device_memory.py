@@ -1,4 +1,4 @@
-"""Keeps PyTorch to the part of a device that the agent has given to the run, when others use the same device."""
+"""Limits PyTorch to the part of a device that the agent has given to the run, when others use the same device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("ebb_hook")
 
 
 def bound(torch: Any) -> None:
-    """Has the limit set when the program begins to use CUDA. Before that, it would create a context. An allocation beyond the
+    """Set the limit when the program begins to use CUDA. Earlier, that would create a context. An allocation beyond the
     limit fails in the program itself, as on a smaller device."""
     text = os.environ.get(LIMIT, "")
     if not (text.isascii() and text.isdigit() and int(text)):

@@ -1,16 +1,16 @@
 """How the ranks of a gang on several nodes agree on the step after which all of them park, without their agents.
 
-Each agent gives the processes of its node the number of the park, which is the same on all nodes. The ranks then agree by the
-store of the job's process group:
+Each agent gives the processes of its node the number of the park, which is the same on all nodes. The ranks then agree through
+the store of the job's process group:
 
-1. A rank says that it was asked, once the training has found that it can park. It holds nobody up.
-2. Once all ranks have said so, each fixes a *bound*: a step that it has not completed, and beyond which it does not go before
+1. A rank announces that it was asked, once the training has found that it can park. It delays no other rank.
+2. Once all ranks have announced that, each fixes a *bound*: a step that it has not completed, and that it does not pass before
    it knows the bounds of all ranks.
-3. The greatest of the bounds is the *common* step. After it each rank moves its memory, and says so.
-4. Once all ranks have moved, they are parked. If one of them cannot move, all have their memory back and go on.
+3. The greatest of the bounds is the *common* step. After it, each rank moves its memory, and announces that.
+4. Once all ranks have moved, they are parked. If one of them cannot move, all move their memory back and continue.
 
-A thread of each rank does this, since the training itself may be inside a collective that waits for another rank. What a rank
-says of a park only grows, and a rank that leaves an agreement never comes back to it. ADR 58 says why all of this is right.
+A thread of each rank does this, since the training itself may be inside a collective that waits for another rank. A rank only
+adds to what it has announced about a park, and never returns to an agreement that it has left. ADR 58 shows why this is right.
 """
 
 from __future__ import annotations
@@ -32,55 +32,55 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 _ASKED = 5.0
-"""Seconds until all ranks must have been asked. Until then the training goes on as ever."""
+"""Seconds until all ranks must have been asked. Until then the training continues as usual."""
 _ABSENT = 2.0
-"""Seconds until the threads of all ranks must have said that they are there."""
+"""Seconds until the threads of all ranks must have announced themselves."""
 _HOLD = 10.0
-"""Seconds for which the training waits at its bound, and after its move, at most."""
+"""Maximum seconds for which the training waits at its bound, and after its move."""
 _TICK = 0.02
-"""Seconds between two looks of the training, while it waits."""
+"""Seconds between two checks of the training while it waits."""
 _IDLE = 1.0
 """Seconds after which the thread looks for a new process group."""
 _SHORTEST, _LONGEST, _GROWTH = 0.001, 0.02, 1.2
 """Seconds between two looks into the store while there is a park to agree on."""
 _KEPT = 8
-"""So many of the last parks are remembered as over."""
+"""Number of ended parks that are remembered."""
 _ENDING = 2.0
-"""Seconds for which the end of the process waits for the thread, and after them once more, when its connection is closed."""
+"""Seconds for which the end of the process waits for the thread, and then once more, when its connection is closed."""
 _TAKEN_BACK = "its node does not want it any more"
 _ANOTHER = "its node asks for another park"
 
 
 class _Park:
-    """One that this process was asked for."""
+    """A park that was requested of this process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.began = monotonic()
         self.counter: Steps | None = None
-        """What counts the steps of the bound."""
+        """The counter of the steps of the bound."""
         self.bound: int | None = None
         self.common: int | None = None
         self.moved = False
         """This rank has moved its memory."""
         self.all_moved = False
         self.has_said = False
-        """The other ranks can hear that this one knows that all have moved."""
+        """The other ranks can read that this one knows that all have moved."""
         self.all_know = False
         self.over = ""
         """Why this rank has left the agreement."""
 
 
 class Together:
-    """Of this process. The methods are for the training, in the main thread."""
+    """The agreements of this process. The methods are for the training, in the main thread."""
 
     def __init__(self, control: Control, is_first: bool) -> None:
         """`is_first`: the process belongs to the first task of the gang, which has the store of the process group."""
         self._control = control
         self._is_first = is_first
         self._counter: Steps | None = None
-        """What counts the steps of a training that can park, as it has found at its last boundary with a request; None: it
-        cannot, or that is unknown."""
+        """The step counter of a training that can park, as found at its last boundary with a request; None: it cannot, or that
+        is unknown."""
         self._changed = threading.Condition()
         self._now: _Park | None = None
         self._past: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ class Together:
     def parks_after(self, request: Request, counter: Steps | None, step: int) -> bool:
         """Whether this rank parks after the step that it has completed. Waits at its bound until that is known.
 
-        Raises Refused if the ranks cannot park together, or have not agreed in time: the training goes on."""
+        Raises Refused if the ranks cannot park together, or have not agreed in time: the training continues."""
         group = process_group()
         if group is not None and group.world > 1 and counter is None:
             raise Refused(f"the program counts no steps, and {group.world} ranks must park after the same one")
@@ -120,11 +120,11 @@ class Together:
             raise Refused(park.over)
 
     def may_stop(self, number: int) -> None:
-        """The memory of this process is moved. Returns when the process may be stopped: all ranks have moved, and can hear of
-        this one that it knows that. In the first task all of them must have said so, because the store is stopped with it.
+        """Wait, with the memory moved, until the process may be stopped: all ranks have moved, and can read that this one knows
+        that. In the first task all of them must have announced the same, because the store is stopped with it.
 
-        Raises Refused if a rank does not move, or nothing is heard of it in time, or this park is not the one that is asked for
-        by now: the memory is to be moved back."""
+        Raises Refused if a rank does not move, or is not heard from in time, or another park is requested by now: the memory
+        must then be moved back."""
         with self._changed:
             if (park := self._now) is None or park.number != number:
                 raise Refused(_ANOTHER)
@@ -147,7 +147,7 @@ class Together:
 
     @contextmanager
     def parked(self) -> Iterator[None]:
-        """Inside this context the training waits for requests, and the thread does not."""
+        """Inside this context, the training waits for requests, and the thread does not."""
         self._set_parked(True)
         try:
             yield
@@ -155,30 +155,30 @@ class Together:
             self._set_parked(False)
 
     def refused(self, number: int, why: str) -> None:
-        """The training does not park, and has said why. It must come to a boundary before it agrees to another park."""
+        """Note that the training does not park, and why. It must reach a boundary before it agrees to another park."""
         with self._changed:
             self._counter = None
             self._over(number, why)
 
     def resumed(self, number: int) -> None:
-        """The training goes on after this park. The next one may have begun."""
+        """Note that the training continues after this park. The next one may have begun."""
         with self._changed:
             self._over(number, "this park is over: the process has resumed since")
 
     def taken_back(self) -> None:
-        """The agent has requested something else."""
+        """Note that the agent has requested something else."""
         with self._changed:
             if self._now is not None and self._is_taken_back(self._now):
                 self._leave(self._now, _TAKEN_BACK)
 
     def lost(self, why: str = _TAKEN_BACK) -> None:
-        """The training passes a boundary without asking whether it parks there."""
+        """Note that the training passes a boundary without asking whether it parks there."""
         with self._changed:
             if self._now is not None:
                 self._leave(self._now, why)
 
     def close(self) -> None:
-        """Ends the thread: the process ends. The other ranks need not wait for it."""
+        """End the thread, because the process ends. The other ranks need not wait for it."""
         with self._changed:
             if self._now is not None:
                 self._leave(self._now, "the process ends")
@@ -250,10 +250,10 @@ class Together:
             pause = _IDLE if is_idle else _SHORTEST if pause == _IDLE else min(pause * _GROWTH, _LONGEST)
         if self._now is not None:
             with suppress(Exception):
-                self._talk()  # of the park that it has left
+                self._talk()  # about the park that it has left
 
     def _sleep(self, seconds: float) -> bool:
-        """Whether the process goes on."""
+        """Sleep; return whether the process continues."""
         with self._changed:
             while self._is_parked and not self._closing:
                 self._changed.wait(_IDLE)
@@ -261,12 +261,12 @@ class Together:
                 return False
         self._control.look_out(seconds)
         with self._changed:
-            if not self._is_parked:  # else it was meant for the training
+            if not self._is_parked:  # else the wakeup was meant for the training
                 self._control.drain()
             return not self._closing
 
     def _look(self) -> None:
-        """Takes note of what the agent requests."""
+        """Note what the agent requests."""
         with self._changed:
             if self._is_parked:
                 return
@@ -277,7 +277,7 @@ class Together:
                 self._leave(park, _TAKEN_BACK)
 
     def _talk(self) -> bool:
-        """Says what is new, hears the other ranks, and does what follows. Whether something follows that is to be said."""
+        """Announce news, read the other ranks' notices, and act on them. Return whether there is more to announce."""
         if (group := process_group()) is None:
             self._ranks.forget()
             with self._changed:
@@ -303,7 +303,7 @@ class Together:
             return self._notice() != own
 
     def _follow(self, park: _Park, group: Group, others: dict[int, Notice | None]) -> None:
-        """What follows from what the other ranks have said."""
+        """Act on the notices of the other ranks."""
         waited = monotonic() - park.began
         there = {rank: notice for rank, notice in others.items() if notice is not None}
         for rank, notice in there.items():

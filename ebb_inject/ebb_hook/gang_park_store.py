@@ -1,4 +1,4 @@
-"""What the ranks of a gang tell each other about a park, by the store of the process group that the program has."""
+"""Exchanges notices about a park between the ranks of a gang, through the store of the program's process group."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .park_refusals import Refused
 from .store_connection import StoreConnection
 
 _OTHERS = {"horovod.torch": "Horovod", "mpi4py.MPI": "MPI"}
-"""Modules by which ranks exchange without a process group of PyTorch."""
+"""Modules by which ranks communicate without a process group of PyTorch."""
 _C10D = "torch.distributed.distributed_c10d"
 
 
 class Notice(NamedTuple):
-    """What a rank says. One that has said anything at all has a thread that listens."""
+    """A rank's notice. A rank that has published any notice has a thread that listens."""
 
     number: int = 0
-    """The park that it was asked for; 0: none."""
+    """Number of the park that was requested of it; 0: none."""
     bound: int | None = None
     """The last step that it completes without knowing the common one; None: not fixed yet."""
     moved: bool = False
-    """It has completed the common step, and its memory is moved."""
+    """It has completed the common step, and moved its memory."""
     knows: bool = False
     """It knows that all ranks have moved."""
     past: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
 
 _forked_from_rank = False
-"""This process was forked from a rank, and knows of a process group to which it does not belong."""
+"""Whether this process was forked from a rank, and knows a process group to which it does not belong."""
 
 
 def forked() -> None:
@@ -50,7 +50,7 @@ def forked() -> None:
 
 
 def process_group() -> Group | None:
-    """The process group of the program; None if it has none. Raises Refused if its ranks exchange in another way, too."""
+    """Return the program's process group; None if it has none. Raises Refused if its ranks also communicate in another way."""
     c10d: Any = sys.modules.get(_C10D)
     if c10d is not None and c10d.is_initialized():
         if _forked_from_rank:
@@ -63,26 +63,26 @@ def process_group() -> Group | None:
 
 
 class Ranks:
-    """The other ranks, as the thread of this one speaks to them. Each rank has one key in the store, which it overwrites."""
+    """The other ranks, for the thread of this one. Each rank has one key in the store, which it overwrites."""
 
     def __init__(self) -> None:
         self._of: weakref.ref[Any] | None = None
-        """The program's own connection to the store, which is not kept alive: the server may belong to it."""
+        """The program's own connection to the store, which must not be kept alive here: the server may belong to it."""
         self._store: Any = None
         self._connection: StoreConnection | None = None
         self._said: Notice | None = None
 
     def forget(self) -> None:
-        """Begins anew with the next call."""
+        """Start from scratch with the next call."""
         self._of = self._store = self._said = None
 
     def interrupt(self) -> None:
-        """In another thread: has a call that waits for the store raise an error."""
+        """Make a call that waits for the store raise an error. Called from another thread."""
         if self._connection is not None:
             self._connection.interrupt()
 
     def say(self, group: Group, notice: Notice) -> None:
-        """Raises what the store raises, and Refused if there is none."""
+        """Publish the notice. Raises what the store raises, and Refused if the process group has no store."""
         theirs = group.c10d._get_default_store()
         if theirs is None:
             raise Refused("the process group has no store")
@@ -94,7 +94,7 @@ class Ranks:
             self._said = notice
 
     def heard(self, group: Group) -> dict[int, Notice | None]:
-        """What the others have said last, by rank."""
+        """Return the last notices of the others, by rank."""
         others = [rank for rank in range(group.world) if rank != group.rank]
         keys = [_key(rank) for rank in others]
         store = self._store

@@ -1,4 +1,4 @@
-"""Which modules a process has imported, for the next process of the same job: it imports them before its script begins."""
+"""Lists the modules that a process has imported, so that the job's next process imports them before its script begins."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _MOST = 4096
 
 
 def tell() -> None:
-    """Writes the names of imported modules that are installed, in the order of their imports, where the agent looks for them.
-    Modules of the job's own code are left out: they may do anything when they are imported. Raises nothing."""
+    """Write the names of imported modules that are installed, in the order of their imports, for the agent. Modules of the
+    job's own code are left out: importing them may have any effect. Raises nothing."""
     folder = os.environ.get("EBB_RUN_DIR")
     if not folder or os.environ.get("EBB_TASK", "0") != "0":
         return

@@ -1,9 +1,9 @@
 """The hook for PyTorch's optimizers: counts the steps of a program that does not count them itself, and parks the program.
 
-PyTorch calls the hook after each `step` of each optimizer. Which of these calls counts follows from one rule: an iteration
-begins when an optimizer steps that has already stepped in the current iteration. A single optimizer begins an iteration with
-each step. Of several optimizers that step in turn, the first begins it. If an optimizer steps more often than the others, each
-of its steps is an iteration.
+PyTorch calls the hook after each `step` of each optimizer. One rule decides which of these calls counts: an iteration begins
+when an optimizer steps that has already stepped in the current iteration. A single optimizer begins an iteration with each
+step. If several optimizers step in turn, the first begins it. If an optimizer steps more often than the others, each of its
+steps is an iteration.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _log = logging.getLogger("ebb_hook")
 
 
 class Hook:
-    """Of this process."""
+    """The hook of this process."""
 
     def __init__(self, torch: Any) -> None:
-        """Registers the hook."""
+        """Register the hook."""
         self._torch = torch
         self._is_compiling = torch.compiler.is_compiling
         self._own = Steps(os.environ.get("EBB_STEPS_FILE") or None, rank_of(os.environ), "ebb_hook")
         self.counter = self._own
-        """What counts the steps: the hook's own counter, or the program's."""
+        """The counter of the steps: the hook's own, or the program's."""
         self._forget()
         self._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self.stepped)
 
     def _forget(self) -> None:
-        """Resets what belongs to one process."""
+        """Reset the state that belongs to one process."""
         self._seen: set[int] = set()
         """Optimizers that have stepped in this iteration. Empty before the first step."""
         self._parking: parking.Parking | None = None
@@ -49,8 +49,8 @@ class Hook:
         """The command and the step of that request."""
 
     def stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        """Is called after each step of each optimizer. Raises nothing of its own."""
-        if self._is_compiling():  # a hook in the compiled code would break its graph, which the program may have forbidden
+        """Called after each step of each optimizer. Raises nothing of its own."""
+        if self._is_compiling():  # a hook in compiled code would break its graph, which the program may have forbidden
             return
         try:
             caller = sys._getframe(1).f_back
@@ -77,11 +77,11 @@ class Hook:
         except Exception as error:
             self._disable(error)
             return
-        due = found.is_due(self.counter)  # outside, as handlers of signals may raise here
+        due = found.is_due(self.counter)  # outside, since signal handlers may raise here
         if not due:
             self._disarm()
             return
-        if self._armed is None or self._armed_for != due:  # it may be armed for a request that does not hold any more
+        if self._armed is None or self._armed_for != due:  # it may be armed for a request that is no longer current
             self._disarm()
             try:
                 register = self._torch.nn.modules.module.register_module_forward_pre_hook
@@ -94,7 +94,7 @@ class Hook:
         found.at_boundary(self.counter)
 
     def _before_forward(self, _module: Any, _args: Any) -> None:
-        """Parks before the first forward pass after a step, when activations and usually gradients are gone."""
+        """Park before the first forward pass after a step, when activations and usually gradients are gone."""
         found = self._parking
         if self._is_compiling():
             return
@@ -110,7 +110,7 @@ class Hook:
             self._armed = self._armed_for = None
 
     def _yield_to_program(self) -> None:
-        """Counts no more if the program counts its own steps."""
+        """Stop counting if the program counts its own steps."""
         if (theirs := getattr(sys.modules[_COUNTER], "_own", None)) is not None:
             self._own.retire()
             self.counter = theirs
@@ -126,7 +126,7 @@ class Hook:
 
 
 def _is_step_of(optimizer: Any, frame: FrameType) -> bool:
-    """Whether the frame is a `step` of the same optimizer: a derived class that calls the one that it extends."""
+    """Whether the frame is a `step` of the same optimizer: that of a derived class that calls its base class."""
     names = frame.f_code.co_varnames
     return bool(names) and frame.f_locals.get(names[0]) is optimizer
 
@@ -136,7 +136,7 @@ hook: Hook | None = None
 
 
 def install(torch: Any) -> None:
-    """Registers the hook, once."""
+    """Register the hook, once."""
     global hook  # one per process
     if hook is None:
         device_memory.bound(torch)

@@ -1,4 +1,4 @@
-"""Why a program is not parked or not resumed."""
+"""The exception for a program that is not parked or not resumed."""
 
 
 class Refused(Exception):

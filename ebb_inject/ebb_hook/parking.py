@@ -49,25 +49,25 @@ _log = logging.getLogger("ebb_hook")
 
 
 class Saver(NamedTuple):
-    """How a program saves its checkpoint while it is parked."""
+    """How a program saves its checkpoint while parked."""
 
     save: Callable[[HostCopies], None]
-    """Saves the state as it is at this boundary, with host copies in the place of tensors. It may be called again."""
+    """Saves the state at this boundary, with host copies instead of tensors. It may be called again."""
     leave: Callable[[], None]
-    """Says that the work is saved, and ends the process at once: no other code of the program can do without its tensors."""
+    """Reports that the work is saved, and ends the process immediately: other code of the program needs its tensors."""
 
 
 class Parking:
-    """Of this process. A forked child has none until it reaches a boundary itself."""
+    """The parking of this process. A forked child has none until it reaches a boundary itself."""
 
     def __init__(self, folder: str) -> None:
-        """Creates the control file in this folder. Raises OSError."""
+        """Create the control file in this folder. Raises OSError."""
         self._folder = folder
         self._mover: Mover | None = None
         self._step = 0
         self._control = Control(folder)
         self.word = self._control.word
-        """Its element differs from `seen` when there is a request."""
+        """Its element differs from `seen` when a request has arrived."""
         self.seen = 0
         self._together: Together | None = None
         if "," in os.environ.get("EBB_NODES", ""):  # a task of a gang on several nodes
@@ -77,8 +77,8 @@ class Parking:
         self._saved = False
 
     def is_due(self, counter: Steps) -> tuple[int, int] | None:
-        """The command and the step (`at_step`) of the request, if there is one that concerns the step that is complete. The
-        hook may be of another version than this copy, which the SDK has brought: older ones say whether there is one.
+        """Return the command and the step (`at_step`) of a request that concerns the completed step, if any. The hook may be of
+        another version than this copy, which the SDK has brought: older ones only say whether there is one.
 
         A rank of a gang on several nodes waits here until it knows after which step all of them park. Raises nothing of its
         own; handlers of signals that arrive meanwhile may."""
@@ -94,10 +94,10 @@ class Parking:
         return due
 
     def at_boundary(self, counter: Steps | None, step: int | None = None) -> None:
-        """Does what the agent requests, if it requests anything. While the process is parked this call does not return.
+        """Do what the agent requests, if anything. While the process is parked, this call does not return.
 
-        `counter` counts the steps of this process. `step` is the step that is complete, by default the counter's.
-        Raises nothing of its own: a request that cannot be carried out is answered, and the program goes on. Signals
+        `counter` counts the steps of this process. `step` is the completed step, by default the counter's.
+        Raises nothing of its own: a request that cannot be carried out is answered, and the program continues. Signals
         that arrive while the process is parked are handled at the end, and their handlers may raise.
         """
         noted: list[int] = []
@@ -117,21 +117,21 @@ class Parking:
             _raise(noted)
 
     def _request(self) -> Request | None:
-        """The last request; None while it is being written: what was requested before does not hold any more."""
+        """Return the last request; None while one is being written: the earlier one is then no longer current."""
         request = self._control.request()
         if request is None and self._together is not None:
             self._together.lost()
         return request
 
     def _fails(self, error: Exception, request: Request | None) -> None:
-        """`request`: what has failed, and is not tried again; None: it could not even be read."""
+        """`request`: the one that failed, and is not tried again; None: it could not even be read."""
         _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
         self.seen = self.word[0] if request is None else request.number
         if self._together is not None:
             self._together.lost("the hook has failed")
 
     def _concerns(self, request: Request, counter: Steps | None, step: int, noted: list[int]) -> bool:
-        """Whether the process is to obey a request now, after this step. The signals that arrive meanwhile are noted."""
+        """Whether the process should obey a request now, after this step. Signals that arrive meanwhile are noted."""
         if request.command == PARK:
             return step >= request.at_step
         if request.command != PARK_TOGETHER:
@@ -153,7 +153,7 @@ class Parking:
             return False
 
     def _obey(self, request: Request, noted: list[int]) -> None:
-        """Carries out a request of a running process. The signals that arrive meanwhile are noted."""
+        """Carry out a request of a running process. Signals that arrive meanwhile are noted."""
         if request.command == RESUME:
             if self._together is not None:
                 self._together.taken_back()
@@ -178,7 +178,7 @@ class Parking:
                 self._together.resumed(request.at_step)
 
     def _park(self, request: Request, mover: Mover) -> None:
-        """Returns when the process is to go on. Raises Refused if it does not park, and then nothing is moved any more."""
+        """Park, and return when the process should continue. Raises Refused if it does not park, with nothing left moved."""
         moved = mover.out(request.most_bytes)
         if request.command == PARK_TOGETHER and self._together is not None:
             try:
@@ -186,7 +186,7 @@ class Parking:
             except Exception as why:
                 try:
                     mover.back(moved)
-                except Exception as error:  # it cannot go on without its memory, so it is parked by itself
+                except Exception as error:  # it cannot continue without its memory, so it is parked alone
                     _log.warning("the process stays parked, though other ranks do not park (%s): %s", why, error)
                 else:
                     raise
@@ -198,7 +198,7 @@ class Parking:
         self._answer(request, REFUSED, reason=reason)
 
     def _ready(self, request: Request) -> Mover:
-        """What moves the memory. Raises Refused if this process cannot park here."""
+        """Return the mover of the memory. Raises Refused if this process cannot park here."""
         torch = sys.modules.get("torch")
         if torch is None:
             raise Refused("the process has not imported torch")
@@ -218,7 +218,7 @@ class Parking:
         return self._mover
 
     def _sleep(self, request: Request, mover: Mover, moved: Moved) -> None:
-        """Waits until the agent requests that the process resumes, and memory allows it."""
+        """Wait until the agent requests that the process resume, and memory allows it."""
         known: dict[str, Any] = {
             "bytes": moved.size,
             "storages": len(moved.storages),
@@ -236,10 +236,10 @@ class Parking:
                 pass
 
     def _has_resumed(self, mover: Mover, moved: Moved, known: dict[str, Any]) -> bool:
-        """Waits for a request, and answers it. Whatever fails, a process without its memory does not go on."""
+        """Wait for a request, and answer it. Whatever fails, a process without its memory does not continue."""
         try:
             later = self._control.request()
-            if later is None or later.number == self.seen:  # first of all: what wakes may have been read by another thread
+            if later is None or later.number == self.seen:  # first: another thread may have read the wakeup
                 self._control.wait(_WAIT)
                 later = self._control.request()
             if later is None or later.number == self.seen:
@@ -266,7 +266,7 @@ class Parking:
         return True
 
     def _save(self, request: Request, mover: Mover, moved: Moved, known: dict[str, Any]) -> None:
-        """Has the program save its checkpoint. Whatever fails, the process is parked as before."""
+        """Let the program save its checkpoint. Whatever fails, the process stays parked."""
         try:
             if self.saver is None:
                 raise Refused("the program does not say how its state is saved at this point (job.checkpointable does)")
@@ -284,13 +284,13 @@ class Parking:
         self.seen = request.number
 
     def remove(self) -> None:
-        """Removes the control file. A process that is killed leaves the file to the agent."""
+        """Remove the control file. If a process is killed, the agent removes it."""
         if self._together is not None:
             self._together.close()
         self._control.remove()
 
     def close(self) -> None:
-        """Releases the control file of the parent, in a forked child."""
+        """Release the control file of the parent, in a forked child."""
         self.word.release()
         self._control.close()
 
@@ -301,7 +301,7 @@ _COPIES = ("ebb_hook.parking", "ebb_inject.ebb_hook.parking")
 
 
 def of_process() -> Parking | None:
-    """The parking of this process, which is always the same one; None outside of Ebb. Raises OSError."""
+    """Return the parking of this process, always the same one; None outside of Ebb. Raises OSError."""
     global _own  # one per process
     if _own is not None:
         return _own
@@ -310,7 +310,7 @@ def of_process() -> Parking | None:
         if theirs is not None:
             return theirs
     if folder := os.environ.get("EBB_PARK_DIR"):
-        with claiming:  # a child that is forked meanwhile would keep the lock of the file, and would not know of it
+        with claiming:  # a child that is forked meanwhile would keep the file's lock without knowing it
             if _own is None:
                 _own = Parking(folder)
                 atexit.register(_at_exit)
@@ -318,7 +318,7 @@ def of_process() -> Parking | None:
 
 
 def found() -> Parking | None:
-    """As `of_process`. An error is logged, and the process cannot park."""
+    """Like `of_process`, but an error is logged, and the process cannot park."""
     try:
         return of_process()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Signal handlers of the program, put off while its tensors are in host memory.
+"""The program's signal handlers, deferred while its tensors are in host memory.
 
 A handler is code of the program, and may save the tensors, which have no contents while the program is parked.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def put_off(noted: list[int]) -> dict[int, Any]:
-    """Replaces each handler that is a Python function by one that notes the signal. Returns the handlers.
+    """Replace each handler that is a Python function by one that notes the signal. Return the handlers.
 
     Only the main thread may call this.
     """
@@ -29,6 +29,6 @@ def put_off(noted: list[int]) -> dict[int, Any]:
 
 
 def put_back(theirs: dict[int, Any]) -> None:
-    """Puts the handlers back. The caller then raises what was noted by `signal.raise_signal`."""
+    """Restore the handlers. The caller then raises the noted signals by `signal.raise_signal`."""
     for number, handler in theirs.items():
         signal.signal(number, handler)

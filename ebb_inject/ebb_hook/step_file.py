@@ -36,7 +36,7 @@ MAGIC = b"EBBSTEP1"
 SIZE = 320
 """Bytes of the file."""
 RUNNING, EVALUATING, SAVING = 1, 2, 3
-"""What the program is doing."""
+"""States of the program."""
 
 _BUFFERS = (64, 192)
 _HEAD = struct.Struct("@QQ")
@@ -48,14 +48,14 @@ _LAST_SEQUENCE = 1 << 62
 
 
 class Record(NamedTuple):
-    """What a process publishes. Times are nanoseconds of the machine's monotonic clock.
+    """A process's published record. Times are nanoseconds of the machine's monotonic clock.
 
     The sums only grow while the process lives. So any two records of a process give the rate between them, and the mean
-    duration of a step with its spread, no matter how many steps lie in between.
+    duration of a step with its spread, regardless of the number of steps in between.
     """
 
     pid: int
-    """As the process sees it; in a container the agent may see another number."""
+    """The pid as the process sees it; in a container the agent may see another one."""
     rank: int
     state: int
     began_ns: int
@@ -90,7 +90,7 @@ class Writer:
             for at in _BUFFERS
         )
         newest = max(self._words[buffer // 8] for buffer in _BUFFERS)
-        if newest > _LAST_SEQUENCE:  # no Writer wrote this
+        if newest > _LAST_SEQUENCE:  # not written by a Writer
             newest = 0
             for buffer in _BUFFERS:
                 self._words[buffer // 8] = 0
@@ -125,7 +125,7 @@ class Writer:
 
 
 def read(data: bytes) -> Record | None:
-    """The newest whole record of a file with this content; None if there is none. Accepts any bytes and raises nothing.
+    """Return the newest whole record of a file with this content, or None. Accepts any bytes and raises nothing.
 
     A whole record is one that was written. The caller checks whether its numbers are plausible.
     """

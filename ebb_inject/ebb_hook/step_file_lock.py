@@ -21,13 +21,13 @@ class Claim:
         self.writer = step_file.Writer(memory)
 
     def close(self) -> None:
-        """Releases the file for the next process. In a forked child: drops the mapping that belongs to the parent."""
+        """Release the file for the next process. In a forked child: drop the mapping that belongs to the parent."""
         self.writer.close()
         self._memory.close()
 
 
 def claim(path: str) -> Claim | None:
-    """Opens the file, and creates it if it is missing; None while another process holds it. Raises OSError."""
+    """Open the file, and create it if it is missing; return None while another process holds it. Raises OSError."""
     descriptor = os.open(path, _OPEN, 0o644)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

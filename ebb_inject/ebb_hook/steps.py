@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _RETRY_NS = 1_000_000_000
-"""Between two attempts to claim the step file."""
+"""Nanoseconds between two attempts to claim the step file."""
 _MOST = 1 << 62
 
 
 class Boundary(Protocol):
-    """Where a program may be parked: `ebb_hook.parking.Parking`."""
+    """A place where a program may be parked: `ebb_hook.parking.Parking`."""
 
     word: memoryview
     seen: int
@@ -51,13 +51,13 @@ class Steps:
         self._state = RUNNING
         self._complained = False
         self.parking: Boundary | None = None
-        """What parks the program between two steps when the agent asks for it."""
+        """The object that parks the program between two steps when the agent asks for it."""
         self._first = 0
         self._begin_anew()
         _counters.add(self)
 
     def _begin_anew(self) -> None:
-        """Resets what belongs to one process."""
+        """Reset the state that belongs to one process."""
         # A signal handler may count while its own thread is counting, so the lock must be reentrant.
         self._lock = threading.RLock()
         self._claim: Claim | None = None
@@ -110,7 +110,7 @@ class Steps:
         self._last = self._since = now
 
     def _advance(self, n: int, now: int) -> None:
-        """Counts the first step, the first one after an evaluation or a save, and every step that cannot be published."""
+        """Count the first step, the first one after an evaluation or a save, and every step that cannot be published."""
         if not self._began:
             self._began = self._changed = now
             self._first += n
@@ -141,7 +141,7 @@ class Steps:
             self._change(before, spent)
 
     def _change(self, state: int, spent: int) -> tuple[int, int]:
-        """Returns the previous state, and how long the current step has taken. `spent` is how long a resumed step had taken."""
+        """Return the previous state, and how long the current step has taken. `spent` is how long a resumed step had taken."""
         before, taken = self._state, 0
         try:
             with self._lock:
@@ -157,7 +157,7 @@ class Steps:
         return before, taken
 
     def retire(self) -> None:
-        """Publishes nothing from now on, and leaves the file to another counter."""
+        """Publish nothing from now on, and leave the file to another counter."""
         with self._lock:
             theirs, self._claim, self._path = self._claim, None, None
             if theirs is not None:
@@ -165,7 +165,7 @@ class Steps:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The time inside this context belongs to no step, and the state that is published does not change."""
+        """The time inside this context belongs to no step, and the published state does not change."""
         with self._lock:
             taken = monotonic_ns() - self._since if self._since else 0
         try:
@@ -175,11 +175,11 @@ class Steps:
                 self._since = monotonic_ns() - taken if taken else 0
 
     def _new_loop(self) -> None:
-        """Marks the start of the next step as unknown, because a loop over the data begins."""
+        """Mark the start of the next step as unknown, because a loop over the data begins."""
         self._since = 0
 
     def _plan(self, total: int | None = None, done: int | None = None) -> None:
-        """Sets how many steps the job has, and how many are done; None leaves a value as it is."""
+        """Set how many steps the job has, and how many are done; None leaves a value as it is."""
         try:
             with self._lock:
                 if total is not None:
@@ -218,7 +218,7 @@ class Steps:
         )
 
     def _give_up(self, error: Exception) -> None:
-        """Logs the first error. The next step tries again."""
+        """Log the first error. The next step tries again."""
         if not self._complained:
             self._complained = True
             import logging
@@ -244,7 +244,7 @@ def rank_of(environment: Mapping[str, str]) -> int:
 
 
 def _whole(number: int, name: str) -> int:
-    """Raises ValueError, and TypeError for what is not a number."""
+    """Return the number as an int. Raises ValueError, and TypeError if it is not a whole number."""
     if not 0 <= (found := index(number)) <= _MOST:
         raise ValueError(f"{name}={number!r} must be a whole number from 0 on")
     return found

@@ -1,4 +1,4 @@
-"""Which storages of torch hold a program's device memory, and what forbids moving them."""
+"""Finds the storages of torch that hold a program's device memory, and the reasons that forbid moving them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REGISTERING = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"
 
 _FEW = 50_000
-"""Frozen objects. A program that freezes what it has, once torch is imported, freezes more than 100,000."""
+"""Number of frozen objects. A program that freezes its objects once torch is imported freezes more than 100,000."""
 
 
 class Found(NamedTuple):
@@ -33,8 +33,8 @@ class Found(NamedTuple):
 
 
 def find(torch: Any, devices: tuple[str, ...], own: frozenset[int] = frozenset()) -> Found:
-    """Finds the storages of all tensors that the interpreter knows on devices of these types: parameters, buffers, optimizer
-    state, gradients, copies, and batches under way. `own` are addresses of storages that do not belong to the program.
+    """Find the storages of all tensors that the interpreter knows on devices of these types: parameters, buffers, optimizer
+    state, gradients, copies, and batches in progress. `own` are addresses of storages that do not belong to the program.
 
     Raises Refused if moving the storages would break the program.
     """
@@ -62,7 +62,7 @@ def find(torch: Any, devices: tuple[str, ...], own: frozenset[int] = frozenset()
 
 
 def _tensors(torch: Any) -> list[Any]:
-    """All tensors that Python's garbage collector knows. Raises Refused for what keeps addresses of tensors."""
+    """Return all tensors that Python's garbage collector knows. Raises Refused if an object keeps addresses of tensors."""
     kinds = set(_kinds(torch.Tensor))
     forbidden = dict.fromkeys(_kinds(torch.cuda.CUDAGraph), "CUDA graphs hold the addresses of tensors")
     if hasattr(torch.cuda, "MemPool"):
@@ -70,11 +70,11 @@ def _tensors(torch: Any) -> list[Any]:
     _refuse_registered_memory(torch)
     wanted = kinds | set(forbidden)
     frozen = gc.get_freeze_count()
-    if frozen:  # what is frozen is not listed
+    if frozen:  # frozen objects are not listed
         gc.unfreeze()
-    # Python 3.12 itself freezes some 400 objects at its start. They stay unfrozen: to freeze again takes a whole collection,
+    # Python 3.12 itself freezes some 400 objects at its start. They stay unfrozen: freezing again takes a whole collection,
     # and would freeze all objects of the program.
-    objects = gc.get_objects()  # some 300,000 once torch is imported, so that they are filtered without a loop in Python
+    objects = gc.get_objects()  # some 300,000 once torch is imported, so they are filtered without a loop in Python
     found = list(compress(objects, map(wanted.__contains__, map(type, objects))))
     del objects
     if frozen > _FEW:
@@ -87,7 +87,7 @@ def _tensors(torch: Any) -> list[Any]:
 
 
 def _kinds(kind: type[Any]) -> Iterator[type[Any]]:
-    """The class and all classes derived from it. `isinstance` would ask each object, and some objects answer falsely."""
+    """Yield the class and all classes derived from it. `isinstance` would ask each object, and some objects answer falsely."""
     yield kind
     derived: type[Any]
     for derived in type.__subclasses__(kind):
@@ -103,7 +103,7 @@ def _refuse_registered_memory(torch: Any) -> None:
 
 
 def storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[Any]:
-    """The storages of a tensor and of its gradient that have memory. Raises Refused if there may be others."""
+    """Yield the storages of a tensor and of its gradient that have memory. Raises Refused if there may be others."""
     if tensor.is_leaf and tensor.grad is not None and tensor.grad is not tensor:
         yield from storages_of(torch, tensor.grad, devices)
     if hasattr(type(tensor), "__tensor_flatten__"):  # a wrapper without memory of its own; its parts are found themselves
@@ -125,7 +125,7 @@ def storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[A
         storage = part.untyped_storage()
         try:
             address = storage.data_ptr()
-        except RuntimeError as error:  # such as a tensor that only stands for another one
+        except RuntimeError as error:  # such as a tensor that is only a placeholder for another one
             if storage.device.type in devices:
                 raise Refused(f"the memory of a {type(tensor).__name__} cannot be reached: {error}") from error
             continue
@@ -134,7 +134,7 @@ def storages_of(torch: Any, tensor: Any, devices: tuple[str, ...]) -> Iterator[A
 
 
 def _fault(storage: Any) -> str:
-    """Why the storage cannot be moved, or ""."""
+    """Return why the storage cannot be moved, or ""."""
     if storage.device.type == "cpu" and storage.is_shared():
         return "memory shared with other processes"
     if not storage.resizable():
@@ -143,7 +143,7 @@ def _fault(storage: Any) -> str:
 
 
 def _set_aside_aliases(movable: dict[int, Any], fixed: list[tuple[Any, str]]) -> None:
-    """What shares memory with a storage that cannot be moved keeps its place, too."""
+    """Also leave storages in place that share memory with one that cannot be moved."""
     while fixed:
         ranges = [(fixed_.device, fixed_.data_ptr(), fixed_.data_ptr() + fixed_.nbytes()) for fixed_, _ in fixed]
         aliases = [
@@ -162,7 +162,7 @@ def _set_aside_aliases(movable: dict[int, Any], fixed: list[tuple[Any, str]]) ->
 
 
 def _refuse_if_others_use(torch: Any, movable: dict[int, Any]) -> None:
-    """Raises Refused if another thread works on one of these storages."""
+    """Raise Refused if another thread works on one of these storages."""
     kinds = tuple(_kinds(torch.Tensor))
     mine = threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -180,7 +180,7 @@ def _refuse_if_others_use(torch: Any, movable: dict[int, Any]) -> None:
 
 
 def _held(values: Iterable[Any], kinds: tuple[type, ...]) -> Iterator[Any]:
-    """Tensors among the values, and in lists, tuples and dicts among them."""
+    """Yield the tensors among the values, and in lists, tuples and dicts among them."""
     for value in list(values):
         if type(value) in kinds:
             yield value

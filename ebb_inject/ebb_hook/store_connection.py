@@ -1,7 +1,7 @@
 """A connection of our own to the store of a process group, for a thread that has to end before the interpreter does.
 
-A call of PyTorch's store waits for an answer without any limit, and lets go of the interpreter meanwhile. A thread that comes
-back from such a call while the interpreter ends is ended by Python inside of C++ code, which aborts the whole process
+A call of PyTorch's store waits for an answer without a limit, and releases the GIL meanwhile. If a thread returns from such a
+call while the interpreter ends, Python ends the thread inside C++ code, which aborts the whole process
 ("terminate called without an active exception"). So `interrupt` closes the connection under the call, which then raises.
 """
 
@@ -29,14 +29,14 @@ class StoreConnection:
         self._port = _port(theirs)
 
     def open(self) -> Any:
-        """Returns the store. Raises what PyTorch raises if the server cannot be reached."""
-        theirs, self._theirs = self._theirs, None  # it is not kept alive: the server may belong to it
+        """Return the store. Raises what PyTorch raises if the server cannot be reached."""
+        theirs, self._theirs = self._theirs, None  # it must not be kept alive: the server may belong to it
         store = theirs.clone()
         self._own = frozenset(_sockets()) - frozenset(self._before)
         return store
 
     def interrupt(self) -> None:
-        """Has a call that waits for the server, and every later one, raise an error."""
+        """Make a call that waits for the server, and every later one, raise an error."""
         for name, descriptor in _sockets().items():
             if name not in self._before and (self._own is None or name in self._own):
                 with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
@@ -45,14 +45,14 @@ class StoreConnection:
 
 
 def _port(store: Any) -> int | None:
-    """The port of the server; None for a store without one, such as a file."""
+    """Return the port of the server; None for a store without one, such as a file."""
     while (inner := getattr(store, "underlying_store", None)) is not None:
         store = inner
     return getattr(store, "port", None)
 
 
 def _sockets() -> dict[str, int]:
-    """A descriptor of each socket of this process, by the kernel's name of the socket."""
+    """Return a descriptor of each socket of this process, by the kernel's name of the socket."""
     found = {}
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 (pathlib is not imported into training processes)
         with suppress(OSError):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _ACCEPTED_RESIDUE = 0.01
-"""Of the bytes moved; with more, garbage is collected, which takes some 100 ms."""
+"""Part of the bytes moved. If more stays behind, garbage is collected, which takes some 100 ms."""
 
 
 class Moved(NamedTuple):
@@ -41,7 +41,7 @@ class Moved(NamedTuple):
 
 
 class Mover:
-    """Moves what this process has on devices of the given types, such as "cuda"."""
+    """Moves this process's memory on devices of the given types, such as "cuda"."""
 
     def __init__(self, torch: Any, devices: tuple[str, ...]) -> None:
         self._torch = torch
@@ -49,7 +49,7 @@ class Mover:
         self.arena = Arena(torch, pinned="cuda" in devices and torch.cuda.is_available())
 
     def prepare(self, most_bytes: int = 0) -> int:
-        """Makes room for what there is now, and returns its size in bytes. Raises Refused."""
+        """Make room for the present contents, and return their size in bytes. Raises Refused."""
         with self._plainly():
             found = find(self._torch, self._devices, self.arena.addresses)
             _bounded(found.size, most_bytes)
@@ -57,7 +57,7 @@ class Mover:
             return found.size
 
     def out(self, most_bytes: int = 0) -> Moved:
-        """Moves everything to host memory. Raises Refused, and then nothing was moved."""
+        """Move everything to host memory. If it raises Refused, nothing was moved."""
         with self._plainly():
             begin = monotonic()
             self._synchronize()
@@ -86,7 +86,7 @@ class Mover:
             return Moved(found.storages, places, sizes, found.left, residue, seconds)
 
     def back(self, moved: Moved) -> dict[str, float]:
-        """Moves everything back. Returns the durations. Raises Refused if memory is missing, and then everything stays out."""
+        """Move everything back. Return the durations. If memory is missing, it raises Refused, and everything stays out."""
         with self._plainly():
             begin = monotonic()
             if (error := self._filled(moved.storages, moved.places, moved.sizes)) is not None:
@@ -94,11 +94,11 @@ class Mover:
             return {"fill": monotonic() - begin}
 
     def copies(self, moved: Moved) -> HostCopies:
-        """What was moved, for a save."""
+        """Return host copies of what was moved, for a save."""
         return HostCopies(self._torch, moved)
 
     def _filled(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
-        """Gives the storages that have no memory their contents back. After an error all of them are without memory."""
+        """Give the storages that have no memory their contents back. After an error none of them has memory."""
         try:
             for storage, place, size in zip(storages, places, sizes):  # noqa: B905 (`strict` is of Python 3.10)
                 if storage.nbytes() != size:
@@ -115,11 +115,11 @@ class Mover:
         return None
 
     def _contents(self, storage: Any) -> Any:
-        """The bytes of a storage as a tensor."""
+        """Return the bytes of a storage as a tensor."""
         return self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
 
     def _release(self) -> None:
-        """Gives the memory that is free back to the system."""
+        """Return free memory to the system."""
         torch = self._torch
         if "cpu" in self._devices:
             with suppress(OSError, AttributeError):
@@ -130,7 +130,7 @@ class Mover:
             torch.cuda.empty_cache()
 
     def _residue(self, found: Found, moved: int) -> int:
-        """Bytes of tensors that are still on the devices: all that CUDA's allocator knows; on CPUs, all that Python knows."""
+        """Return bytes of tensors still on the devices: all that CUDA's allocator knows; on CPUs, all that Python knows."""
         torch, residue = self._torch, 0
         if "cpu" in self._devices:
             on_host = [storage.nbytes() for storage in found.storages if storage.device.type == "cpu"]
@@ -146,7 +146,7 @@ class Mover:
         return sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
 
     def _synchronize(self) -> None:
-        """Waits for the devices that this process uses. A call for another one would create a context there."""
+        """Wait for the devices that this process uses. A call for another one would create a context there."""
         cuda = self._torch.cuda
         if cuda.is_initialized():
             for device in range(cuda.device_count()):
@@ -155,7 +155,7 @@ class Mover:
 
     @contextmanager
     def _plainly(self) -> Iterator[None]:
-        """Without gradients, and without what the program has put around torch's functions."""
+        """Disable gradients, and what the program has wrapped around torch's functions."""
         torch, dispatch = self._torch, sys.modules["torch.utils._python_dispatch"]
         with torch._C.DisableTorchFunction(), dispatch._disable_current_modes(), torch.no_grad():
             yield
@@ -167,8 +167,8 @@ def _bounded(size: int, most_bytes: int) -> None:
 
 
 class HostCopies:
-    """Gives tensors in host memory in the place of tensors that have no contents on their device. Nothing is copied: the
-    tensors that it gives use the memory in which the contents wait, and must not be changed."""
+    """Provides tensors in host memory instead of tensors that have no contents on their device. Nothing is copied: the
+    tensors that it provides use the memory in which the contents wait, and must not be changed."""
 
     def __init__(self, torch: Any, moved: Moved) -> None:
         self._torch = torch
@@ -194,12 +194,12 @@ class HostCopies:
             yield
 
     def of(self, state: Any) -> Any:
-        """The state with host copies in the place of parked tensors, in nested dicts, lists and tuples. Raises Refused if
+        """Return the state with host copies instead of parked tensors, in nested dicts, lists and tuples. Raises Refused if
         another object holds a parked tensor."""
         kind = type(state)
         if kind in (dict, OrderedDict):
             found: Any = kind((key, self.of(value)) for key, value in state.items())
-            if hasattr(state, "_metadata"):  # what a torch module says about the versions of its parts
+            if hasattr(state, "_metadata"):  # a torch module's versions of its parts
                 found._metadata = state._metadata
             return found
         if kind in (list, tuple):
@@ -212,8 +212,8 @@ class HostCopies:
         return state
 
     def tensor(self, tensor: Any) -> Any:
-        """The tensor in host memory if its own memory is parked, otherwise the tensor itself. Raises Refused for a tensor
-        whose memory is parked and that is not plain."""
+        """Return the tensor in host memory if its own memory is parked, otherwise the tensor itself. Raises Refused for a
+        tensor whose memory is parked and that is not plain."""
         if tensor.layout is self._torch.strided and not hasattr(type(tensor), "__tensor_flatten__"):
             host = self._storage(tensor.untyped_storage()._cdata)
             if host is None:
@@ -226,7 +226,7 @@ class HostCopies:
         raise Refused(f"a {type(tensor).__name__} with the layout {tensor.layout} cannot be saved while it is parked")
 
     def _storage(self, identity: int) -> Any:
-        """A storage of its own for each parked storage, so that tensors that share memory still do, and no others."""
+        """Return one host storage per parked storage, so that tensors that share memory still do, and no others."""
         if identity not in self._places:
             return None
         if identity not in self._host:
@@ -236,7 +236,7 @@ class HostCopies:
         return self._host[identity]
 
     def _check(self, thing: Any) -> None:
-        """Raises Refused if pickling the object would read a parked tensor."""
+        """Raise Refused if pickling the object would read a parked tensor."""
         copies = self
 
         class Checker(pickle.Pickler):
@@ -256,7 +256,7 @@ class HostCopies:
 
 
 class _Nowhere:
-    """A file that keeps nothing."""
+    """A file that discards everything."""
 
     def write(self, data: bytes) -> int:
         return len(data)

@@ -1,11 +1,11 @@
-"""A process that is warm: the interpreter is up and the modules of the job are imported before the script may begin.
+"""A warm process: the interpreter runs and the modules of the job are imported before the script may begin.
 
-The agent starts `python [OPTIONS] warm.py SCRIPT ARGUMENTS...` (or `-m MODULE ARGUMENTS...`) where a job is to go on, while the
-job still runs at another node. In the folder `warm` of the run, `modules` lists what to import. The process creates `warmed`
-and waits for `go.json`, which has the variables of the environment that were not known before. Then it runs the script as
+The agent starts `python [OPTIONS] warm.py SCRIPT ARGUMENTS...` (or `-m MODULE ARGUMENTS...`) where a job is to continue, while
+the job still runs on another node. In the folder `warm` of the run, `modules` lists what to import. The process creates
+`warmed` and waits for `go.json`, which has the environment variables that were not known before. Then it runs the script as
 `python SCRIPT ARGUMENTS...` would: as `__main__`, with the same `sys.argv` and `sys.path`.
 
-If anything goes wrong before the script begins, the process executes the command anew, so that the job starts cold.
+If anything goes wrong before the script begins, the process executes the plain command, so that the job starts cold.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False) and sys.path:
-    del sys.path[0]  # the folder of this file, whose modules are none of the script's
+    del sys.path[0]  # the folder of this file, whose modules are not the script's
 
 import importlib
 import json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAUSE = 0.005
-"""Seconds between two looks for `go.json`: half of it is lost when a job moves, and looking takes a thousandth of a core."""
+"""Seconds between two checks for `go.json`: half of it is lost when a job moves, and checking takes 1/1000 of a core."""
 
 
 def main() -> None:
@@ -48,13 +48,13 @@ def main() -> None:
         traceback = error.__traceback__
         ours = __file__
         while traceback is not None and traceback.tb_frame.f_code.co_filename == ours:
-            traceback = traceback.tb_next  # the script knows nothing of this file
+            traceback = traceback.tb_next  # hide this file from the script's traceback
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
         sys.exit(1)
 
 
 def _import(folder: str) -> None:
-    """One that cannot be imported is left to the script, which may not need it any more."""
+    """Import the modules. One that fails is left to the script, which may no longer need it."""
     with open(f"{folder}/modules", encoding="ascii") as file:
         names = file.read().split()
     for name in names:
@@ -65,7 +65,7 @@ def _import(folder: str) -> None:
 
 
 def _told(folder: str) -> dict[str, str]:
-    """Waits; the variables that the agent has named."""
+    """Wait for the variables that the agent has named, and return them."""
     path = f"{folder}/go.json"
     while not os.path.exists(path):
         time.sleep(PAUSE)
@@ -74,13 +74,13 @@ def _told(folder: str) -> dict[str, str]:
 
 
 def _options() -> list[str]:
-    """Of the interpreter, as it was started."""
+    """Return the options with which the interpreter was started."""
     options: list[str] = json.loads(os.environ.pop("EBB_WARM_OPTIONS", "[]"))
     return options
 
 
 def _prepared(arguments: list[str]) -> Callable[[], None] | None:
-    """What runs the script as `__main__`; None for what only the interpreter itself can run, such as an archive."""
+    """Return a function that runs the script as `__main__`; None if only the interpreter itself can run it, like an archive."""
     if arguments[0] == "-m":
         name = arguments[1]
         if not name or not all(part.isidentifier() for part in name.split(".")):
@@ -107,7 +107,7 @@ def _prepared(arguments: list[str]) -> Callable[[], None] | None:
     try:
         code = compile(source, path, "exec", dont_inherit=True)
     except SyntaxError:
-        return None  # the interpreter itself says this best
+        return None  # the interpreter itself reports this best
     os.environ.pop("EBB_WARM_OPTIONS", None)
     module = types.ModuleType("__main__")
     from importlib.machinery import SourceFileLoader

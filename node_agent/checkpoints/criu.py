@@ -7,12 +7,12 @@ from node_agent.processes.command_with_timeout import run_limited
 
 PROGRAM = "criu"
 OLDEST = (4, 2)
-"""The oldest version that is used. 3.17, which Debian 12 has, fails on kernels of today."""
+"""The oldest version that is used. 3.17, which Debian 12 has, fails on current kernels."""
 _CHECK_LIMIT = 20.0
 
 
 async def unusable(program: str = PROGRAM) -> str:
-    """Why this machine cannot dump or restore, and what to do; empty if it can."""
+    """Return why this machine cannot dump or restore, and what to do; empty if it can."""
     version = await run_limited([program, "--version"], _CHECK_LIMIT)
     if version.status != 0:
         return f"CRIU is not installed ({version.output}): install CRIU 4.2 or later"

@@ -1,10 +1,10 @@
-"""When a run is dumped by CRIU in place of being ended, and when it is restored in place of being executed.
+"""Decides when CRIU dumps a run instead of ending it, and restores it instead of executing its command.
 
     CHECKPOINTS/CLUSTER/job-N/.criu      the dump of the job's last run that was dumped: a checkpoint in another format
 
-A dump is for a program that saves nothing itself. So a program that does is left alone: it has registered as a saver, or
-handles SIGTERM, or the job has a checkpoint signal or command, or something of its own is in the checkpoint folder. By the same
-token, a dump beside which something else was saved is older than that, and is not used.
+A dump is only for a program that saves nothing itself. A program that saves is left alone: it has registered as a saver, or
+handles SIGTERM, or the job has a checkpoint signal or command, or the checkpoint folder has files of its own. Likewise, a
+dump is older than anything else saved in that folder, and is then not used.
 """
 
 import os
@@ -35,25 +35,25 @@ DUMPS = frozenset(
         StopReason.MIGRATED,
     }
 )
-"""Reasons to stop a run whose job goes on later with as many tasks."""
+"""Reasons to stop a run whose job resumes later with the same number of tasks."""
 _HOME = "restored-home"
-"""In the folder of a run that was restored: the run directory that its program knows."""
+"""File in the folder of a restored run: the run directory that its program knows."""
 _SAYS = ("done", "result")
-"""What a program leaves in the run directory that it knows, for its agent. That it has yielded was said of the run before."""
+"""Files that a program leaves for its agent in the run directory that it knows. A yield belongs to the run before."""
 _TEXT_LIMIT = 1024
 _GPUS = "/dev/nvidia"
 
 
 class Restoration(NamedTuple):
-    """What becomes of a dump when a run begins."""
+    """Whether and how a dump is used when a run begins."""
 
     image: Image
     why_not: str = ""
-    """Why it cannot be used; empty: it can."""
+    """Why the dump cannot be used; empty: it can."""
 
 
 class Dumps:
-    """Of one agent. `program`: CRIU's; empty where the agent does not use it, because of `why_not`."""
+    """Dumps of the runs of one agent. `program`: CRIU's; empty if the agent does not use it, because of `why_not`."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Dumps:
     # Dumping.
 
     def keeps(self, launch: LaunchSpec | None) -> bool:
-        """Whether a run may have to be dumped, so that what it was launched from is to be kept."""
+        """Whether a run may have to be dumped, so that its launch must be kept."""
         return bool(self._program) and launch is not None and launch.gang is None
 
     def why_not(self, record: RunRecord, group: str) -> str:
-        """Why a run that is being stopped is not dumped; empty: it is. `group`: the path of its control group."""
+        """Return why a run that is being stopped is not dumped; empty: it is. `group`: the path of its control group."""
         launch = record.launch
         if not self._program:
             return self._why_not
@@ -91,7 +91,7 @@ class Dumps:
         return self._saves_itself(record, group)
 
     def would_dump(self, records: Iterable[RunRecord], group: Callable[[RunKey], str]) -> bool:
-        """Whether one of these runs is dumped if it has to move, as it looks now."""
+        """Whether one of these runs would be dumped if it had to move now."""
         live = (record for record in records if record.pid and self.keeps(record.launch))
         return any(not self._saves_itself(record, group(record.key)) for record in live)
 
@@ -112,7 +112,7 @@ class Dumps:
         return ""
 
     def request(self, record: RunRecord) -> SpawnRequest:
-        """What the launcher executes beside a run, to dump it."""
+        """Return the request for the launcher to dump a run while that runs."""
         launch, key = record.launch, record.key
         assert launch is not None
         folder = self._paths.checkpointing(key)
@@ -128,7 +128,7 @@ class Dumps:
         return SpawnRequest(key, command, self._environment(folder), self._paths.folder(key), folder, None, beside=True)
 
     def said(self, key: RunKey) -> str:
-        """What came of dumping a run, in words; empty: nothing yet."""
+        """Return the result of dumping a run, in words; empty: none yet."""
         with suppress(OSError):
             return clean(Path(self._paths.checkpointing(key), SAID_FILE).read_text(encoding="utf-8"), _TEXT_LIMIT)
         return ""
@@ -136,7 +136,7 @@ class Dumps:
     # Restoring.
 
     def restoration(self, launch: LaunchSpec) -> Restoration | None:
-        """What becomes of the dump of a job whose run begins; None: there is none that counts."""
+        """Return what to do with the dump of a job whose run begins; None: it has no dump that is current."""
         key = launch.key
         if key.run == 1 or launch.gang is not None:
             return None
@@ -150,11 +150,11 @@ class Dumps:
         return Restoration(image)
 
     def restore(self, image: Image, key: RunKey) -> Restore:
-        """What the launcher executes in place of the run's command. Raises OSError."""
+        """Return what the launcher executes instead of the run's command. Raises OSError."""
         folder = self._paths.folder(key)
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         if not os.path.exists(image.home) and image.home.startswith(f"{self._paths.state}/{RUNS}/"):  # noqa: PTH110
-            # The folder was on another node, or is removed. For the program it is the one of this run.
+            # The folder was on another node, or was removed. For the program, it is the folder of this run.
             os.makedirs(os.path.dirname(image.home), exist_ok=True)  # noqa: PTH103, PTH120
             os.symlink(folder, image.home)  # noqa: PTH211
         Path(folder, _HOME).write_text(image.home, encoding="utf-8")
@@ -162,7 +162,7 @@ class Dumps:
         return Restore(command, self._environment(folder), image.pid, images.restore_limit(image))
 
     def told(self, launch: LaunchSpec | None, restored: bool | None) -> str:
-        """What is said of a run that began. `restored`: what the launcher says."""
+        """Return what to report about the dump of a run that began. `restored`: what the launcher says."""
         if launch is None:
             return ""
         if restored is None:
@@ -175,7 +175,7 @@ class Dumps:
         return _lost(image, f"CRIU cannot restore it ({images.why_not_restored(self._paths.folder(launch.key))})")
 
     def bring_home(self, key: RunKey) -> None:
-        """Moves what a restored program has left for its agent from the run directory that it knows. Harmless to repeat."""
+        """Move what a restored program left for its agent out of the run directory that it knows. Harmless to repeat."""
         home, own = self._home(key), self._paths.folder(key)
         if home == own:
             return
@@ -184,7 +184,7 @@ class Dumps:
                 Path(home, name).rename(Path(own, name))
 
     def homes(self, records: Iterable[RunRecord]) -> Iterator[str]:
-        """The run directories that restored programs still use and that are not those of their runs, as SPOOL/NAME."""
+        """Run directories that restored programs still use although those of their runs differ, as SPOOL/NAME."""
         for record in records:
             home = self._home(record.key)
             if home != self._paths.folder(record.key):
@@ -200,19 +200,19 @@ class Dumps:
         return Path(self._paths.checkpoint(self._cluster(), job_id))
 
     def _own_files(self, job_id: int) -> Iterator[str]:
-        """What the program has saved."""
+        """Paths of the files that the program has saved."""
         return (file.path for file in saved_files(self._folder(job_id)) if Path(file.path).parts[0] != DUMP)
 
     def _devices(self, launch: LaunchSpec) -> list[str]:
         return [self._uuids[index] for index in launch.devices if index in self._uuids]
 
     def _environment(self, folder: str) -> Mapping[str, str]:
-        """By EBB_RUN_DIR a launcher finds a process that the one before it has started and not written down."""
+        """Include EBB_RUN_DIR, by which a launcher finds a process that the one before it started and did not record."""
         return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "EBB_RUN_DIR": folder}
 
 
 def _is_worker(pid: int) -> bool:
-    """Whether a process was forked from one that does not handle SIGTERM, and executes the same program. Workers of PyTorch's
+    """Whether a process executes the same program as its parent, which does not handle SIGTERM. Workers of PyTorch's
     DataLoader handle SIGTERM, and save nothing."""
     parent = int(fields[1]) if len(fields := stat_fields(pid)) > 1 else 0
     same = read(f"/proc/{pid}/cmdline") == read(f"/proc/{parent}/cmdline")
@@ -220,7 +220,7 @@ def _is_worker(pid: int) -> bool:
 
 
 def _has_open(pid: int, prefix: str) -> bool:
-    """Whether a process has a file open whose name begins so."""
+    """Whether a process has a file open whose name begins with `prefix`."""
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with suppress(OSError):
@@ -235,6 +235,6 @@ def _lost(image: Image, why: str) -> str:
 
 
 def is_waited_for(image: Image) -> bool:
-    """Whether pids of a dump are free soon: what has them has exited, and is only to be collected."""
+    """Whether the pids of a dump will soon be free: their processes have exited and only need to be reaped."""
     states = [fields[0] for pid in image.pids if (fields := stat_fields(pid))]
     return bool(states) and all(state in "ZX" for state in states)

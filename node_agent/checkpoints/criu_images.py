@@ -1,6 +1,6 @@
 """The dumps that CRIU makes, and the commands that make and restore them.
 
-A tree is restored with the pids, paths and libraries that it had, so on another machine these must be the same, and the pids
+A tree is restored with the pids, paths and libraries that it had, so these must be the same on another machine, and the pids
 free. The launcher executes both commands (`launcher/criu_dump.py`, `launcher/restoring.py`), so a dump or a restore outlives
 the agent.
 """
@@ -16,7 +16,7 @@ from node_agent.processes.launcher.criu_dump import ABOUT_FILE, first_error
 from node_agent.processes.launcher.restoring import PID_FILE
 
 _RESTORE_LIMIT = 60.0
-"""Seconds, and for each `_BYTES_PER_SECOND` bytes of a dump one more."""
+"""Seconds, plus one for each `_BYTES_PER_SECOND` bytes of a dump."""
 _BYTES_PER_SECOND = 50 << 20
 _LOG = "restore.log"
 
@@ -32,20 +32,20 @@ class Image(NamedTuple):
     run: int
     """The number of the run."""
     log: str
-    """Where it wrote what it printed."""
+    """Path of the file to which it wrote its output."""
     home: str
-    """The run directory that the program knows: that of the run that began with the command."""
+    """The run directory that the program knows: that of the run that executed the command."""
     node: str
     devices: tuple[str, ...]
-    """The devices that it could use, by UUID."""
+    """The devices that the run could use, by UUID."""
     bytes: int
 
 
 def dump_command(
     program: str, pid: int, images: Path, about: dict[str, object], yield_file: str, folder: str
 ) -> tuple[str, ...]:
-    """Dumps the tree below `pid` into `images` and ends it, or lets it run on. `about`: the fields of `Image` that the agent
-    knows. `folder` gets what is said of it."""
+    """Dump the tree below `pid` into `images` and end it, or let it continue. `about`: the fields of `Image` that the agent
+    knows. The result is written to `folder`."""
     request = {
         "criu": program,
         "pid": pid,
@@ -58,8 +58,8 @@ def dump_command(
 
 
 def restore_command(program: str, image: Image, folder: str) -> tuple[str, ...]:
-    """Makes the tree run again, as a sibling of CRIU. What it printed into its log it prints into descriptor 1 of CRIU, and
-    CRIU says in `folder`, which has to be there, what came of it."""
+    """Restore the tree, as a sibling of CRIU. What it wrote to its log, it then writes to CRIU's descriptor 1. CRIU writes
+    the result to `folder`, which must exist."""
     return (
         *(
             program,
@@ -81,12 +81,12 @@ def restore_limit(image: Image) -> float:
 
 
 def why_not_restored(folder: str) -> str:
-    """What CRIU has said in the folder of a run."""
+    """Return the error that CRIU wrote to the folder of a run."""
     return first_error(f"{folder}/{_LOG}", "")
 
 
 def read_image(folder: Path) -> Image | None:
-    """The dump in a folder; None: there is none, or it is not complete."""
+    """Return the dump in a folder; None: no dump, or an incomplete one."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
         return Image(

@@ -1,4 +1,4 @@
-"""Brings the files of a checkpoint into the folder of what is being fetched, and takes what is there already as it is."""
+"""Brings the files of a checkpoint into the incoming folder, and reuses files that are here already."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,15 @@ T = TypeVar("T")
 _AT_ONCE = 16 << 20
 """Bytes that the kernel copies in one call."""
 _UNABLE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
-"""What the kernel says where it cannot copy between two files itself."""
+"""Errors by which the kernel says that it cannot copy between two files itself."""
 
 
 class SourceRefuses(Exception):
-    """The source answers, and does not give the checkpoint: another try would be answered alike."""
+    """The source answers, and does not give the checkpoint: another try would get the same answer."""
 
 
 class Source(Protocol):
-    """The agent of another node. Calls raise SourceRefuses, Changed, and whatever ends a connection."""
+    """The agent of another node. Calls raise SourceRefuses, Changed, and any error that ends a connection."""
 
     async def describe(self, job_id: int) -> Described: ...
 
@@ -34,9 +34,9 @@ class Source(Protocol):
 
 
 def copy_file(folder: Path, file: SavedFile, path: Path) -> bool:
-    """Copies one file of a folder on this machine, without its bytes passing through this process.
+    """Copy one file of a folder on this machine, without its bytes passing through this process.
 
-    Returns False if it cannot be read here. Raises OSError for what cannot be written, and Changed; nothing is kept then.
+    Return False if it cannot be read here. Raises OSError if it cannot be written, and Changed; nothing is kept then.
     """
     try:
         source = open_below(folder, file.path)
@@ -89,7 +89,7 @@ def _put(part: Path, file: SavedFile, path: Path) -> None:
 
 
 async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
-    """One file, from where an earlier try ended; how many bytes came. Raises Changed and Damaged: nothing is kept then."""
+    """Fetch one file from where an earlier try ended; return how many bytes came. On Changed or Damaged, nothing is kept."""
     part = _part(path)
     writer = await whole(Writer, str(part))
     first = writer.offset
@@ -115,7 +115,7 @@ async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arri
 
 
 async def whole(call: Callable[..., T], *arguments: object) -> T:
-    """Runs it in a thread, and leaves when that is through, also if it is cancelled: what the thread uses is closed then."""
+    """Call it in a thread, and return only when it is through, even if cancelled: then what the thread uses is closed."""
     running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
     try:
         return await asyncio.shield(running)
@@ -125,7 +125,7 @@ async def whole(call: Callable[..., T], *arguments: object) -> T:
 
 
 def prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:
-    """Takes what the job's folder has already as it is wanted, removes what is not wanted, and gives what is missing."""
+    """Reuse wanted files of the job's folder, remove others from `new`, and return those that are missing."""
     new.mkdir(parents=True, exist_ok=True)
     names = {file.path for file in wanted}
     here = {file.path: file for file in saved_files(new)}
@@ -148,7 +148,7 @@ def prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[Save
 
 
 def _linked(old: Path, new: Path) -> bool:
-    """The old folder goes when the new one takes its place, and no run writes into it before."""
+    """Hard-link a file. The old folder is removed when the new one replaces it, and no run writes into it before."""
     try:
         os.link(old, new)
     except OSError:
@@ -157,7 +157,7 @@ def _linked(old: Path, new: Path) -> bool:
 
 
 def _remove_parts(new: Path, names: set[str]) -> None:
-    """Parts of files that the source does not have any more."""
+    """Remove parts of files that the source no longer has."""
     for part in new.rglob(".*.part"):
         if part.with_name(part.name.removeprefix(".").removesuffix(".part")).relative_to(new).as_posix() not in names:
             part.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""Fetches the checkpoints of jobs that ran at another node last, before their runs begin here.
+"""Fetches the checkpoints of jobs that last ran on another node, before their runs begin here.
 
 A run that has to wait for its checkpoint stays STARTING or PREPARING in the spool, and is launched when all is here. What was
-fetched when the agent or the connection ended is used again: a part of a file goes on at its end.
+fetched when the agent or the connection ended is used again: a partial file resumes at its end.
 
-While a run is being warmed its source still works. What that saves is fetched as it comes (`follow`), so that little is left to
-fetch when the source has ended.
+While a run is being warmed, its source still works. What that saves is fetched as it comes (`follow`), so that little is left
+to fetch when the source has ended.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from node_agent.run_state.model import LaunchSpec, RunKey, clean
 log = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
-"""Seconds for which a source may not answer, without one byte that arrives, before the run is given up here."""
+"""Seconds without a byte from a source until the run is given up here."""
 _AGAIN = 0.25
-"""Seconds until what has failed is tried again."""
+"""Seconds until a failed try is repeated."""
 _LOOK = 0.1
-"""Seconds between two looks at what a source has saved that still works."""
+"""Seconds between two looks at what a working source has saved."""
 _DAMAGED = 5
-"""How often a file may arrive damaged, or change while it is fetched, before the run is given up here."""
+"""Times that a file may arrive damaged, or change while it is fetched, before the run is given up here."""
 _HOPELESS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class CheckpointFetches:
-    """Of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose checkpoint cannot be had,
-    and why. `reach` gives the agent of a node at an address. With `copies`, files of a source on this machine are copied.
-    `store` is asked where there is no source, for what was saved after the last run here, and where the source cannot be
-    reached, for what the run right before this one saved."""
+    """The checkpoint fetches of one agent. `ready` is called with a run whose checkpoint is here, `refused` with one whose
+    checkpoint cannot be had, and why. `reach` gives the agent of a node at an address. With `copies`, files of a source on this
+    machine are copied. If a run has no source, `store` is asked for what was saved after the last run here; if the source
+    cannot be reached, for what the run right before this one saved."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class CheckpointFetches:
         self._store = store
         self._tasks: dict[RunKey, asyncio.Task[None]] = {}
         self._complete_for: set[RunKey] = set()
-        """Runs whose folder needs nothing more, also where there was nothing to fetch."""
+        """Runs whose folder needs nothing more, including those with nothing to fetch."""
         self._following: dict[RunKey, asyncio.Task[None]] = {}
         self._heard: set[RunKey] = set()
         """Runs that are being warmed, and whose source has answered."""
         self._locks: dict[int, asyncio.Lock] = {}
-        """One for each job of which something is fetched: tasks of a gang share its folder."""
+        """One for each job with a fetch in progress: tasks of a gang share its folder."""
         self.modules: dict[RunKey, tuple[str, ...]] = {}
-        """What the source's run has imported, of runs that are being warmed."""
+        """Modules that the source's run has imported, for runs that are being warmed."""
         self.cold: set[RunKey] = set()
-        """Runs that are not to have a process that is warm: the source dumps its own."""
+        """Runs that get no warm process, because the source dumps its own."""
         self._syncing: set[asyncio.Future[None]] = set()
 
     def waits(self, launch: LaunchSpec) -> bool:
-        """Whether a run has to wait for its checkpoint, which is fetched then."""
+        """Whether a run has to wait for its checkpoint, which is then fetched."""
         key = launch.key
         if key in self._complete_for or self._is_fetched(key) or not (launch.source is not None or self._asks_store(key)):
             self._note_run(key)
@@ -86,18 +86,18 @@ class CheckpointFetches:
         return True
 
     def _asks_store(self, key: RunKey) -> bool:
-        """Whether a run before this one, which was not here, may have left something in the store."""
+        """Whether an earlier run, on another node, may have left something in the store."""
         return self._store is not None and self._folders.last_run(self._cluster(), key.job_id) < key.run - 1
 
     def _note_run(self, key: RunKey) -> None:
         if self._store is not None:
-            with suppress(OSError):  # a folder that cannot be written is for the program to find out
+            with suppress(OSError):  # if a folder cannot be written, the program will find out
                 self._folders.note_run(self._cluster(), key.job_id, key.run)
 
     def follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> bool:
-        """Fetches what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
+        """Fetch what there is, and what the source saves from now on; nothing of it becomes visible before `waits`.
 
-        Returns whether the source has answered, or there is none. If not, `heard` is called once it has, or cannot be reached.
+        Return whether the source has answered, or the run has none. If not, `heard` is called when it does or never will.
         """
         key = launch.key
         if launch.source is None or key in self._heard:
@@ -111,7 +111,7 @@ class CheckpointFetches:
         return key in self._tasks
 
     def drop(self, key: RunKey) -> bool:
-        """The run is over, or is not to start any more; whether it was waiting."""
+        """Forget a run that has ended, or is not to start any more; return whether it was waiting."""
         waited = key in self._following
         self._unfollow(key)
         self.modules.pop(key, None)
@@ -136,7 +136,7 @@ class CheckpointFetches:
         return self._folders.is_fetched(self._cluster(), key.job_id, key.run)
 
     async def _fetch(self, launch: LaunchSpec) -> None:
-        """From the agent of the source; where that is not there, from the store."""
+        """Fetch from the agent of the source; if it cannot be reached, from the store."""
         key, why = launch.key, ""
         if launch.source is not None:
             why = await self._fetch_from(key, self._reach(*launch.source))
@@ -154,7 +154,7 @@ class CheckpointFetches:
             self._ready(key)
 
     async def _fetch_from(self, key: RunKey, source: Source, must: bool = False) -> str:
-        """Why the source does not give the checkpoint; empty: the folder is complete. `must`: it has to have one."""
+        """Return why the source does not give the checkpoint; empty: the folder is complete. `must`: it has to have one."""
         began = time.monotonic()
         limit, failed, damaged = began + self._patience, "", 0
 
@@ -174,7 +174,7 @@ class CheckpointFetches:
                     if error.errno in _HOPELESS:
                         return f"{error.strerror} on this node"
                     failed = str(error)
-                except Exception as error:  # of the connection, which comes back if the source does
+                except Exception as error:  # of the connection, which returns if the source does
                     failed = str(error)
                 else:
                     log.info("run %s: %s in %.2f s", key, count, time.monotonic() - began)
@@ -187,9 +187,9 @@ class CheckpointFetches:
             await source.close()
 
     async def _complete(self, key: RunKey, source: Source, arrived: Callable[[], None], must: bool) -> str:
-        """Makes the job's folder what it is at the source; what was done, in words.
+        """Make the job's folder equal to that of the source; return what was done, in words.
 
-        Raises SourceRefuses where the source `must` have a checkpoint, and has none."""
+        Raises SourceRefuses if the source `must` have a checkpoint, and has none."""
         cluster, job = self._cluster(), key.job_id
         async with self._locks.setdefault(job, asyncio.Lock()):
             if self._is_fetched(key):
@@ -209,7 +209,7 @@ class CheckpointFetches:
             return f"its checkpoint was fetched: {fetched} of {sum(file.size for file in described.files)} bytes now"
 
     async def _mirror(self, job: int, source: Source, described: Described, arrived: Callable[[], None]) -> int:
-        """Brings what is described into the folder of what is being fetched; how many bytes had to be fetched."""
+        """Fetch the described files into the incoming folder; return how many bytes had to be fetched."""
         cluster = self._cluster()
         folder, new = self._folders.folder(cluster, job), self._folders.incoming(cluster, job)
         safe = tuple(filter(is_safe, described.files))
@@ -234,14 +234,14 @@ class CheckpointFetches:
         try:
             ours = await asyncio.to_thread(self._folders.store)
             while True:
-                with suppress(Exception):  # whatever it is, the fetch that counts meets it again and says so
+                with suppress(Exception):  # the fetch that counts meets the same error and reports it
                     async with self._locks.setdefault(key.job_id, asyncio.Lock()):
                         described = await source.describe(key.job_id)
                         self.modules[key] = described.modules
                         if described.would_dump:
                             self.cold.add(key)
                         self._hear(key, heard)
-                        # A file that still grows would be fetched in vain, and take its time from whoever writes it.
+                        # A file that still grows would be fetched in vain, and slow down the process that writes it.
                         quiet = tuple(file for file in described.files if file in before)
                         before = set(described.files)
                         if described.store != ours and described.exists:
@@ -257,7 +257,7 @@ class CheckpointFetches:
             heard(key)
 
     def _sync_soon(self, folder: Path) -> None:
-        """The source keeps its copy, so the run need not wait for the disk."""
+        """Sync without waiting: the source keeps its copy, so the run need not wait for the disk."""
         syncing = asyncio.ensure_future(asyncio.to_thread(sync, folder))
         self._syncing.add(syncing)
         syncing.add_done_callback(self._syncing.discard)

@@ -2,9 +2,9 @@
 
     ROOT/.store                     names this storage: nodes that find the same name in their folders share it
     ROOT/CLUSTER/job-N              what the runs of a job saved here
-    ROOT/CLUSTER/job-N/.criu        the dump of a run that does not save its work itself (`dumps`)
+    ROOT/CLUSTER/job-N/.criu        the dump of a run that does not save its work itself (`criu_dumps`)
     ROOT/CLUSTER/job-N/.fetched-R   the folder was complete when run R began to use it
-    ROOT/CLUSTER/.incoming-NODE-job-N   what is being fetched: nobody looks at it before it is complete
+    ROOT/CLUSTER/.incoming-NODE-job-N   a fetch in progress: not used before it is complete
 
 Nothing here waits for the network. Functions that read or write files are to be called in a thread.
 """
@@ -26,14 +26,14 @@ from node_agent.run_state.model import short
 _STORE = ".store"
 _FETCHED = ".fetched-"
 UPLOAD = ".upload-"
-"""And the number of a run: the store does not have yet what it saved."""
+"""Prefix of a mark, before the number of a run: the store does not yet have what that run saved."""
 _RUN = ".run-"
-"""And the number of a run that began with this folder, where there is a store."""
+"""Prefix of a mark, before the number of a run that began with this folder, if there is a store."""
 DUMP = ".criu"
 """The folder of a dump."""
 _UNFINISHED_DUMPS = (DUMP + NEW, DUMP + OLD)
 MOST_FILES = 100_000
-"""Of one folder. A job that saves more is not moved."""
+"""Limit for one folder. A job that saves more files is not moved."""
 
 
 class TooManyFiles(Exception):
@@ -48,33 +48,33 @@ class SavedFile(NamedTuple):
     modified_ns: int
     mode: int = 0o644
     link: str = ""
-    """Of a symbolic link: what it points to."""
+    """The target of a symbolic link; empty for a file."""
 
 
 class Described(NamedTuple):
-    """What a node has of a job."""
+    """The checkpoint of a job on a node, as that describes it."""
 
     store: str
     exists: bool = False
     files: tuple[SavedFile, ...] = ()
     modules: tuple[str, ...] = ()
-    """What the job's last run there has imported."""
+    """Modules that the job's last run there has imported."""
     machine: str = ""
-    """Where the node is, by the id of its boot, and the folder there."""
+    """The node's machine, by the ID of its boot; `folder` is the path there."""
     folder: str = ""
     would_dump: bool = False
-    """CRIU dumps the run of the job that is there if it has to move: another process cannot be warm in its place."""
+    """Whether CRIU would dump the job's run if it had to move: no warm process can then take its place."""
 
 
 class CheckpointFolders:
-    """Those of one agent."""
+    """The checkpoint folders of one agent."""
 
     def __init__(self, paths: Paths, node: str) -> None:
         self._root = paths.checkpoints
         self._node = node
 
     def store(self) -> str:
-        """The name of this storage, which is made at the first call. Raises OSError."""
+        """Return the name of this storage, which is made at the first call. Raises OSError."""
         path = self._root / _STORE
         with contextlib.suppress(FileNotFoundError):
             return path.read_text()
@@ -83,7 +83,7 @@ class CheckpointFolders:
         new.write_text(uuid.uuid4().hex)
         try:
             with contextlib.suppress(FileExistsError):
-                os.link(new, path)  # another agent may be as far as this one: the first name stays
+                os.link(new, path)  # another agent may do the same now: the first name stays
         finally:
             new.unlink()
         return path.read_text()
@@ -95,12 +95,12 @@ class CheckpointFolders:
         return self._root / short(cluster_id) / f".incoming-{self._node}-job-{job_id}"
 
     def describe(self, cluster_id: str, job_id: int, modules: tuple[str, ...] = ()) -> Described:
-        """Raises OSError, and TooManyFiles."""
+        """Describe the folder of a job. Raises OSError, and TooManyFiles."""
         folder = self.folder(cluster_id, job_id)
         return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules, boot_id(), str(folder))
 
     def nearby(self, described: Described) -> Path | None:
-        """The folder of another agent that is on this machine, and whose storage can be read here; else None."""
+        """Return the folder of another agent on this machine, if its storage can be read here; else None."""
         folder = Path(described.folder)
         if described.machine != boot_id() or not folder.is_absolute():
             return None
@@ -110,26 +110,26 @@ class CheckpointFolders:
         return None
 
     def open(self, cluster_id: str, job_id: int, path: str) -> int:
-        """Opens a file that was described. Raises OSError, also for a name that leads out of the folder."""
+        """Open a file that was described. Raises OSError, also for a name that leads out of the folder."""
         return open_below(self.folder(cluster_id, job_id), path)
 
     def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
-        """Whether the folder was made complete for this run already, which may have saved in it since."""
+        """Whether the folder was already completed for this run, which may have saved in it since."""
         return (self.folder(cluster_id, job_id) / f"{_FETCHED}{run}").exists()
 
     def note_run(self, cluster_id: str, job_id: int, run: int) -> None:
-        """The run begins with the folder. Raises OSError."""
+        """Note that a run begins with the folder. Raises OSError."""
         folder = self.folder(cluster_id, job_id)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{_RUN}{run}").touch()
 
     def last_run(self, cluster_id: str, job_id: int) -> int:
-        """The last run that began with the folder; 0: none is known."""
+        """Return the last run that began with the folder; 0: none is known."""
         names = (path.name.removeprefix(_RUN) for path in self.folder(cluster_id, job_id).glob(f"{_RUN}*"))
         return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def publish(self, cluster_id: str, job_id: int, run: int) -> None:
-        """Has what was fetched take the place of the folder. An agent that is killed inside does this again."""
+        """Replace the folder by what was fetched. An agent that is killed in between repeats this."""
         folder, new = self.folder(cluster_id, job_id), self.incoming(cluster_id, job_id)
         old = new.with_name(f"{new.name}.old")
         with contextlib.suppress(FileNotFoundError):
@@ -142,13 +142,13 @@ class CheckpointFolders:
             shutil.rmtree(old)
 
     def discard(self, cluster_id: str, job_id: int) -> None:
-        """Removes what was fetched and is not needed any more."""
+        """Remove what was fetched and is no longer needed."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.incoming(cluster_id, job_id))
 
 
 def open_below(folder: Path, path: str) -> int:
-    """Opens a file inside of a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
+    """Open a file inside a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
     parts = _parts(path)
     current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -162,13 +162,13 @@ def open_below(folder: Path, path: str) -> int:
 
 
 def is_as_described(descriptor: int, file: SavedFile) -> bool:
-    """Whether a file that is open is still the one that was described."""
+    """Whether an open file is still the one that was described."""
     seen = os.fstat(descriptor)
     return stat.S_ISREG(seen.st_mode) and (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)
 
 
 def saved_files(folder: Path) -> Iterator[SavedFile]:
-    """The files of a folder, without what unfinished saves have left. One that goes meanwhile is left out."""
+    """List the files of a folder, without those of unfinished saves. Files that disappear meanwhile are left out."""
     number = 0
     for at, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in _UNFINISHED_DUMPS]
@@ -190,7 +190,7 @@ def saved_files(folder: Path) -> Iterator[SavedFile]:
 
 
 def is_safe(file: SavedFile) -> bool:
-    """Whether a file that another agent has described stays inside of the folder."""
+    """Whether a file that another agent has described stays inside the folder."""
     try:
         parts = _parts(file.path)
     except OSError:

@@ -1,4 +1,4 @@
-"""A file of a checkpoint in pieces: each with its checksum, and compressed where that is worth it. No network."""
+"""A file of a checkpoint in pieces, each with its checksum, and compressed if that pays. No network."""
 
 import asyncio
 import hashlib
@@ -13,11 +13,11 @@ PIECE = 4 << 20
 """Bytes of a file in one message."""
 _SAMPLE = 1 << 16
 _WORTH_IT = 0.7
-"""A file is compressed if a sample of it shrinks to less than this: what shrinks less is sent faster as it is."""
+"""A file is compressed if a sample of it shrinks to less than this; otherwise it is faster to send it as it is."""
 
 
 class Damaged(Exception):
-    """What has arrived is not what was sent, or what was kept is not what is in the file now."""
+    """The data that arrived differs from what was sent, or the data kept differs from the file now."""
 
 
 class Changed(Exception):
@@ -27,14 +27,14 @@ class Changed(Exception):
 class Piece(NamedTuple):
     data: bytes = b""
     crc32: int = 0
-    """Of the bytes as they are in the file."""
+    """Checksum of the bytes as they are in the file."""
     compressed: bool = False
     sha256: bytes = b""
-    """Of the whole file; in the last piece, which has no data."""
+    """Digest of the whole file; in the last piece, which has no data."""
 
 
 async def pieces(descriptor: int, size: int, offset: int) -> AsyncIterator[Piece]:
-    """Reads an open file from `offset` on. While a piece is on its way, the next one is read.
+    """Read an open file from `offset` on. While a piece is being sent, the next one is read.
 
     Raises OSError, and Changed if the file ends before `size`.
     """
@@ -77,7 +77,7 @@ def _digest_up_to(descriptor: int, end: int, digest: "hashlib._Hash") -> None:
 
 
 def _is_compressible(descriptor: int, size: int) -> bool:
-    """By samples from three places: the head of a file of weights is often text."""
+    """Decide by samples from three places, because the head of a file of weights is often text."""
     if size < _SAMPLE:
         return False
     places = {0, size // 2, max(size - _SAMPLE, 0)}
@@ -87,7 +87,7 @@ def _is_compressible(descriptor: int, size: int) -> bool:
 
 
 class Writer:
-    """Writes a file that arrives in pieces. What is there already is kept, and counts as long as the digest fits in the end."""
+    """Writes a file that arrives in pieces. Existing bytes are kept, and count if the digest fits in the end."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -96,7 +96,7 @@ class Writer:
         _digest_up_to(self._descriptor, self.offset, self._digest)
 
     def write(self, piece: Piece) -> None:
-        """Raises Damaged, and OSError."""
+        """Append a piece. Raises Damaged, and OSError."""
         try:
             data = zstandard.decompress(piece.data, max_output_size=PIECE) if piece.compressed else piece.data
         except zstandard.ZstdError as error:
@@ -111,7 +111,7 @@ class Writer:
             view = view[written:]
 
     def check(self, sha256: bytes, size: int) -> None:
-        """Raises Damaged."""
+        """Compare the size and the digest of the file. Raises Damaged."""
         if self.offset != size or self._digest.digest() != sha256:
             raise Damaged("the file that was fetched has another digest than that of its source")
 

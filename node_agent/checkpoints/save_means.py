@@ -1,4 +1,4 @@
-"""What would save a run if it were told to stop now, by the files and the processes of the run."""
+"""Finds out, from the files and the processes of a run, what would save it if it were stopped now."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from node_agent.run_state.save_values import SaveMeans
 _PASS_ON = frozenset({"timeout", "torchrun", "accelerate", "uv", "tini", "dumb-init", "torch.distributed.run"})
 """Programs that handle SIGTERM to pass it on, and save nothing."""
 _SETTLED = frozenset({SaveMeans.REGISTERED, SaveMeans.ASKED})
-"""What no later look changes."""
+"""Results that no later look changes."""
 _PART, _LONGEST = 0.05, 60.0
-"""Processes are looked at again when so much of the age of the run has passed, and after so many seconds at the latest."""
+"""Processes are looked at again after this part of the age of the run, and after this many seconds at the latest."""
 
 
 class SaveMeansWatch:
-    """Of the runs of one node. `group` gives the path of the control group of a run; `dumps` says whether CRIU dumps it;
+    """Watches the runs of one node. `group` gives the path of the control group of a run; `dumps` says whether CRIU dumps it;
     `has_files`, whether something is in the checkpoint folder of a job."""
 
     def __init__(
@@ -37,12 +37,12 @@ class SaveMeansWatch:
         self._has_files = has_files
         self._found: dict[RunKey, SaveMeans] = {}
         self._next: dict[RunKey, float] = {}
-        """When the processes of a run are looked at again, by the monotonic clock."""
+        """When to look at the processes of a run again, by the monotonic clock."""
         self._first: dict[RunKey, float] = {}
 
     def look(self, runs: Iterable[RunRecord]) -> Mapping[RunKey, SaveMeans]:
-        """What saves each of these runs, which are all that live. For one that has not registered it looks at all processes of
-        the node: seldom if the run is old."""
+        """Return what saves each of these runs, which are all live ones. For a run that has not registered it looks at all
+        processes of the node, less often the older the run is."""
         now = time.monotonic()
         runs = [run for run in runs if run.pid]
         self._first = {run.key: self._first.get(run.key, now) for run in runs}
@@ -63,12 +63,12 @@ class SaveMeansWatch:
         return self._found
 
     def now(self, run: RunRecord) -> SaveMeans:
-        """What saves a run, looked at now."""
+        """Return what saves a run, looked at now."""
         found = self._surely(run)
         return self._by_processes(run, _parents()) if found is None else found
 
     def _surely(self, run: RunRecord) -> SaveMeans | None:
-        """What is known without a look at processes."""
+        """Return what is known without a look at processes."""
         if savers_of(self._paths.folder(run.key)):
             return SaveMeans.REGISTERED
         launch = run.launch
@@ -90,7 +90,7 @@ def _parents() -> dict[int, int]:
 
 
 def _members(run: RunRecord, group: str, parents: Mapping[int, int]) -> Collection[int]:
-    """The processes that descend from that of the run, and those of its control group."""
+    """Return the processes that descend from that of the run, and those of its control group."""
     below: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)

@@ -1,9 +1,9 @@
-"""Asks a run that is being stopped to save, by its job's checkpoint signal or checkpoint command, before it gets SIGTERM. A run
-that does not save its work itself is dumped by CRIU, where the agent uses that: a checkpoint command of the agent's own.
+"""Asks a run that is being stopped to save, by its job's checkpoint signal or checkpoint command, before it gets SIGTERM. If
+the agent uses CRIU, that dumps a run that does not save its work itself, as a checkpoint command of the agent's own.
 
 A command runs under the launcher, so its exit status outlives the agent: an agent that was killed in between asks the launcher
-for the same command again, and is told what became of it. What is known is in the spool: whether the signal was sent, and when
-the run is killed.
+for the same command again, and gets the result. The spool has the rest: whether the signal was sent, and when the run is
+killed.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 TEXT_LIMIT = 1024
-"""Bytes of what is said of a checkpoint signal or command."""
+"""Bytes of the message about a checkpoint signal or command."""
 _LAST_PART = 0.1
-"""Of the grace period: where the job does not say how long saving takes, SIGTERM comes when so much is left."""
+"""Part of the grace period: if the job does not say how long saving takes, SIGTERM comes when this much is left."""
 _LAST_SECONDS = 30.0
-"""What is left then is no more than this."""
+"""Maximum of what is left then."""
 
 
 def sigterm_at(launch: LaunchSpec, received: float, deadline: float) -> float:
-    """When a run gets SIGTERM that is asked to save at `received`, and killed at `deadline`."""
+    """Return when a run that is asked to save at `received` and killed at `deadline` gets SIGTERM."""
     _, _, seconds = launch.checkpoint_signal.partition("@")
     if seconds:
         return min(received + int(seconds), deadline)
@@ -46,13 +46,12 @@ def sigterm_at(launch: LaunchSpec, received: float, deadline: float) -> float:
 
 
 class Checkpointing:
-    """Of the runs of one spool.
+    """Save requests to the runs of one spool.
 
-    `spawn` has the checkpoint command of a run started, and may raise OSError and UnknownDevice; `find` asks the launcher what
-    became of one. `terminate` is called with a
-    run when SIGTERM is due, and a sentence about that; `saved`, when the command has saved. `why_not_dumped` says why a run
-    that has no command is not dumped, empty: it is; `dump_said`, what came of a dump. `guarded` calls a function for the event
-    loop, and tells of what fails in it.
+    `spawn` starts the checkpoint command of a run, and may raise OSError and UnknownDevice; `find` asks the launcher for the
+    result of one. `terminate` is called with a run when SIGTERM is due, and a sentence about that; `saved`, when the command
+    has saved. `why_not_dumped` says why a run without a command is not dumped (empty: it is); `dump_said`, the result of a
+    dump. `guarded` calls a function for the event loop, and reports what fails in it.
     """
 
     def __init__(
@@ -79,19 +78,19 @@ class Checkpointing:
         self._dump_said = dump_said
         self._guarded = guarded
         self._timers: dict[RunKey, asyncio.TimerHandle] = {}
-        """When SIGTERM follows."""
+        """Timers until SIGTERM."""
         self._commands: dict[RunKey, Process] = {}
         self._watches: dict[RunKey, GroupWatch] = {}
 
     def close(self) -> None:
-        """Signals nobody from here on. Commands go on."""
+        """Send no signals from here on. Commands keep running."""
         for timer in self._timers.values():
             timer.cancel()
         for watch in self._watches.values():
             watch.close()
 
     def begin(self, record: RunRecord, deadline: float) -> bool:
-        """Asks a run to save that is being stopped; False: SIGTERM is due at once. Asked again, it sets the times anew."""
+        """Ask a run that is being stopped to save; False: SIGTERM is due now. A repeated call sets the times again."""
         key, launch, received = record.key, record.launch, record.stop_received
         self.pause(key)
         if launch is None or received is None or not self._is_to_save(record, launch):
@@ -113,17 +112,17 @@ class Checkpointing:
         return not why
 
     def pause(self, key: RunKey) -> None:
-        """Sends it no SIGTERM, until `begin` is called again."""
+        """Send the run no SIGTERM until `begin` is called again."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
 
     def over(self, key: RunKey) -> None:
-        """The run is over, or is being killed, and so is its command."""
+        """End the command of a run that has ended, or is being killed."""
         self.pause(key)
         self._stop_command(key)
 
     def hear(self, event: Outcome) -> None:
-        """Takes in what the launcher tells of a command."""
+        """Handle what the launcher reports about a command."""
         key = event.key
         record = self._spool.runs.get(key)
         goes_on = record is not None and record.phase is RunPhase.STOPPING and not record.signalled
@@ -152,12 +151,12 @@ class Checkpointing:
         sent = signal_handlers(members, signal.Signals[name])
         log.info("run %s: %s to %d of %d processes", record.key, name, sent, len(members))
         said = f"it was sent {name}" if sent else f"no process of it handles {name}; SIGTERM was sent at once"
-        # Noted afterwards: killed in between, the agent signals twice.
+        # Recorded afterwards: an agent that is killed in between signals twice.
         self._spool.remember([replace(record, checkpoint_asked=True, checkpoint=said)])
         return sent > 0
 
     def _command(self, record: RunRecord) -> bool:
-        """Harmless to repeat: the launcher starts it once."""
+        """Start the command. Harmless to repeat: the launcher starts it once."""
         what = _named(record)
         said = f"it exited before {what} did"
         record = replace(record, checkpoint_asked=True, checkpoint=said)
@@ -171,7 +170,7 @@ class Checkpointing:
         return True
 
     def _watch(self, key: RunKey) -> None:
-        """A command that is no child of this launcher, or is over."""
+        """Watch a command that is no child of this launcher, or has ended."""
         if key not in self._watches:
             self._watches[key] = watch = GroupWatch(*self._commands[key], partial(self._guarded, self._vanished, key))
             watch.begin()
@@ -185,7 +184,7 @@ class Checkpointing:
         self._commands.pop(key, None)
         record = self._spool.runs.get(key)
         if record is None or record.phase is not RunPhase.STOPPING or record.signalled or record.stop_received is None:
-            return  # also if the launcher tells of a run that this spool never had
+            return  # also if the launcher reports a run that this spool never had
         if (end.code or end.signal) and (said := self._dump_said(key)):
             self.pause(key)
             self._terminate(key, f"{said}; SIGTERM followed")
@@ -221,7 +220,7 @@ class Checkpointing:
         self._terminate(key, f"{did}; SIGTERM followed")
 
     def _stop_command(self, key: RunKey) -> None:
-        """Also one that an agent before this one had started: the launcher tells which process it is, and `hear` ends it."""
+        """Stop the command, even one of an earlier agent: the launcher says which process it is, and `hear` ends it."""
         record = self._spool.runs.get(key)
         launch = None if record is None or not record.checkpoint_asked else record.launch
         if launch is not None and not launch.checkpoint_signal and key not in self._commands:
@@ -236,5 +235,5 @@ class Checkpointing:
 
 
 def _named(record: RunRecord) -> str:
-    """What is to save a run, for people."""
+    """Name what saves a run, for people."""
     return "its checkpoint command" if record.launch is not None and record.launch.checkpoint_command else "CRIU"

@@ -1,9 +1,9 @@
-"""A store that all nodes reach, such as a bucket: what a run saved is there when its own node is not.
+"""A store that all nodes reach, such as a bucket. It has what a run saved when the run's own node is unreachable.
 
     URL/CLUSTER/job-N/objects/DIGEST   the content of a file
-    URL/CLUSTER/job-N/manifest.json    which files there are, and their digests; written last, so that it is true or absent
+    URL/CLUSTER/job-N/manifest.json    the files and their digests; written last, so that it is true or absent
 
-An object has the SHA-256 of its content as its name. So an upload that was cut off goes on with what is missing, and a file
+The name of an object is the SHA-256 of its content. So an upload that was cut off resumes with what is missing, and a file
 that has not changed is uploaded once. Functions here wait for the store: call them in a thread.
 """
 
@@ -31,20 +31,20 @@ _MANIFEST = "manifest.json"
 _VERSION = 1
 _JOB = "job-"
 _AT_ONCE = 1000
-"""So many jobs are asked for at once."""
+"""Jobs in one request to the scheduler."""
 
 
 class Stored(NamedTuple):
-    """What the store has of a job."""
+    """The checkpoint of a job in the store."""
 
     run: int
     """The run that saved it."""
     files: dict[SavedFile, str]
-    """And the digest of each; empty for a link."""
+    """The files and the digest of each; empty for a link."""
 
 
 class CheckpointStore:
-    """At a URL of fsspec. Calls raise OSError, and what the file system of the URL raises."""
+    """A store at an fsspec URL. Calls raise OSError, and what the file system of the URL raises."""
 
     def __init__(self, url: str, files: Any = None) -> None:
         """`files` is a file system in place of that of the URL. Raises StoreUnusable."""
@@ -63,7 +63,7 @@ class CheckpointStore:
             raise StoreUnusable(url=url, why=error) from error
 
     def find(self, cluster: str, job_id: int) -> Stored | None:
-        """What the store has of a job; None: nothing that is complete. Raises StoreUnusable for what is of another version."""
+        """Return the checkpoint of a job; None: no complete one. Raises StoreUnusable if it has another version."""
         try:
             text = self._files.cat_file(f"{self._job(cluster, job_id)}/{_MANIFEST}")
         except FileNotFoundError:
@@ -75,7 +75,7 @@ class CheckpointStore:
         return Stored(said["run"], {SavedFile(*file): digest for *file, digest in said["files"]})
 
     def upload(self, cluster: str, job_id: int, run: int, folder: Path) -> int:
-        """Has the store have what the run saved; how many bytes were uploaded. What a later run saved there stays.
+        """Upload what the run saved; return how many bytes were uploaded. What a later run saved there stays.
 
         Raises Changed if a run changes the folder meanwhile.
         """
@@ -100,9 +100,9 @@ class CheckpointStore:
         return uploaded
 
     def jobs(self, cluster: str) -> list[int]:
-        """Those of which the store has anything, in order."""
+        """Return the jobs of which the store has anything, in order."""
         at = f"{self._root}/{short(cluster)}"
-        self._files.invalidate_cache()  # of what is listed, which other agents change
+        self._files.invalidate_cache()  # cached listings, which other agents change
         try:
             names = [path.rstrip("/").rpartition("/")[2] for path in self._files.ls(at, detail=False)]
         except FileNotFoundError:
@@ -110,8 +110,8 @@ class CheckpointStore:
         return sorted(int(name.removeprefix(_JOB)) for name in names if name.startswith(_JOB) and name[len(_JOB) :].isdecimal())
 
     def remove(self, cluster: str, job_id: int) -> None:
-        """Removes everything of a job, the manifest first. Others may remove it at the same time, and what is cut off here goes
-        with the next call."""
+        """Remove everything of a job, the manifest first. Others may do so at the same time. The next call completes
+        one that was interrupted."""
         at = self._job(cluster, job_id)
         found = self._files.find(at)
         for path in sorted(found, key=lambda path: not path.endswith(f"/{_MANIFEST}")):
@@ -135,7 +135,7 @@ class CheckpointStore:
             return False
 
     def _put(self, folder: Path, file: SavedFile, path: str) -> None:
-        """Under its name, an object is whole: a file system that shows what is half written gets it under another one first."""
+        """Write a file, so that its name appears only when it is whole, even if the file system shows partial files."""
         part = f"{path}{self._suffix}"
         found = hashlib.sha256()
         try:
@@ -172,13 +172,13 @@ class Asks(Protocol):
 
 
 class StoredExpiry:
-    """Removes what the store has of jobs that ended so many days ago. Each agent of a site may do so: what another one has
-    removed is not there any more."""
+    """Removes from the store the checkpoints of jobs that ended a number of days ago. Each agent of a site may do so: what
+    another one has removed is simply gone."""
 
     def __init__(
         self, store: CheckpointStore, cluster: Callable[[], str], days: float, first: float = 600.0, pause: float = 6 * 3600.0
     ) -> None:
-        """Looks within `first` seconds, and then each `pause` seconds or so: agents do not all look at the same time."""
+        """Look within `first` seconds, and then about every `pause` seconds, so that agents do not look at the same time."""
         self._store = store
         self._cluster = cluster
         self._days = days
@@ -186,14 +186,14 @@ class StoredExpiry:
         self._next = time.monotonic() + random.uniform(0, first)
 
     async def run(self, scheduler: Asks) -> None:
-        """Works over one connection until it is cancelled."""
+        """Work over one connection until cancelled."""
         while True:
             await asyncio.sleep(max(self._next - time.monotonic(), 0))
             try:
                 if removed := await self._look(scheduler):
                     text = "removed the checkpoints of jobs that ended more than %g days ago from %s: %d"
                     log.info(text, self._days, self._store.url, removed)
-            except Exception as error:  # of the connection, or whatever the file system of the store raises
+            except Exception as error:  # of the connection, or any that the file system of the store raises
                 log.warning("what ended jobs have in %s cannot be removed now: %s; trying again later", self._store.url, error)
             self._next = time.monotonic() + self._pause * random.uniform(0.8, 1.2)
 
@@ -215,7 +215,7 @@ def _digest(folder: Path, file: SavedFile) -> str:
 
 
 class StoreSource:
-    """The store in place of the agent of another node (`checkpoint_files.Source`). Nothing of runs before `least`."""
+    """The store in place of the agent of another node (`fetched_files.Source`). Skips runs before `least`."""
 
     def __init__(self, store: CheckpointStore, cluster: Callable[[], str], least: int) -> None:
         self._store = store

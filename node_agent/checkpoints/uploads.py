@@ -1,6 +1,6 @@
-"""Has the store have what runs saved that have left this node, one job after the other.
+"""Uploads to the store what runs that have left this node saved, one job after the other.
 
-A folder is marked when its run is over, and the mark goes when the store has it: an agent that was killed goes on.
+A folder is marked when its run has ended, and the mark is removed when the store has it: a restarted agent resumes there.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from node_agent.run_state.model import RunKey
 log = logging.getLogger(__name__)
 
 _AGAIN = (1.0, 5.0, 30.0, 120.0)
-"""Seconds until what has failed is tried again; then it is given up, until the agent starts or the job leaves again."""
+"""Seconds until each retry; after the last one it is given up, until the agent starts or the job leaves again."""
 
 
 class CheckpointUploads:
-    """Of one agent."""
+    """The uploads of one agent."""
 
     def __init__(self, store: CheckpointStore, folders: CheckpointFolders, again: tuple[float, ...] = _AGAIN) -> None:
         self._store = store
@@ -30,14 +30,14 @@ class CheckpointUploads:
         self._one = asyncio.Lock()
 
     def recover(self, cluster: str) -> None:
-        """Goes on with what an agent before this one has begun."""
+        """Resume what an earlier agent began."""
         for mark in self._folders.folder(cluster, 0).parent.glob(f"job-*/{UPLOAD}*"):
             with suppress(ValueError):
                 job_id, run = int(mark.parent.name.partition("-")[2]), int(mark.name.removeprefix(UPLOAD))
                 self._begin(cluster, job_id, run)
 
     def left(self, cluster: str, key: RunKey) -> None:
-        """The run saved its work and is over. Raises nothing: a folder that cannot be marked is uploaded all the same."""
+        """Upload the work of a run that has ended. Raises nothing: a folder that cannot be marked is uploaded all the same."""
         with suppress(OSError):
             self._mark(cluster, key.job_id, key.run).touch()
         self._begin(cluster, key.job_id, key.run)
@@ -63,7 +63,7 @@ class CheckpointUploads:
             except (Changed, FileNotFoundError) as error:
                 log.info("job %d: not stored: the job goes on here: %s", job_id, error)
                 break
-            except Exception as error:  # whatever the file system of the store raises
+            except Exception as error:  # any that the file system of the store raises
                 text = f"job {job_id}: what run {run} saved cannot be stored at {self._store.url}: {error}"
                 if pause is None:
                     log.error("%s; it stays on this node alone", text)

@@ -20,9 +20,9 @@ from node_agent import config
     help="As for run, and as there the environment counts, too.",
 )
 def check(state: str | None, file: Path | None) -> None:
-    """Look whether this node's agent runs and is connected to a scheduler. The status is 0 where it is, else 1.
+    """Check whether this node's agent runs and is connected to a scheduler. The exit status is 0 if so, else 1.
 
-    Ask as the agent's own user: others do not see its connections.
+    Run it as the agent's own user: others do not see its connections.
 
     \b
     Examples:
@@ -44,9 +44,9 @@ def check(state: str | None, file: Path | None) -> None:
 
 
 def _holder(lock: Path) -> psutil.Process:
-    """The agent that has this lock. It is not tried, as that would keep out an agent that starts now.
+    """Return the agent that has this lock. The lock itself is not tried: that would keep out an agent that starts now.
 
-    Raises OSError, ValueError or psutil.Error where there is none.
+    Raises OSError, ValueError or psutil.Error if no agent has it.
     """
     agent = psutil.Process(int(lock.read_text()))
     if not any(Path(each.path).samefile(lock) for each in agent.open_files()):

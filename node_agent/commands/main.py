@@ -10,7 +10,7 @@ import click
 import uvloop
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # the agent never forks without executing
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the link tells of connections that fail, once and in words
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the link reports failed connections, once and in words
 
 from node_agent import app, config
 from node_agent.commands.check import check
@@ -142,7 +142,7 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
 )
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:
-    """Runs the agent of this node until SIGTERM or SIGINT."""
+    """Run the agent of this node until SIGTERM or SIGINT."""
     for warning in config.misspelt(os.environ):
         click.echo(f"ebb-agent: {warning}", err=True)
     try:

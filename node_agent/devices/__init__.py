@@ -1,1 +1,1 @@
-"""What a node has."""
+"""The devices of a node."""

@@ -1,4 +1,4 @@
-"""How busy a device is over time, for programs whose memory shows no cycle: a caching allocator hides it.
+"""The load of a device as a wave, for programs whose memory shows no cycle because a caching allocator hides it.
 
 The driver updates these numbers at even intervals, about ten times a second. So a period below half a second is not reported,
 and a longer period may be the alias of a shorter one, which the energy shows. The clock uses this source last (ADR 44).
@@ -15,11 +15,11 @@ from node_agent.devices.power_alias import Sample, share_in_energy
 SHORTEST = 0.5
 """Seconds of the shortest period that is reported."""
 IN_ENERGY = 0.6
-"""How strong a period must be in the energy, in parts of how strong it is in the power. In simulated samples, aliases have 0.33
+"""Least strength of a period in the energy, relative to its strength in the power. In simulated samples, aliases have 0.33
 at most, and true periods 0.9 at least."""
 _WINDOW = 60.0
 _MOST = 6000
-"""Samples that are kept: the window, as long as no more than a hundred come each second."""
+"""Samples that are kept: the whole window, if at most a hundred come each second."""
 
 
 class Period(NamedTuple):
@@ -29,16 +29,16 @@ class Period(NamedTuple):
 
 
 class Activity(Protocol):
-    """The wave of one device, and the period that it had when it was looked at last."""
+    """The wave of one device, and its period at the last look."""
 
     source: ActivitySource
     period: Period | None
 
     def sample(self, now: float) -> None:
-        """Raises `nvml.Failed`."""
+        """Add a sample. Raises `nvml.Failed`."""
 
     def look(self) -> None:
-        """Costs some milliseconds."""
+        """Look for the period again. Costs some milliseconds."""
 
 
 class PowerActivity:
@@ -64,7 +64,7 @@ class PowerActivity:
 
 
 class UtilisationActivity:
-    """The driver reports the mean of its sampling interval, which levels a shorter wave."""
+    """The utilization of a device. The driver reports the mean of its sampling interval, which levels a shorter wave."""
 
     source = ActivitySource.UTILISATION
 
@@ -81,7 +81,7 @@ class UtilisationActivity:
 
 
 def open_activity(device: nvml.Handle, now: float) -> Activity | None:
-    """Power, or utilisation if the driver does not report power and energy; None if it reports neither."""
+    """Open power, or utilization if the driver does not report power and energy; None if it reports neither."""
     try:
         by_power = PowerActivity(nvml.Power(device))
         by_power.sample(now)

@@ -1,4 +1,4 @@
-"""What a node has: the one place where the rest of the agent asks about devices."""
+"""The devices of a node: the one place where the rest of the agent asks about them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 FAULT_LENGTH = 256
-"""Characters of a fault: the most that the API takes; a longer one would have the whole node refused."""
+"""Characters of a fault: the most that the API takes; with a longer one, the whole node would be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +16,18 @@ class Device:
     model: str
     memory_mib: int
     path: tuple[int, ...]
-    """Its position at each level of the node's tree, outermost first; each number counts within its parent."""
+    """The position at each level of the node's tree, outermost first; each number counts within its parent."""
     numa_node: int | None = None
-    """Of the host's memory that is nearest to it; None where that is not known."""
+    """The NUMA node nearest to the device; None if it is not known."""
     link_domain: int | None = None
-    """Devices with the same number reach each other over NVLink or NVSwitch; None for one that reaches none."""
+    """Devices with the same number reach each other over NVLink or NVSwitch; None for a device that reaches no other."""
     fault: str = ""
-    """Why nothing should run on it; empty for a healthy one."""
+    """Why nothing should run on the device; empty for a healthy one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the node offers. `levels` names the levels between the node and its devices, outermost first."""
+    """The resources that the node offers. `levels` names the levels between the node and its devices, outermost first."""
 
     cpu_milli: int
     memory_mib: int
@@ -35,24 +35,24 @@ class Inventory:
     devices: tuple[Device, ...] = ()
 
     def with_faults(self, faults: Mapping[int, str]) -> "Inventory":
-        """As it is with these devices at fault, by their indices; what is not named stays."""
+        """Return a copy with these faults, by device index; other devices keep theirs."""
         return replace(self, devices=tuple(replace(d, fault=faults.get(d.index, d.fault)) for d in self.devices))
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of a device. None: it could not be read."""
+    """The observed state of a device. None: it could not be read."""
 
     index: int
     memory_used_mib: int | None = None
     utilisation_percent: int | None = None
-    """How much of the last second some kernel was resident."""
+    """Part of the last second in which some kernel was resident."""
     fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """What a process has reserved on a device. `pid` as the host counts."""
+    """The memory that a process has reserved on a device. `pid` as the host counts."""
 
     pid: int
     index: int
@@ -61,9 +61,9 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCycle:
-    """The wave of memory on a device, as far as it is one process's: of `pid`, the only one there.
+    """The memory wave on a device while `pid` is the only process there.
 
-    Without a period there is no cycle, or the source hides it; then minimum and maximum are of the time that was looked at.
+    Without a period, there is no cycle or the source hides it; minimum and maximum are then of the whole time looked at.
     """
 
     pid: int
@@ -100,9 +100,9 @@ class Observed:
     processes: tuple[ProcessMemory, ...] = ()
     cycles: tuple[DeviceCycle, ...] = ()
     activity: tuple[ActivityPeriod, ...] = ()
-    """Of devices whose memory shows no cycle."""
+    """Activity of devices whose memory shows no cycle."""
     began: float | None = field(default=None, compare=False)
-    """When the look began, by the monotonic clock of the machine. None: when it was told."""
+    """When the look began, by the machine's monotonic clock. None: when it was reported."""
 
 
 class Provider(Protocol):
@@ -112,13 +112,13 @@ class Provider(Protocol):
     def inventory(self) -> Inventory: ...
 
     def cpus(self, indices: Sequence[int]) -> frozenset[int] | None:
-        """CPUs of the host that a run with these devices is confined to; None means that it is not."""
+        """Return the host CPUs to which a run with these devices is confined; None: not confined."""
 
     def environment(self, indices: Sequence[int]) -> Mapping[str, str]:
-        """What a run with these devices needs in its environment to see them and no others."""
+        """Return the environment variables with which a run sees these devices and no others."""
 
     def observe(self) -> AsyncIterator[Observed]:
-        """Looks at the devices about once a second, for as long as it is iterated. Ends at once where nothing can be seen.
+        """Look at the devices about once a second, for as long as it is iterated. Ends immediately if nothing can be seen.
 
-        A device that fails, or a driver that hangs, is told as a fault: this never raises for what the hardware does.
+        A device that fails, or a driver that hangs, is reported as a fault: this never raises for what the hardware does.
         """

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 _IDLE = (3, 4)
-"""The places of the times in which a CPU was idle, or waited for a disk."""
+"""Positions of the times in which a CPU was idle, or waited for a disk."""
 _COUNTED = 8
-"""The times that follow are parts of these."""
+"""Number of times that are summed; the ones that follow are parts of these."""
 
 
 def kernel_counts() -> bytes:
@@ -14,20 +14,20 @@ def kernel_counts() -> bytes:
 
 
 class BusyCpus:
-    """Between two looks."""
+    """CPU use between two looks."""
 
     def __init__(self, counts: Callable[[], bytes] = kernel_counts) -> None:
         self._counts = counts
         self._before = times_of(counts())
 
     def percent(self, sets: Sequence[Collection[int]]) -> list[int | None]:
-        """Of each set of CPUs, the percentage of their time since the last look in which they worked; None: not known."""
+        """Return for each set of CPUs the percentage of time since the last look in which they worked; None: not known."""
         before, self._before = self._before, times_of(self._counts())
         return [_percent(before, self._before, cpus) for cpus in sets]
 
 
 def times_of(text: bytes) -> dict[int, tuple[int, int]]:
-    """By CPU: for how long it has worked, and for how long it was there."""
+    """Return for each CPU how long it has worked, and how long it was online."""
     found = {}
     for line in text.splitlines():
         name, *rest = line.split()

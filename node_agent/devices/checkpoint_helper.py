@@ -1,7 +1,7 @@
 """The process that asks NVIDIA's driver to lock, checkpoint, restore and unlock other processes.
 
-One long-lived process with an initialised driver, because starting one for each action takes seconds. A call may hang in the
-driver: the agent ends this process then, and starts another. A line of JSON is a request or an answer. The process exits when
+One long-lived process with an initialized driver, because starting one for each action takes seconds. A call may hang in the
+driver: the agent then ends this process and starts another. A line of JSON is a request or an answer. The process exits when
 its standard input is closed.
 """
 
@@ -15,22 +15,22 @@ Uuid = str
 
 
 class CheckpointDriver(Protocol):
-    """What `cuda.core.checkpoint.Process` offers. Every call may raise, and then `state` says what became of the process."""
+    """The calls of `cuda.core.checkpoint.Process`. Every call may raise; then `state` tells the state of the process."""
 
     def state(self, pid: int) -> str:
-        """running, locked, checkpointed or failed."""
+        """Return running, locked, checkpointed or failed."""
 
     def lock(self, pid: int, timeout_ms: int) -> None:
-        """Waits until no CUDA call is under way, and lets none begin. The process must be running."""
+        """Wait until no CUDA call is in progress, and let none begin. The process must be running."""
 
     def checkpoint(self, pid: int) -> None:
-        """Copies the device memory to the host and gives it back. The process must be locked."""
+        """Copy the device memory to the host and release it. The process must be locked."""
 
     def restore(self, pid: int, gpu_pairs: Mapping[Uuid, Uuid]) -> None:
-        """The process must be checkpointed, and is locked afterwards. `gpu_pairs` maps all GPUs of the machine, or is empty."""
+        """Restore a checkpointed process, which is then locked. `gpu_pairs` maps all GPUs of the machine, or is empty."""
 
     def unlock(self, pid: int) -> None:
-        """The process must be locked, and is running afterwards."""
+        """Unlock a locked process, which then runs."""
 
 
 class Unusable(Exception):
@@ -72,7 +72,7 @@ class CudaDriver:
 
 
 def serve(driver: CheckpointDriver, requests: TextIO, answers: TextIO) -> None:
-    """Answers every request with {state, error}, until there are no more. A state of null is not known."""
+    """Answer every request with {state, error}, until the last one. A state of null is not known."""
     for line in requests:
         request: dict[str, Any] = json.loads(line)
         call, pid = request.pop("call"), request.pop("pid")
@@ -95,18 +95,18 @@ def _answer(answers: TextIO, message: Mapping[str, Any]) -> None:
 
 
 def _bare(uuid: Uuid) -> str:
-    """NVML writes GPU-<uuid>, the driver's bindings read <uuid>."""
+    """Strip the prefix: NVML writes GPU-<uuid>, the driver's bindings read <uuid>."""
     return uuid.removeprefix("GPU-")
 
 
 def answer_agent(driver: CheckpointDriver | None, unusable: str = "") -> None:
-    """Says whether there is a driver, and answers what the agent asks by standard input and output while it listens."""
+    """Say whether there is a driver, and answer the agent's requests over standard input and output."""
     try:
         _answer(sys.stdout, {"unusable": unusable})
         if driver is not None:
             serve(driver, sys.stdin, sys.stdout)
     except BrokenPipeError:
-        # The agent was killed. What it asked last is done, and the next agent asks the driver for the state.
+        # The agent was killed. Its last request is done, and the next agent asks the driver for the state.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes what is left when it exits
 
 

@@ -1,11 +1,11 @@
 """Suspends a process with all that it has on its GPU, by NVIDIA's driver: lock, checkpoint, restore, unlock (ADR 44).
 
-The driver moves the device memory to the host's, and the program need not cooperate. The driver cannot do so for programs of
+The driver moves the device memory to the host's, without the program's cooperation. The driver cannot do so for programs of
 several GPUs, nor with MIG, MPS or managed memory. It needs an x86-64 machine, and version 570 or later (580 to restore on
 another GPU).
 
-The process must be able to run meanwhile, because a thread of its own copies the memory: send SIGSTOP after `suspend` and
-SIGCONT before `resume`. The driver copies what the program has reserved, so an allocator should give back its cache first.
+The process must be able to run meanwhile, because one of its own threads copies the memory: send SIGSTOP after `suspend` and
+SIGCONT before `resume`. The driver copies what the program has reserved, so an allocator should first give back its cache.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from node_agent.run_state.suspend_result import Verdict
 
 HELPER = (sys.executable, "-P", "-m", "node_agent.devices.checkpoint_helper")
 START_LIMIT = 60.0
-"""Seconds in which the helper has initialised the driver, as with NVML."""
+"""Seconds within which the helper must initialize the driver, as with NVML."""
 _ASK_LIMIT = 10.0
-"""Seconds for the state of a process, after another call has failed."""
+"""Seconds to ask for the state of a process, after another call has failed."""
 _MARGIN = 5.0
-"""Seconds that the helper has for a lock beyond the limit that the driver itself keeps."""
+"""Seconds added to the driver's own limit for a lock before the helper counts as hanging."""
 
 
 class ProcessState(StrEnum):
-    """As the driver says."""
+    """The state of a process according to the driver."""
 
     RUNNING = "running"
     LOCKED = "locked"
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def reason_against(gpus: int, *, mig: bool, mps: bool, machine: str) -> str:
-    """Why a process cannot be suspended by the driver, as far as that can be known beforehand; empty: nothing is against it."""
+    """Return why the driver cannot suspend a process, as far as is known beforehand; empty: no reason is known."""
     if machine != "x86_64":
         return f"the driver checkpoints on x86-64 only, and this machine is {machine}"
     if gpus != 1:
@@ -60,7 +60,7 @@ def reason_against(gpus: int, *, mig: bool, mps: bool, machine: str) -> str:
 
 
 class DriverCheckpoint:
-    """The driver of this machine, asked through a helper process that is started when it is needed. One request at a time."""
+    """The driver of this machine, asked through a helper process that is started on demand. One request at a time."""
 
     def __init__(self, helper: Sequence[str] = HELPER) -> None:
         self._command = helper
@@ -68,14 +68,14 @@ class DriverCheckpoint:
         self._turn = asyncio.Lock()
 
     async def unusable(self) -> str:
-        """Why this machine cannot checkpoint; empty if it can."""
+        """Return why this machine cannot checkpoint; empty if it can."""
         async with self._turn:
             return await self._start()
 
     async def suspend(self, pid: int, *, lock_seconds: float, limit_seconds: float) -> Outcome:
-        """Locks a running process and takes its memory from the GPU, or leaves it running.
+        """Lock a running process and move its memory off the GPU, or leave it running.
 
-        `lock_seconds` is the time for the CUDA calls that are under way; `limit_seconds` is that of the checkpoint.
+        `lock_seconds` is the time for the CUDA calls in progress; `limit_seconds` is that for the checkpoint.
         """
         began = time.monotonic()
         milliseconds = max(1, round(lock_seconds * 1000))  # 0 would mean: without a limit
@@ -92,10 +92,10 @@ class DriverCheckpoint:
             return _ended(taken, began, changed=True)
 
     async def resume(self, pid: int, *, limit_seconds: float, gpu_pairs: Mapping[str, str] | None = None) -> Outcome:
-        """Gives a suspended process its memory back and lets it run.
+        """Give a suspended process its memory back and let it run.
 
-        `gpu_pairs` maps the UUID of every GPU of the machine to that of the GPU on which to restore what was there. Without it,
-        all stays where it was.
+        `gpu_pairs` maps the UUID of every GPU of the machine to that of the GPU that gets its contents. Without it, everything
+        returns to its old GPU.
         """
         began = time.monotonic()
         async with self._turn:
@@ -108,17 +108,17 @@ class DriverCheckpoint:
             return _ended(running, began, changed=True)
 
     async def state(self, pid: int) -> ProcessState | None:
-        """What the driver says of a process, such as after a restart of the agent; None if it does not say."""
+        """Return the state of a process according to the driver, such as after a restart of the agent; None if unknown."""
         async with self._turn:
             return (await self._call("state", pid, _ASK_LIMIT)).state
 
     async def close(self) -> None:
-        """Ends the helper. What is suspended stays so."""
+        """End the helper. Suspended processes stay suspended."""
         async with self._turn:
             await self._end()
 
     async def _call(self, call: str, pid: int, limit_seconds: float, **more: Any) -> "_Answer":
-        """One call of the driver. If the helper does not answer in time, another one is asked what became of the process."""
+        """Make one call of the driver. If the helper does not answer in time, ask another one for the state of the process."""
         said = await self._ask(call, pid, limit_seconds, **more)
         if said.state is None and call != "state":
             asked = await self._ask("state", pid, _ASK_LIMIT)
@@ -149,7 +149,7 @@ class DriverCheckpoint:
             raise
 
     async def _start(self) -> str:
-        """Has a helper run; says why none can."""
+        """Ensure that a helper runs; return why none can."""
         if self._helper is not None and self._helper.returncode is None:
             return ""
         try:
@@ -186,7 +186,7 @@ class DriverCheckpoint:
             return
         with suppress(ProcessLookupError):
             helper.kill()
-        # What hangs in the kernel stays there until that lets go of it, and is not waited for.
+        # A process that hangs in the kernel remains until the kernel releases it; do not wait for it.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await helper.wait()
@@ -196,11 +196,11 @@ class _Answer(NamedTuple):
     state: ProcessState | None
     error: str
     silent: bool = False
-    """The request may have been begun, and nobody said how it ended."""
+    """The request may have begun, and its result is unknown."""
 
 
 def _ended(answer: _Answer, began: float, *, changed: bool = False) -> Outcome:
-    """The outcome of a request that was not done. `changed`: the process was locked or restored before."""
+    """Return the outcome of a request that was not done. `changed`: the process was locked or restored before."""
     unknown = answer.state is None and (changed or answer.silent)
     lost = unknown or answer.state in (ProcessState.FAILED, ProcessState.LOCKED)
     return Outcome(Verdict.LOST if lost else Verdict.REFUSED, answer.state, time.monotonic() - began, answer.error)

@@ -1,4 +1,4 @@
-"""The GPUs of this node, as NVML's child process tells of them."""
+"""The GPUs of this node, as NVML's child process reports them."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ from node_agent.errors import AgentError, DriverFailed, DriverSilent, NoDriver, 
 log = logging.getLogger(__name__)
 
 START_LIMIT = 60.0
-"""Without its persistence daemon, the driver wakes each GPU when it is asked for the first time: seconds each."""
+"""Without its persistence daemon, the driver wakes each GPU at the first question: seconds each."""
 MEMORY_RATE = 10.0
-"""Samples a second of each device's memory, where one process is alone on it. A wave is seen from four samples a period on."""
+"""Samples per second of the memory of a device with a single process. A wave shows from four samples a period on."""
 
 _UNUSABLE = "unusable"
 _LONGEST_PAUSE = 60.0
@@ -39,7 +39,7 @@ _MOST_OF_A_LINE = 1 << 22
 
 
 async def read_gpus(limit_seconds: float = START_LIMIT, sysfs: Path | None = None) -> Reading:
-    """What the machine has. Raises `NoDriver`, `DriverSilent` or `DriverFailed`."""
+    """Read the GPUs of the machine. Raises `NoDriver`, `DriverSilent` or `DriverFailed`."""
     async with _child("read", *(() if sysfs is None else ("--sysfs", str(sysfs)))) as child:
         line = await child.line(limit_seconds)
         try:
@@ -49,17 +49,17 @@ async def read_gpus(limit_seconds: float = START_LIMIT, sysfs: Path | None = Non
 
 
 def in_a_line(error: AgentError) -> str:
-    """For logs and tables."""
+    """Return the error on one line, for logs and tables."""
     return " ".join(str(error).split())
 
 
 def as_fault(error: AgentError) -> str:
-    """What keeps the driver from being asked, as the fault of each of its GPUs."""
+    """Return an error of the driver as the fault of each of its GPUs."""
     return "the driver does not answer" if isinstance(error, DriverSilent) else in_a_line(error)
 
 
 class Gpus:
-    """A `Provider` of GPUs. The uuid of a device may also be a MIG instance's."""
+    """A `Provider` of GPUs. The UUID of a device may also be that of a MIG instance."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Gpus:
         return frozenset().union(*nearest) & os.sched_getaffinity(0) or None
 
     def environment(self, indices: Sequence[int]) -> Mapping[str, str]:
-        # NVML's order is not CUDA's, so that devices are named by uuid. A container made by the run sees the same ones.
+        # NVML's order is not CUDA's, so devices are named by UUID. A container made by the run sees the same ones.
         uuids = ",".join(self._uuids(indices))
         return {"CUDA_VISIBLE_DEVICES": uuids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": uuids}
 
@@ -105,14 +105,14 @@ class Gpus:
                 log.error("the GPUs cannot be watched: %s Trying again in %g s", in_a_line(error), pause)
                 yield self._all_faulty(as_fault(error))
             await asyncio.sleep(pause)
-            # What hangs in the kernel stays there until that lets go of it. Not a second one.
+            # A child that hangs in the kernel remains until the kernel releases it. Do not start a second one.
             while child is not None and child.process.poll() is None:
                 await asyncio.sleep(1.0)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _observed(self, line: Any) -> Observed:
         try:
-            # The next child is told: an XID happens once.
+            # For the next child: an XID is reported once.
             self._xids = line["xids"]
             return self._seen(line)
         except (KeyError, TypeError, ValueError) as error:  # another version than ours was installed meanwhile
@@ -149,20 +149,20 @@ class Gpus:
 
 
 def _observation(device: Device, used: int | None, utilisation: int | None, fault: str) -> Observation:
-    # How much memory it has is asked when the agent starts. Where that was not told, it is not well before it is.
+    # A device's memory size is read when the agent starts. If that failed, the device stays faulty until the size is known.
     fault = fault or ("" if device.memory_mib else device.fault)
     return Observation(device.index, used, utilisation, fault[:FAULT_LENGTH])
 
 
 class _Child:
-    """A sidecar that runs."""
+    """A running sidecar."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: asyncio.StreamReader) -> None:
         self.process = process
         self._output = output
 
     async def line(self, limit_seconds: float) -> Any:
-        """The next line that it tells. Raises `DriverSilent`, or `NoDriver` or `DriverFailed` where none is to come."""
+        """Return its next line. Raises `DriverSilent`, or `NoDriver` or `DriverFailed` if no more are to come."""
         try:
             line = await self._next(limit_seconds)
             if not line.endswith(b"\n"):
@@ -177,7 +177,7 @@ class _Child:
         return said
 
     async def _next(self, limit_seconds: float) -> bytes:
-        # Twice half the time: where this whole machine stood still, the first may be over before the line is looked for.
+        # Twice half the time: if the whole machine stood still, the first limit may pass before the line is looked for.
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_seconds / 2):
                 return await self._output.readline()
@@ -187,10 +187,10 @@ class _Child:
 
 @asynccontextmanager
 async def _child(*arguments: str) -> AsyncIterator[_Child]:
-    """Runs a sidecar, which does not outlive the block, unless the kernel holds it: it is not waited for then."""
+    """Run a sidecar, which ends with the block. If the kernel holds it, do not wait for it."""
     try:
         process = subprocess.Popen(
-            # -P: nothing is imported from the directory that the agent happens to be in.
+            # -P: import nothing from the agent's working directory.
             [sys.executable, "-P", "-m", "node_agent.devices.sidecar", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -214,5 +214,5 @@ async def _child(*arguments: str) -> AsyncIterator[_Child]:
     finally:
         process.stdin.close()
         process.kill()
-        # By a thread, since this may never end; then it must not keep the agent from leaving either.
+        # In a thread, since this may never end, and must not keep the agent from exiting.
         threading.Thread(target=process.wait, daemon=True).start()

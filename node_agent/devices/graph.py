@@ -1,11 +1,11 @@
-"""From a reading to the tree of its devices.
+"""Builds the tree of devices from a reading.
 
 The GPUs are the vertices of a graph. For each of NVML's levels, nearest first, its cells are the connected components
 over the pairs that are at least so near. A level stays if it cuts the node in another way than the one before, and if its
 cells are alike: the scheduler takes any cell of a level for any other (docs/adr/0014-device-tree.md).
 
-The result depends on what is said and not on the order in which the driver says it. Run as a module, it turns the
-reading on its input into the tree on its output; the agent does so, to stay without networkx (some 20 MiB).
+The result depends on what the driver says, not on its order. Run as a module, it turns the reading on its input into the
+tree on its output; the agent does so, to stay without networkx (some 20 MiB).
 """
 
 import sys
@@ -31,14 +31,14 @@ NAMES: Mapping[Level, tuple[str, ...]] = {
     "node": ("socket",),
     "hostbridge": ("socket", "bridge"),
 }
-"""What a level is called: the first of these that a level above it in this table has not taken."""
+"""Names of a level: the first one that no level above it in this table has taken."""
 
 GPU = "gpu"
-"""The level of the GPUs themselves, where MIG instances are the devices."""
+"""The level of the GPUs themselves, if MIG instances are the devices."""
 
 Levels = Mapping[frozenset[str], Level]
 Partition = dict[str, str]
-"""Each member, and the first member of its cell."""
+"""Each member, with the first member of its cell."""
 
 
 def tree(reading: Reading) -> Tree:
@@ -81,7 +81,7 @@ def tree(reading: Reading) -> Tree:
 
 
 def _levels(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[frozenset[str], Level], list[str]]:
-    """What is known of each pair; of one that is said twice, the nearer."""
+    """Return the known level of each pair (the nearer one if there are two), and notes."""
     known = {gpu.uuid for gpu in gpus}
     levels: dict[frozenset[str], Level] = {}
     strange: set[str] = set()
@@ -100,7 +100,7 @@ def _levels(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[frozenset[str],
 
 
 def _components(gpus: Sequence[Gpu], levels: Levels, limit: Level) -> Partition:
-    """The cells in which each member reaches each other over pairs that are within the limit."""
+    """Return the cells whose members reach each other over pairs that are within the limit."""
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(gpu.uuid for gpu in gpus)
     graph.add_edges_from((a, b) for (a, b), level in levels.items() if NEARNESS[level] <= NEARNESS[limit])
@@ -109,13 +109,13 @@ def _components(gpus: Sequence[Gpu], levels: Levels, limit: Level) -> Partition:
 
 
 def _normal(cells: Mapping[str, str]) -> Partition:
-    """Each cell by its first member, so that equal partitions are equal."""
+    """Name each cell by its first member, so that equal partitions are equal."""
     first: dict[str, str] = {}
     return {member: first.setdefault(cell, member) for member, cell in cells.items()}
 
 
 def _place_in_gap(gpu: Gpu, partitions: Sequence[Partition]) -> str:
-    """Gives a GPU of which nothing is known a place that one seems to be missing from, so that the others keep their tree."""
+    """Place an unknown GPU where one seems to be missing, so that the others keep their tree."""
     for outwards, cells in enumerate(partitions):
         sizes = Counter(cells.values())
         gaps = [cell for cell, size in sizes.items() if size < max(sizes.values())]
@@ -133,11 +133,11 @@ def _place_in_gap(gpu: Gpu, partitions: Sequence[Partition]) -> str:
 
 
 def _uneven(cells: Partition, found: Sequence[Leaf]) -> str:
-    """How the cells differ in what they hold; empty if they are alike."""
+    """Return how the contents of the cells differ; empty if they are alike."""
     usual = Counter(leaf.model for leaf in found if leaf.model).most_common(1)
     hold: dict[str, Counter[str]] = {}
     for leaf in found:
-        # A faulty GPU may not say what it is; it does not make its cell another one for that.
+        # A faulty GPU may not report its model; that alone does not make its cell differ.
         model = leaf.model or (usual[0][0] if usual else "")
         hold.setdefault(cells[leaf.uuid], Counter())[model] += 1
     contents = list(hold.values())
@@ -158,7 +158,7 @@ def _named(levels: Sequence[Level | None]) -> tuple[str, ...]:
 
 
 def _paths(found: Sequence[Leaf], levels: Sequence[Partition]) -> dict[str, tuple[int, ...]]:
-    """Cells count within their parent, in the order of their first devices."""
+    """Number the cells within their parent, in the order of their first devices."""
     numbers: dict[tuple[int, ...], dict[str, int]] = {}
     paths: dict[str, tuple[int, ...]] = {}
     for leaf in found:
@@ -176,7 +176,7 @@ def _unsaid(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
 
 
 def _not_transitive(gpus: Sequence[Gpu], levels: Levels, partitions: Mapping[Level, Partition]) -> list[str]:
-    """Pairs that share a cell though they are said to be farther apart, by the level that joined them first."""
+    """List pairs that share a cell though they are said to be farther apart, by the level that joined them first."""
     notes: list[str] = []
     told: set[frozenset[str]] = set()
     for limit, cells in partitions.items():
@@ -196,7 +196,7 @@ def _not_transitive(gpus: Sequence[Gpu], levels: Levels, partitions: Mapping[Lev
 
 
 def _against_numa(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
-    """Where NVML's levels and sysfs's NUMA nodes do not fit. The levels hold; somebody should look at it."""
+    """List contradictions between NVML's levels and sysfs's NUMA nodes. The levels hold; an operator should look at it."""
     near, far = [], []
     for a, b in combinations(gpus, 2):
         level = levels.get(frozenset((a.uuid, b.uuid)))
@@ -213,7 +213,7 @@ def _against_numa(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
 
 
 def _flat(gpus: Sequence[Gpu], levels: Levels) -> str:
-    """Virtual machines often show every GPU at one distance, which nobody can tell from a machine that is like that."""
+    """Return a note if all GPUs are at one distance. Virtual machines often show that, and real ones may be like that."""
     said = set(levels.values())
     if len(gpus) < 3 or len(said) != 1 or any(gpu.numa_node is not None for gpu in gpus):
         return ""
@@ -224,7 +224,7 @@ def _flat(gpus: Sequence[Gpu], levels: Levels) -> str:
 
 
 def _links(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """NVLink domains are numbered in the order of their first GPUs. MIG instances reach nothing over NVLink."""
+    """Number the NVLink domains in the order of their first GPUs. MIG instances reach nothing over NVLink."""
     whole = {gpu.uuid: gpu for gpu in gpus if gpu.mig is None}
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(whole)

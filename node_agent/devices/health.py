@@ -1,14 +1,14 @@
-"""What makes a GPU unfit. The driver's error numbers (XIDs) are told as they happen, and the rest when it is asked."""
+"""Decides when a GPU is unfit. The driver reports its error numbers (XIDs) as they happen, and the rest when asked."""
 
 from collections.abc import Mapping
 
 JOBS_FAULT = frozenset({13, 31, 43, 45, 68, 109})
-"""XIDs that a program brings about by itself: an illegal access, an endless kernel, being killed. Its GPU is well."""
+"""XIDs that a program causes by itself: an illegal access, an endless kernel, being killed. Its GPU is healthy."""
 
-# After NVIDIA's catalogue of XIDs: those whose remedy is a reset of the GPU or of the machine, on every kind of data-centre
+# After NVIDIA's catalogue of XIDs: those whose remedy is a reset of the GPU or of the machine, on every kind of data-center
 # GPU that has them. Nothing runs well until then: the next job fails as the last one did, or hangs. Any other XID is no
-# fault by itself; but the driver is asked at once what it makes of the GPU, and newer drivers know best (a contained memory
-# error, 94, costs one program and may ask for a reset; an NVLink error of a newer kind, 144 to 150, may be nothing at all).
+# fault by itself; but it makes the agent ask the driver about the GPU immediately, and newer drivers know best (a contained
+# memory error, 94, costs one program and may ask for a reset; a newer NVLink error, 144 to 150, may be nothing at all).
 UNFIT: Mapping[int, str] = {
     46: "the GPU has stopped processing",
     48: "an uncorrectable memory error",
@@ -40,13 +40,13 @@ _RECOVERY: Mapping[int, str] = {
 
 
 class Standing:
-    """How one GPU stands."""
+    """The health of one GPU."""
 
     def __init__(self) -> None:
         self.xid = 0
-        """The first that made it unfit; 0 for none."""
+        """The first XID that made the GPU unfit; 0: none did."""
         self._asked = False
-        """The driver has asked for something to be done about it."""
+        """Whether the driver has asked for a remedy."""
         self._polled: tuple[str, ...] = ()
 
     @property
@@ -59,10 +59,10 @@ class Standing:
             self.xid = xid
 
     def polled(self, recovery: int | None, remap_pending: bool | None, remap_failed: bool | None, errors: int | None) -> None:
-        """What the driver says now. It is believed at once, both ways.
+        """Record what the driver says now, which holds immediately, whether better or worse.
 
-        An XID stays, since most drivers know nothing of it afterwards, unless the driver has asked for a remedy and then no
-        longer does: it was applied.
+        An XID stays, since most drivers know nothing of it afterwards, unless the driver asked for a remedy and no longer
+        does: it was applied.
         """
         if self._asked and recovery == _NONE:
             self.xid = 0

@@ -1,12 +1,12 @@
-"""The rise and fall of a process's use of device memory, once for each mini-batch (Gandiva, section 3.2): its period.
+"""The period with which a process's use of device memory rises and falls, once per mini-batch (Gandiva, section 3.2).
 
-A period is where the wave resembles itself, moved by so much (its autocorrelation). What is compared is not the wave but
-its slope: a growing baseline, a step or an aimless drift then say next to nothing, and do not look like a slow wave.
+A period is a shift by which the wave resembles itself (its autocorrelation). The slopes are compared, not the values:
+a growing baseline, a step or an aimless drift then say next to nothing, and do not look like a slow wave.
 
-Periods are looked for octave by octave, each on a grid that suits it: coarse for slow waves over a long time, fine for fast
+Periods are searched octave by octave, each on a grid that suits it: coarse for slow waves over a long time, fine for fast
 ones over a short time. So a look costs some ten thousand multiplications however many samples there are, and a fast wave
-that changes is followed within seconds. docs/adr/0015-observations.md has how well that does, and what it costs. Where
-periods differ much, the minima of the wave are counted as well (`wave_minima`).
+that changes is followed within seconds. docs/adr/0015-observations.md has its accuracy and its cost. If periods differ
+much, the minima of the wave are counted as well (`wave_minima`).
 """
 
 from bisect import bisect_left
@@ -20,41 +20,41 @@ from node_agent.devices.wave_minima import Minima, count_minima
 from node_agent.devices.wave_stalls import is_believed
 
 FEWEST = 16
-"""Samples to say anything at all."""
+"""Samples needed to say anything at all."""
 PERIODS = 3
-"""In the time that is looked at, at least; and those whose minimum and maximum count."""
+"""Periods that the time looked at must have, at least; and the last ones whose minimum and maximum count."""
 SHORTEST = 4
-"""Samples in the shortest period that is looked for."""
+"""Samples in the shortest period that is searched."""
 ALIKE, ALIKE_FEW = 0.5, 0.8
-"""How well one period must resemble the next, where there are many; and how much more where there is only one, for few
+"""How well one period must resemble the next if there are many; and how much better if there is only one, because a few
 periods of anything may look alike by chance."""
 SURE = 0.85
-"""An autocorrelation that is so high holds, whatever the minima say."""
+"""An autocorrelation this high holds, whatever the minima say."""
 AGREE = 0.3
-"""The minima correct a lower one by this part at most: where periods differ, its peak may lie a tenth away from their mean. If
+"""Largest part by which the minima correct a lower one: if periods differ, its peak may lie a tenth away from their mean. If
 they differ by more, one of the two is wrong, and the period is unknown."""
 STEADY = 3.0
-"""How many times as much power one third of the time may have than another. A wave that is less even must be SURE."""
+"""Largest ratio of the power of two thirds of the time. A wave that is less even must be SURE."""
 _OCTAVE = 12
-"""Points of its grid in the shortest period of an octave; in the longest, twice as many."""
+"""Grid points in the shortest period of an octave; in the longest, twice as many."""
 _POINTS = 256
-"""Of a grid, the last ones, that are looked at."""
+"""The last points of a grid, which are looked at."""
 _SLOPE = 3
 """Points over which a slope is taken."""
 _STILL = 1.0
-"""A slope that is on average no greater, in MiB, is what was rounded; and that of an even growth has a period."""
+"""Slopes that are on average no greater, in MiB, come from rounding; and rounded even growth has a period."""
 _PART = 0.85
-"""A period that resembles itself less than so well, compared to a longer one, is only a part of that."""
+"""A period that resembles itself less than this, relative to a longer period, is only a part of that."""
 _FARTHEST = 3.2
-"""Periods, over which longer ones are looked for."""
+"""Multiple of a period up to which longer ones are searched."""
 _GAP = 0.25
-"""Of the window: what came before a gap as long as this is forgotten."""
+"""Part of the window: what came before a gap this long is forgotten."""
 _MOST = 6000
-"""Samples that are kept: the window, as long as no more than a hundred come each second."""
+"""Samples that are kept: the whole window, if at most a hundred come each second."""
 
 
 class Cycle(NamedTuple):
-    """What a wave was found to be. Without a period there is none to be seen; confidence is then 0."""
+    """The cycle found in a wave. Without a period, no cycle was seen, and the confidence is 0."""
 
     period_seconds: float | None
     minimum_mib: int
@@ -64,9 +64,9 @@ class Cycle(NamedTuple):
 
 
 class Wave:
-    """The last samples of one number over time. Pure: the times are the caller's.
+    """The last samples of one number over time. Pure: the caller passes the times.
 
-    A wave that is faster than its samples looks like a slow one, if these come at regular times. Vary them.
+    A wave that is faster than its samples looks like a slow one if these come at regular times. Vary them.
     """
 
     def __init__(self, window_seconds: float = 60.0) -> None:
@@ -77,7 +77,7 @@ class Wave:
         self._step = self._next = 0.0
 
     def add(self, seconds: float, used_mib: int) -> None:
-        """A sample. Times only rise; gaps are allowed."""
+        """Add a sample. Times only rise; gaps are allowed."""
         times = self._times
         if times:
             since = seconds - times[-1]
@@ -90,37 +90,37 @@ class Wave:
         self._values.append(used_mib)
 
     def cycle(self) -> Cycle | None:
-        """What the samples show; None while there are too few of them."""
+        """Return what the samples show; None while there are too few of them."""
         times, values = list(self._times), list(self._values)
         old = bisect_left(times, times[-1] - self._window) if times else 0
         times, values = times[old:], values[old:]
         if len(times) < FEWEST:
             return None
         lowest, highest = min(values), max(values)
-        if highest - lowest > 1:  # else what was rounded up and down
+        if highest - lowest > 1:  # else it was only rounded up and down
             resembling = self._resembling(times, values)
             if (found := _period(resembling, count_minima(times, values))) is not None:
                 period, confidence = found
                 if not is_believed(times, values, period):
                     return Cycle(None, lowest, highest, 0.0)
                 last = values[bisect_left(times, times[-1] - PERIODS * period) :]
-                if max(last) - min(last) > 1:  # else it has ended
+                if max(last) - min(last) > 1:  # else the wave has ended
                     return Cycle(period, min(last), max(last), confidence)
         return Cycle(None, lowest, highest, 0.0)
 
     def _resembling(self, times: Sequence[float], values: Sequence[int]) -> tuple[float, float] | None:
-        """The shortest period after which the wave resembles itself, in seconds, and how well it does."""
+        """Return the shortest period after which the wave resembles itself, in seconds, and how well it does."""
         longest = (times[-1] - times[0]) / PERIODS
         found = (octave.find(longest) for octave in self._octaves(times, values, longest))
         return next((each for each in found if each is not None), None)
 
     def _octaves(self, times: Sequence[float], values: Sequence[int], longest: float) -> "Iterator[_Octave]":
-        """From the shortest periods to the longest."""
+        """Yield the octaves from the shortest periods to the longest."""
         self._extend_grid(times, values)
         step = self._step
         for finer in (step / 4, step / 2):
             yield _Octave(_on_grid(times, values, max(times[0], times[-1] - _POINTS * finer), finer), finer)
-        # The sum of so many points, from the last one back: a difference of two is what is between them.
+        # Cumulative sums of the points, from the last one back: a difference of two is the sum of the points between them.
         sums = list(accumulate(reversed(self._grid)))
         every = 1
         while step * every * _OCTAVE <= longest:
@@ -129,7 +129,7 @@ class Wave:
             every *= 2
 
     def _extend_grid(self, times: Sequence[float], values: Sequence[int]) -> None:
-        """Brings the samples onto a grid of the third octave: only the new ones, as long as they come as often as before."""
+        """Extend the grid of the third octave by the new samples; rebuild it if the sampling rate has changed."""
         step = (times[-1] - times[0]) / (len(times) - 1) * SHORTEST * 4 / _OCTAVE
         if not (0.8 * step < self._step < 1.25 * step and times[0] <= self._next):
             self._grid, self._step, self._next = [], step, times[0]
@@ -139,7 +139,7 @@ class Wave:
 
 
 def _period(resembling: tuple[float, float] | None, minima: Minima | None) -> tuple[float, float] | None:
-    """The period and its confidence. A doubtful autocorrelation is corrected by the minima, and must not contradict them."""
+    """Return the period and its confidence. The minima correct a doubtful autocorrelation, and must not contradict it."""
     if minima is None or resembling is None:
         return minima or resembling
     period, alike = resembling
@@ -149,10 +149,10 @@ def _period(resembling: tuple[float, float] | None, minima: Minima | None) -> tu
 
 
 class _Octave:
-    """The slope of a wave on a grid, and how it resembles itself when it is moved by some points (a lag)."""
+    """The slope of a wave on a grid, and how much it resembles itself when shifted by some points (a lag)."""
 
     def __init__(self, points: Sequence[float], step: float, unit: float = 1.0) -> None:
-        """A point is `unit` times the wave there."""
+        """Each of `points` is `unit` times the wave there."""
         slope = list(map(sub, points[_SLOPE:], points))
         mean = sum(slope) / len(slope) if slope else 0.0
         self._step = step
@@ -162,7 +162,7 @@ class _Octave:
         self._still = self._squares[-1] <= len(slope) * (_STILL * unit) ** 2
 
     def find(self, longest: float) -> tuple[float, float] | None:
-        """The shortest period of this octave that is one, in seconds, and how well it resembles the next."""
+        """Return the shortest true period of this octave, in seconds, and how well it resembles the next."""
         if self._still:
             return None
         for lag in range(_OCTAVE, min(2 * _OCTAVE, int(longest / self._step)) + 1):
@@ -178,13 +178,13 @@ class _Octave:
 
     def _steady(self) -> bool:
         """Whether the wave is about as steep in each third of the time. If not, this may be the end of one phase of the program
-        and the beginning of another, whose mixture has a period that neither has."""
+        and the beginning of another, and their mixture has a period that neither has."""
         squares, third = self._squares, len(self._slope) // 3
         powers: list[float] = [squares[end] - squares[end - third] for end in (third, 2 * third, 3 * third)]
         return max(powers) <= STEADY * min(powers)
 
     def _alike(self, lag: int) -> float:
-        """The correlation with itself, 1 at most: of what is the same in shape and in size."""
+        """Return the autocorrelation at a lag, at most 1: that of equal shapes of equal size."""
         if (known := self._known.get(lag)) is not None:
             return known
         slope, squares, count = self._slope, self._squares, len(self._slope)
@@ -195,7 +195,7 @@ class _Octave:
         return found
 
     def _peak(self, lag: int) -> tuple[float, float] | None:
-        """Where between the points a peak is that is nearest to this one, and how high; None: there is none."""
+        """Return the position between points and the height of the peak nearest to this one; None if this is no peak."""
         before, here, after = self._alike(lag - 1), self._alike(lag), self._alike(lag + 1)
         if here < before or here <= after:
             return None
@@ -203,15 +203,15 @@ class _Octave:
         return lag + shift, min(1.0, here - 0.25 * (before - after) * shift)
 
     def _stands(self, lag: float, height: float, enough: float) -> bool:
-        """Whether a peak stands out of what is around it, and is not only a part of a longer period."""
-        # Over a whole period, a wave resembles itself as much as it does not. Where that sum is above nothing there is
-        # a slower wave, on which noise may have a peak.
+        """Whether a peak is higher than its surroundings, and is not only a part of a longer period."""
+        # Over a whole period, a wave resembles itself as much as it does not. If that sum is positive, there is a slower wave,
+        # on which noise may have a peak.
         around = list(map(self._alike, range(round(lag / 2), round(1.5 * lag))))
         longer = map(self._alike, range(round(1.5 * lag), int(_FARTHEST * lag) + 1))
         return height - sum(around) / len(around) >= enough and height >= _PART * max(longer)
 
     def _undivided(self, lag: float, height: float) -> tuple[float, float]:
-        """The shortest period of which this one is a multiple: on its own finer grid, noise may have hidden it."""
+        """Return the shortest period of which this one is a multiple: noise may have hidden it on its own finer grid."""
         for parts in (5, 4, 3, 2):
             part = lag / parts
             if part > _SLOPE + 1:
@@ -221,7 +221,7 @@ class _Octave:
         return lag, height
 
     def _sharpened(self, lag: float, height: float) -> float:
-        """By its multiples, which are known as exactly."""
+        """Refine the period by its multiples, which are known with the same absolute error."""
         for count in (2, 3, 4):
             peak = self._peak(round(lag * count))
             if peak is None or peak[1] < _PART * height:
@@ -231,7 +231,7 @@ class _Octave:
 
 
 def _on_grid(times: Sequence[float], values: Sequence[int], first: float, step: float) -> list[float]:
-    """The values at `first` and every `step` after it, between two samples on the line that joins them."""
+    """Return the values at `first` and every `step` after it, interpolated linearly between samples."""
     points: list[float] = []
     if first > times[-1]:
         return points

@@ -19,25 +19,25 @@ from node_agent.processes.process_groups import read
 
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT = 30.0
-"""Seconds in which the control program answers, and in which the daemon exits."""
+"""Seconds within which the control program must answer, and the daemon exit."""
 _LONGEST_PATH = 100
-"""Characters of the pipe folder: a socket in it has a path of 107 at most."""
+"""Characters of the pipe folder: the path of a socket in it has at most 107."""
 _PID_FILE = f"{CONTROL}.pid"
 
 
 class Server(NamedTuple):
-    """Whose daemon it is, and on which GPU."""
+    """The identity of a daemon: its user and its GPU."""
 
     uid: int
     gpu: str
-    """Its UUID, as NVML writes it."""
+    """The UUID of the GPU, as NVML writes it."""
 
 
 class MpsDaemons:
     """The daemons of this node. Runs of one user that share a GPU have one."""
 
     def __init__(self, root: Path, control: str = CONTROL) -> None:
-        """`root` is a folder of the agent's that users can pass through."""
+        """`root` is a folder of the agent that users can pass through."""
         self._root = root
         self._control = control
         self._turn = asyncio.Lock()
@@ -45,10 +45,10 @@ class MpsDaemons:
     def environment(
         self, server: Server, *, thread_percentage: float | None = None, memory_limit_mib: int | None = None
     ) -> Mapping[str, str]:
-        """What a client needs in its environment when it starts; none of it can be changed later.
+        """Return the environment of a client; none of it can be changed after the client has started.
 
         `thread_percentage` is the part of the GPU's multiprocessors that the client may use, and `memory_limit_mib` the device
-        memory that it may allocate. Raises ValueError for a percentage or a limit that MPS does not know.
+        memory that it may allocate. Raises ValueError for a percentage or a limit that MPS does not accept.
         """
         given = {**self._folders(server), "CUDA_VISIBLE_DEVICES": server.gpu}
         if thread_percentage is not None:
@@ -62,7 +62,7 @@ class MpsDaemons:
         return given
 
     async def keep(self, wanted: Collection[Server]) -> Mapping[Server, str]:
-        """Starts the daemons that are wanted and do not answer, and stops the others. Returns why, for each that failed."""
+        """Start the wanted daemons that do not answer, and stop the others. Return why, for each that failed."""
         failed = {}
         async with self._turn:
             for server in sorted({*wanted, *self.known()}):
@@ -72,7 +72,7 @@ class MpsDaemons:
         return failed
 
     def known(self) -> list[Server]:
-        """Those that have been started and not been stopped since, also by an earlier agent."""
+        """Return the daemons that have been started and not been stopped since, also by an earlier agent."""
         found = []
         for folder in self._root.iterdir() if self._root.exists() else ():
             uid, _, gpu = folder.name.partition("-")
@@ -81,10 +81,10 @@ class MpsDaemons:
         return sorted(found)
 
     async def start(self, server: Server) -> str:
-        """Has a daemon run that answers; says why none can. Clients must not start before."""
+        """Ensure that a daemon answers; return why none can. Clients must not start before."""
         if not await self.unhealthy(server):
             return ""
-        if why := await self.stop(server):  # what is left of one that has died
+        if why := await self.stop(server):  # what is left of a daemon that has died
             return why
         if why := self._make_folders(server):
             return why
@@ -95,12 +95,12 @@ class MpsDaemons:
         return await self.unhealthy(server)
 
     async def unhealthy(self, server: Server) -> str:
-        """Why no daemon answers; empty if one does."""
+        """Return why no daemon answers; empty if one does."""
         return await self._tell(server, "get_server_list")
 
     async def stop(self, server: Server) -> str:
-        """Ends the daemon and its clients, and removes its folder; says why that is not possible. A daemon that is not there is
-        ended."""
+        """End the daemon and its clients, and remove its folder; return why that is not possible. A daemon that is not there
+        counts as ended."""
         folder = self._folder(server)
         if not folder.exists():
             return ""
@@ -119,7 +119,7 @@ class MpsDaemons:
         return ""
 
     async def _tell(self, server: Server, command: str) -> str:
-        """Has the daemon obey; says why it did not."""
+        """Send the daemon a command; return why it did not obey."""
         if self._pid(server) is None:
             return f"no MPS daemon of user {server.uid} runs on {server.gpu}"
         ended = await run_limited(
@@ -135,7 +135,7 @@ class MpsDaemons:
         return f"the MPS daemon of user {server.uid} on {server.gpu} does not answer: {ended.output or ended.status}"
 
     def _pid(self, server: Server) -> int | None:
-        """The daemon; None if none runs. The file may name a process that has taken the pid since: its name tells."""
+        """Return the daemon's pid; None if none runs. Another process may have taken the pid in the file: check its name."""
         with suppress(OSError, ValueError):
             pid = int((self._folder(server) / "pipe" / _PID_FILE).read_text())
             if Path(self._control).name.encode() in read(f"/proc/{pid}/cmdline"):
@@ -166,7 +166,7 @@ class MpsDaemons:
 
 
 def _group(uid: int) -> int | None:
-    """The group of a user; None for one that the machine does not know."""
+    """Return the group of a user; None for one that the machine does not know."""
     try:
         return pwd.getpwuid(uid).pw_gid
     except KeyError:
@@ -174,7 +174,7 @@ def _group(uid: int) -> int | None:
 
 
 async def _has_exited(pid: int, limit_seconds: float) -> bool:
-    """Waits for a process that is not the agent's child."""
+    """Wait for a process that is not the agent's child."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

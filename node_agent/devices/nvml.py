@@ -1,8 +1,7 @@
-"""NVML, the driver's own library, through pynvml: each thing that is asked of it, in plain words and numbers.
+"""NVML, the driver's own library, through pynvml: one function per question, with plain values.
 
-Nothing but this and `nvml_health` imports pynvml, and child processes alone import them: any call may hang forever in a sick
-driver.
-Everything raises `Failed` where the driver refuses, which is common: old drivers lack functions, and most cards lack features.
+Only this and `nvml_health` import pynvml, and only child processes import them: any call may hang forever in a sick driver.
+Everything raises `Failed` if the driver refuses, which is common: old drivers lack functions, and most cards lack features.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,14 +14,14 @@ import pynvml  # type: ignore[import-untyped]
 T = TypeVar("T")
 
 Handle = Any
-"""A GPU or a MIG instance, as the library names it. Handles do not outlive the process."""
+"""A GPU or a MIG instance, as the library identifies it. Handles do not outlive the process."""
 
 Failed: type[Exception] = pynvml.NVMLError
 
 _LIBRARY = "libnvidia-ml.so.1"
 _MIB = 1 << 20
 _CPU_WORDS = 64
-"""Of 64 CPUs each: more than any machine has."""
+"""Words of 64 CPUs each: more than any machine has."""
 
 _ADVICE: Mapping[int, str] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "Install the NVIDIA driver; a container must be started with the GPUs of its host",
@@ -38,13 +37,13 @@ _UNUSABLE: Mapping[int, str] = {
     pynvml.NVML_ERROR_INSUFFICIENT_POWER: "the GPU lacks power: look at its cables",
     pynvml.NVML_ERROR_UNKNOWN: "the driver fails at the GPU for a reason that it does not know",
 }
-"""Answers to the plainest of questions that mean that nothing runs on this GPU."""
+"""Answers to the simplest questions that mean that nothing runs on this GPU."""
 
 _LACKING = (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_NotSupported, pynvml.NVMLError_ArgumentVersionMismatch)
 
 
 class Unusable(Exception):
-    """NVML as a whole cannot be used: `why`, and `advice` for whoever runs this machine."""
+    """NVML as a whole cannot be used: `why`, and `advice` for the operator of this machine."""
 
     def __init__(self, why: str, advice: str) -> None:
         super().__init__(why)
@@ -53,14 +52,14 @@ class Unusable(Exception):
 
 
 class Link(NamedTuple):
-    """An NVLink that is up. `end` is what it leads to: "gpu", "switch", or "" where that is not known."""
+    """An NVLink that is up. `end` is where it leads: "gpu", "switch", or "" if that is not known."""
 
     end: str
     pci: str
 
 
 class Gauge:
-    """The memory in use of one device, for who reads it many times a second: all that can be is done beforehand.
+    """Reads the memory in use of one device many times a second, with as much as possible prepared beforehand.
 
     The library is the one that pynvml has opened, whose own functions make structs and look names up at each call: that
     takes eight times as long as this.
@@ -70,7 +69,7 @@ class Gauge:
         self._device = device
         library = CDLL(_LIBRARY)
         try:
-            # The newer one does not count what the driver keeps for itself: an idle GPU has none in use.
+            # The newer one does not count what the driver reserves for itself: an idle GPU has none in use.
             self._call, self._answer = library.nvmlDeviceGetMemoryInfo_v2, pynvml.c_nvmlMemory_v2_t()
             self._answer.version = pynvml.nvmlMemory_v2
         except AttributeError:
@@ -85,7 +84,7 @@ class Gauge:
 
 
 class Power:
-    """The power that one device draws now and the energy that it has used, read as cheaply as its memory (`Gauge`)."""
+    """The power that a device draws now and the energy that it has used, read as cheaply as its memory (`Gauge`)."""
 
     def __init__(self, device: Handle) -> None:
         self._device = device
@@ -100,13 +99,13 @@ class Power:
         self._energy_reference = byref(self._millijoules)
 
     def watts(self) -> int:
-        # Not nvmlDeviceGetPowerUsage: from Ampere on its answer is the mean of a second.
+        # Not nvmlDeviceGetPowerUsage: from Ampere on, its answer is the mean of a second.
         if code := self._call(self._device, 1, self._reference) or self._field.nvmlReturn:
             raise pynvml.NVMLError(code)
         return int(self._field.value.uiVal // 1000)
 
     def joules(self) -> float:
-        """Since the driver was loaded."""
+        """Return the energy used since the driver was loaded."""
         if code := self._call_for_energy(self._device, self._energy_reference):
             raise pynvml.NVMLError(code)
         return float(self._millijoules.value / 1000)
@@ -126,7 +125,7 @@ def opened() -> Iterator[None]:
 
 
 def lacking(error: Exception) -> bool:
-    """The card does not have it, or the driver has no word for it: nothing is wrong."""
+    """Whether the card lacks the feature, or the driver does not know it: nothing is wrong."""
     return isinstance(error, _LACKING)
 
 
@@ -135,7 +134,7 @@ def too_old(error: Exception) -> bool:
 
 
 def fault(error: Exception) -> str:
-    """What this answer says is wrong with the GPU that was asked; empty where it says nothing of the kind."""
+    """Return the fault of the GPU that this answer means; empty if it means none."""
     return _UNUSABLE.get(getattr(error, "value", 0), "")
 
 
@@ -176,11 +175,11 @@ def total_mib(device: Handle) -> int:
 
 
 def utilisation(device: Handle) -> int:
-    return min(int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu), 100)  # more, the scheduler would not take
+    return min(int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu), 100)  # the scheduler would refuse more
 
 
 def processes(device: Handle) -> dict[int, int | None]:
-    """pid -> MiB, of processes that compute. None: the driver does not say how much."""
+    """Return the MiB of each computing process, by pid. None: the driver does not say how much."""
     try:
         told = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(device)
     except pynvml.NVMLError_FunctionNotFound:
@@ -189,13 +188,13 @@ def processes(device: Handle) -> dict[int, int | None]:
 
 
 def cpus(device: Handle) -> tuple[int, ...]:
-    """Of the NUMA node that is nearest."""
+    """Return the CPUs of the NUMA node that is nearest."""
     words = pynvml.nvmlDeviceGetCpuAffinityWithinScope(device, _CPU_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE)
     return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
 
 
 def common_ancestor(a: Handle, b: Handle) -> int:
-    """A constant of NVML: 0, 10, ..., 50 from the nearest level to the farthest."""
+    """Return a constant of NVML: 0, 10, ..., 50 from the nearest level to the farthest."""
     return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
 
 
@@ -204,7 +203,7 @@ def links(device: Handle) -> list[Link]:
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             up = pynvml.nvmlDeviceGetNvLinkState(device, link)
-        except (pynvml.NVMLError_InvalidArgument, *_LACKING):  # it has no more of them
+        except (pynvml.NVMLError_InvalidArgument, *_LACKING):  # the device has no more links
             break
         if up:
             found.append(Link(_end(device, link), _sysfs(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(device, link).busId)))
@@ -212,7 +211,7 @@ def links(device: Handle) -> list[Link]:
 
 
 def fabric(device: Handle) -> str:
-    """<cluster uuid>/<clique> of a full member of an NVSwitch fabric; the uuid is all zeros within one machine."""
+    """Return <cluster uuid>/<clique> of a full member of an NVSwitch fabric; within one machine, the uuid is all zeros."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
     if info.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED or info.status != pynvml.NVML_SUCCESS:
@@ -222,7 +221,7 @@ def fabric(device: Handle) -> str:
 
 
 def instances(device: Handle) -> list[Handle] | None:
-    """MIG instances; None where the GPU is not cut into such."""
+    """Return the MIG instances; None if the GPU is not in MIG mode."""
     try:
         current, _ = pynvml.nvmlDeviceGetMigMode(device)
     except _LACKING:
@@ -237,7 +236,7 @@ def instances(device: Handle) -> list[Handle] | None:
 
 
 def or_none(call: Callable[[], T]) -> T | None:
-    """What the driver answers; None where it refuses."""
+    """Return the driver's answer; None if it refuses."""
     try:
         return call()
     except pynvml.NVMLError:
@@ -250,6 +249,6 @@ def _end(device: Handle, link: int) -> str:
 
 
 def _sysfs(bus: str) -> str:
-    """0000:07:00.0 for NVML's 00000000:07:00.0."""
+    """Return 0000:07:00.0 for NVML's 00000000:07:00.0."""
     domain, _, rest = bus.partition(":")
     return f"{int(domain, 16):04x}:{rest.lower()}"

@@ -1,4 +1,4 @@
-"""What NVML says of the health of GPUs: when it is asked, and by itself as something happens; see `nvml`."""
+"""The health of GPUs according to NVML: read on request, and reported as events happen; see `nvml`."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ _EVENT_RETRY = 5.0
 
 
 class Health(NamedTuple):
-    """What the driver says of a GPU when it is asked. None: it cannot say."""
+    """The state of a GPU as the driver reports it on request. None: it cannot say."""
 
     recovery: int | None
-    """The action that it asks for; 0 is none."""
+    """The action that the driver asks for; 0 is none."""
     remap_pending: bool | None
     remap_failed: bool | None
     uncorrectable: int | None
-    """Memory errors since the last reset."""
+    """Number of memory errors since the last reset."""
 
 
 def health(device: Handle) -> Health:
-    """Never raises: what cannot be read is None."""
+    """Read the health. Never raises: what cannot be read is None."""
     rows = or_none(lambda: pynvml.nvmlDeviceGetRemappedRows(device))
     errors = or_none(
         lambda: pynvml.nvmlDeviceGetTotalEccErrors(device, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
@@ -47,10 +47,10 @@ def health(device: Handle) -> Health:
 
 
 def events(gpus: Sequence[Handle]) -> Iterator[tuple[int | None, int | None]]:
-    """(place in `gpus`, XID) of each thing that goes wrong from now on, as it does; forever, so in a thread of its own.
+    """Yield (position in `gpus`, XID) of each error from now on, as it happens; endless, so call it in a thread of its own.
 
-    Without a place it is not known where. Without an XID something else changed: `health` has more. Ends at once where no
-    GPU tells of events.
+    Without a position, the GPU is not known. Without an XID, something else changed: `health` has more. Ends immediately if
+    no GPU reports events.
     """
     events = pynvml.nvmlEventSetCreate()
     telling = 0
@@ -70,7 +70,7 @@ def _wait(events: Any, places: Mapping[int | None, int]) -> Iterator[tuple[int |
             event = pynvml.nvmlEventSetWait(events, _EVENT_LIMIT_MS)
         except pynvml.NVMLError_Timeout:
             continue
-        except pynvml.NVMLError:  # most likely a GPU was lost; this fails again and again then
+        except pynvml.NVMLError:  # most likely a GPU was lost; this then fails repeatedly
             yield None, None
             time.sleep(_EVENT_RETRY)
             continue

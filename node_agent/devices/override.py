@@ -1,4 +1,4 @@
-"""The override file: what a person says of a machine whose driver says too little, or lies (docs/devices.md)."""
+"""The override file: an operator's corrections for a machine whose driver says too little, or lies (docs/devices.md)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,29 +29,29 @@ class Place(_Written):
 
 
 class Override(_Written):
-    """Without `devices` only `leave_out` counts, and the tree of the rest is what the driver's levels make of it."""
+    """The content of the file. Without `devices` only `leave_out` counts, and the driver's levels make the tree of the rest."""
 
     levels: Annotated[tuple[_Name, ...], Field(max_length=16)] = ()
     devices: Mapping[str, Place] = {}
-    """By UUID or PCI address; one that names a GPU in MIG mode is about all its instances."""
+    """Places of devices, by UUID or PCI address; the name of a GPU in MIG mode means all its instances."""
     leave_out: tuple[str, ...] = ()
     absent: Literal["error", "faulty"] = "error"
-    """Of a device that is named and not there: `faulty` keeps its place and its index, with a fault."""
+    """How to treat a device that is named and missing: `faulty` keeps its place and its index, with a fault."""
     unlisted: Literal["error", "leave_out"] = "error"
-    """Of a device that is there and not named."""
+    """How to treat a device that is present and not named."""
 
 
 class Unfit(Exception):
-    """One line for each thing that is wrong with the file, by itself or on this machine, and what to do about it."""
+    """One line for each problem of the file, by itself or on this machine, and what to do about it."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         super().__init__("\n".join(f"  {problem}" for problem in problems))
 
 
 def parse(text: str) -> Override:
-    """The file, checked as far as that goes without the machine; raises `Unfit`."""
+    """Parse the file, checked as far as possible without the machine; raises `Unfit`."""
     try:
-        # Everything as text: to YAML an address such as 0000:07:00.0 is a number in base 60.
+        # Read everything as text: to YAML, an address such as 0000:07:00.0 is a number in base 60.
         override = Override.model_validate(yaml.load(text, yaml.BaseLoader) or {})
     except ValidationError as error:
         raise Unfit(map(_explain, error.errors())) from error
@@ -64,7 +64,7 @@ def parse(text: str) -> Override:
 
 
 def without(reading: Reading, override: Override) -> Reading:
-    """The reading less what the override leaves out; raises `Unfit`."""
+    """Return the reading without what the override leaves out; raises `Unfit`."""
     left_out = set(override.leave_out)
     gpus: list[Gpu] = []
     for gpu in reading.gpus:
@@ -84,7 +84,7 @@ def without(reading: Reading, override: Override) -> Reading:
 def inventory(
     reading: Reading, tree: Tree, override: Override | None, cpu_milli: int, memory_mib: int
 ) -> tuple[Inventory, tuple[str, ...]]:
-    """What the node offers, and what is to be said about it. `tree` is of `reading`, which lacks what is left out."""
+    """Return what the node offers, and notes about it. `tree` is of `reading`, which lacks what is left out."""
     found = leaves(reading)
     if override is None or not override.devices:
         levels, notes = tree.levels, tree.notes + tree.link_notes
@@ -97,7 +97,7 @@ def inventory(
 
 
 def _overridden(found: Sequence[Leaf], tree: Tree, override: Override) -> tuple[list[Device], tuple[str, ...]]:
-    """The devices in their order, as the file places them; raises `Unfit`."""
+    """Return the devices in order, as the file places them; raises `Unfit`."""
     named, absent = _matched(found, override)
     unlisted = [leaf for leaf in found if not named[leaf.uuid]]
     problems = [
@@ -137,7 +137,7 @@ def _device(leaf: Leaf, path: tuple[int, ...], domain: int | None) -> Device:
 
 
 def _matched(found: Iterable[Leaf], override: Override) -> tuple[dict[str, list[str]], list[str]]:
-    """By uuid the names that the file has for each device, and the names of which there is none."""
+    """Return the names that the file has for each device, by UUID, and the names that match no device."""
     named = {}
     for leaf in found:
         names = dict.fromkeys(map(_name, (leaf.uuid, leaf.gpu.uuid, leaf.gpu.pci)))
@@ -147,7 +147,7 @@ def _matched(found: Iterable[Leaf], override: Override) -> tuple[dict[str, list[
 
 
 def _contradictions(override: Override) -> Iterable[str]:
-    """What is wrong whatever the machine."""
+    """Yield problems of the file that hold on any machine."""
     for level, times in Counter(override.levels).items():
         if times > 1:
             yield f"levels: {level} stands there {times} times; names of levels are unique, so choose others"
@@ -172,7 +172,7 @@ def _contradictions(override: Override) -> Iterable[str]:
 
 
 def _uneven(levels: Sequence[str], devices: Sequence[Device]) -> list[str]:
-    """Why cells of a level are not alike. Those that a cell has are 0, 1, ..., or a number was mistyped."""
+    """Return why cells of a level are not alike. Cells in a parent are 0, 1, ..., or a number was mistyped."""
     problems = []
     for depth, level in enumerate(levels):
         cells = Counter(device.path[: depth + 1] for device in devices)

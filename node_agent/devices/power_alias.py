@@ -15,11 +15,11 @@ class Sample(NamedTuple):
     seconds: float
     watts: float
     joules: float
-    """Since the driver was loaded."""
+    """Energy since the driver was loaded."""
 
 
 def share_in_energy(samples: Iterable[Sample], period_seconds: float) -> float:
-    """How strong the period is in the energy, in parts of how strong it is in the power: about 1 for a true period.
+    """Return the strength of the period in the energy, relative to that in the power: about 1 for a true period.
 
     Both strengths are the first Fourier coefficient at that period. 0 if no power was measured.
     """

@@ -1,7 +1,7 @@
-"""The child process that talks to the driver. It alone may hang, and is killed and forgotten then.
+"""The child process that talks to the driver. Only it may hang; it is then killed and forgotten.
 
 `read` prints what the machine has and exits; `watch` prints a line each second of what it sees. All lines are JSON. Both exit
-when their standard input is closed: the agent holds the other end, and is dead then. To watch loads neither gRPC nor pydantic.
+when their standard input is closed: the agent holds the other end, and has then died. `watch` loads neither gRPC nor pydantic.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 from node_agent.devices import nvml
 
 UNUSABLE = "unusable"
-"""The key of a line that says why there is nothing to say: {why, advice}."""
+"""Key of a line that says why nothing can be reported: {why, advice}."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
         _tell({UNUSABLE: {"why": error.why, "advice": error.advice}})
     except nvml.Failed as error:
         _tell({UNUSABLE: {"why": str(error), "advice": "nvidia-smi on this machine may say more"}})
-    except (BrokenPipeError, KeyboardInterrupt):  # nobody listens any more
+    except (BrokenPipeError, KeyboardInterrupt):  # nobody reads it any more
         os._exit(0)
 
 
@@ -59,14 +59,14 @@ def _watch(memory_rate: float, xids: dict[str, int]) -> None:
 
 
 def _leave_with_the_agent() -> None:
-    """A thread of its own: the others may hang in the driver."""
+    """Exit when the agent ends. This has a thread of its own: the others may hang in the driver."""
     while os.read(sys.stdin.fileno(), 1 << 10):
         pass
     os._exit(0)
 
 
 def _give_back_memory() -> None:
-    """What compiling pynvml took, a third of all, where Python could not keep the result from the last time."""
+    """Release the memory that compiling pynvml took, a third of all, in case Python had no cached bytecode."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
     if trim is not None:
         trim(0)

@@ -1,8 +1,8 @@
-"""Devices that are not there, for machines without GPUs.
+"""Simulated devices, for machines without GPUs.
 
 A simulated device is a set of the host's CPUs. A run is confined to the CPUs of its devices, so two runs on one device
-share real hardware and slow each other down as they would on a GPU. Capacity is the profile's, whatever the host has:
-a laptop can stand for a node with 128 cores. If the sets were chosen (`cpus`), how busy they are is observed, as with GPUs.
+share real hardware and slow each other down as they would on a GPU. The capacity is the profile's, whatever the host has:
+a laptop can pose as a node with 128 cores. If the sets were chosen (`cpus`), their use is observed, as with GPUs.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ class Simulated:
     inventory: Inventory
     cpu_sets: tuple[frozenset[int], ...]
     observed: bool = False
-    """Whether the use of the CPUs is observed: somebody chose them as devices."""
+    """Whether the use of the CPUs is observed, because an operator chose them as devices."""
 
     def cpus(self, indices: Sequence[int]) -> frozenset[int] | None:
         self._check(indices)
         return frozenset().union(*(self.cpu_sets[i] for i in indices)) if indices else None
 
     def environment(self, indices: Sequence[int]) -> Mapping[str, str]:
-        # A made-up UUID would make CUDA programs fail; an empty list makes them see no GPU, also where the host has some.
+        # A made-up UUID would make CUDA programs fail; with an empty list they see no GPU, even if the host has some.
         self._check(indices)
         return {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -75,7 +75,7 @@ class Simulated:
 
 
 def device_count(profile: str) -> int:
-    """How many devices a node of this profile has."""
+    """Return how many devices a node of this profile has."""
     shape = PROFILES[profile]
     return prod(count for _, count in shape.levels) * shape.devices
 
@@ -83,8 +83,8 @@ def device_count(profile: str) -> int:
 def simulated(
     profile: str, node: str, host_cpus: Sequence[int] | None = None, cpu_sets: Sequence[frozenset[int]] = ()
 ) -> Simulated:
-    """The devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each device.
-    Without it, the CPUs of the host are spread evenly."""
+    """Return the devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each
+    device. Without it, the CPUs of the host are spread evenly."""
     if profile not in PROFILES:
         raise UnknownProfile(name=profile, known=", ".join(PROFILES))
     shape = PROFILES[profile]
@@ -99,7 +99,7 @@ def simulated(
 
 
 def _spread(cpus: Sequence[int], devices: int) -> tuple[frozenset[int], ...]:
-    """Each device's CPUs: neighbours, disjoint while there are enough of them, else one each in turn."""
+    """Return each device's CPUs: neighbors, disjoint if there are enough of them, else one each in turn."""
     if len(cpus) < devices:
         return tuple(frozenset({cpus[i % len(cpus)]}) for i in range(devices))
     return tuple(frozenset(cpus[i * len(cpus) // devices : (i + 1) * len(cpus) // devices]) for i in range(devices))

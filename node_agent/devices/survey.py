@@ -1,4 +1,4 @@
-"""Reads what a machine has: everything that NVML and the kernel say of its GPUs, and what they do not."""
+"""Reads the GPUs of a machine: everything that NVML and the kernel report, and what they cannot."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ _LEVELS: Mapping[int, Level] = dict(zip(range(0, 60, 10), get_args(Level), stric
 
 @dataclass(slots=True)
 class _Asking:
-    """Asks, and keeps what went wrong. What is told twice is kept once."""
+    """Asks, and collects the problems, each once."""
 
     problems: dict[str, None] = field(default_factory=dict)
 
     def ask(self, whom: str, what: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """None where there is no answer. That a card lacks a feature is one too, and no problem."""
+        """Call it; None if there is no answer. A missing feature of a card also gives None, and is no problem."""
         try:
             return call(*args, **kwargs)
         except (nvml.Failed, ValueError) as error:
@@ -49,7 +49,7 @@ class _Card:
 
 
 def read(sysfs: Path = SYSFS) -> Reading:
-    """NVML must be open. Raises `nvml.Failed` where not even the number of GPUs is told."""
+    """Read the GPUs. NVML must be open. Raises `nvml.Failed` if not even the number of GPUs is available."""
     asking = _Asking()
     cards = [card for index in range(nvml.count()) if (card := _card(asking, index, sysfs)) is not None]
     return Reading(
@@ -62,7 +62,7 @@ def read(sysfs: Path = SYSFS) -> Reading:
 
 
 def _card(asking: _Asking, index: int, sysfs: Path) -> _Card | None:
-    """None for a GPU without a name: it can be told from no other."""
+    """Read one GPU; None for a GPU without a UUID: it cannot be told from others."""
     label = f"GPU {index}"
     try:
         handle = nvml.handle(index)
@@ -114,7 +114,7 @@ def _instances(asking: _Asking, label: str, handle: nvml.Handle) -> tuple[MigIns
 
 def _pair(asking: _Asking, a: _Card, b: _Card) -> Pair:
     level = asking.ask(f"{a.label} and {b.label}", "what they have in common", nvml.common_ancestor, a.handle, b.handle)
-    # Either end tells of a link between them; where one end cannot, the other does.
+    # Either end reports a link between them; if one end cannot, the other does.
     links = max(_links_to(a.links, b.gpu.pci), _links_to(b.links, a.gpu.pci))
     return Pair(a=a.gpu.uuid, b=b.gpu.uuid, level=None if level is None else _LEVELS.get(level), links=links)
 
@@ -131,7 +131,7 @@ def _numa_node(device: Path) -> int | None:
 
 
 def _cpus(device: Path) -> tuple[int, ...]:
-    """From a list such as 0-15,32-47."""
+    """Return the CPUs of a list such as 0-15,32-47."""
     with suppress(OSError, ValueError):
         return tuple(
             cpu for part in (device / "local_cpulist").read_text().strip().split(",") for cpu in _range(part.split("-"))

@@ -1,4 +1,4 @@
-"""The devices of a node as people see them: a tree of text, or JSON."""
+"""The devices of a node for people: a tree of text, or JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ def as_json(inventory: Inventory, notes: Sequence[str], reading: Reading | None 
 
 
 def addresses(reading: Reading | None) -> Mapping[str, str]:
-    """PCI addresses by uuid; a MIG instance has its GPU's."""
+    """Return PCI addresses by UUID; a MIG instance has that of its GPU."""
     gpus = reading.gpus if reading else ()
     return {
         uuid: pci for gpu in gpus if (pci := pci_address(gpu.pci)) for uuid in (gpu.uuid, *(one.uuid for one in gpu.mig or ()))
@@ -33,7 +33,7 @@ def addresses(reading: Reading | None) -> Mapping[str, str]:
 def _capacity(inventory: Inventory, reading: Reading | None) -> str:
     count = len(inventory.devices)
     said = [f"{count} device{'s' if count != 1 else ''}"]
-    if inventory.cpu_milli:  # what was recorded elsewhere says nothing of its host
+    if inventory.cpu_milli:  # a recorded machine says nothing of its host
         said += [f"{inventory.cpu_milli / 1000:g} CPUs", f"{inventory.memory_mib / 1024:.1f} GiB"]
     if reading and reading.driver:
         said.append(f"driver {reading.driver}")
@@ -41,7 +41,7 @@ def _capacity(inventory: Inventory, reading: Reading | None) -> str:
 
 
 def _columns(inventory: Inventory, pci: Mapping[str, str]) -> list[str]:
-    """A line for each device, in columns; those that say nothing of any device are left out."""
+    """Return a line for each device, in columns; columns that are empty for all devices are left out."""
     rows = [_row(device, pci.get(device.uuid, "")) for device in inventory.devices]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip() for row in rows]
@@ -61,7 +61,7 @@ def _row(device: Device, pci: str) -> tuple[str, ...]:
 
 
 def _cells(inventory: Inventory, lines: Sequence[str]) -> Iterator[str]:
-    """Of each cell its own line before those of its children."""
+    """Yield the line of each cell before those of its children."""
 
     def inside(depth: int, devices: Sequence[Device], indent: str) -> Iterator[str]:
         if depth == len(inventory.levels):

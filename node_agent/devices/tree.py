@@ -1,4 +1,4 @@
-"""The words between a reading, its tree and the node's inventory. Nothing here needs networkx, which stays out of the agent."""
+"""Types and functions shared by the reading, its tree and the inventory. Nothing here needs networkx."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,22 +11,22 @@ _PCI = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Where the devices of a machine stand to each other."""
+    """The topology of a machine's devices."""
 
     levels: tuple[str, ...] = ()
-    """Between the node and its devices, outermost first. All cells of one level hold alike devices, as many in each."""
+    """Levels between the node and its devices, outermost first. All cells of a level hold the same number of like devices."""
     paths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By uuid, in the order of the devices' indices: one number for each level, which counts within its parent."""
+    """One number per level for each UUID, counted within its parent; in the order of the devices' indices."""
     link_domains: Mapping[str, int] = field(default_factory=dict)
-    """Of those that reach another over NVLink or NVSwitch."""
+    """NVLink domains, by UUID, of devices that reach another one over NVLink or NVSwitch."""
     notes: tuple[str, ...] = ()
-    """What was collapsed, guessed or contradicted, and why."""
+    """Notes on what was collapsed, guessed or contradicted, and why."""
     link_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What becomes a device: a GPU, or a MIG instance of one."""
+    """A GPU or a MIG instance that becomes a device."""
 
     gpu: Gpu
     instance: MigInstance | None = None
@@ -45,7 +45,7 @@ class Leaf:
 
 
 def leaves(reading: Reading) -> tuple[Leaf, ...]:
-    """In the order of their indices, however the driver lists them: GPUs by PCI address, the instances of one by size."""
+    """Return them in the order of their indices, however the driver lists them: GPUs by PCI address, MIG instances by size."""
     found: list[Leaf] = []
     for gpu in in_order(reading.gpus):
         if gpu.mig is None:
@@ -61,13 +61,13 @@ def in_order(gpus: Iterable[Gpu]) -> list[Gpu]:
 
 
 def order(pci: str, uuid: str) -> tuple[bool, int, str, str]:
-    """Sorts by PCI address, and those without one last."""
+    """Sort key by PCI address; devices without one come last."""
     address = pci_address(pci) or ""
     return not address, len(address), address, uuid  # the length first: a domain may have more than four digits
 
 
 def pci_address(text: str) -> str | None:
-    """As sysfs writes it, from what nvidia-smi, lspci or a person may write; None if it is no PCI address."""
+    """Return the address as sysfs writes it, from what nvidia-smi, lspci or a person may write; None if it is none."""
     if re.fullmatch(r"[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text):
         text = "0:" + text
     if (match := _PCI.fullmatch(text.lower())) is None:
@@ -77,5 +77,5 @@ def pci_address(text: str) -> str | None:
 
 
 def named(gpu: Gpu) -> str:
-    """How a note speaks of it."""
+    """Return the name of a GPU in notes."""
     return pci_address(gpu.pci) or gpu.uuid

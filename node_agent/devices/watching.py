@@ -1,4 +1,4 @@
-"""Watches the devices of a machine: what they use, who uses them, their waves of memory, and what goes wrong."""
+"""Watches the devices of a machine: their use, their processes, their memory waves, and errors."""
 
 import random
 import threading
@@ -15,15 +15,15 @@ from node_agent.devices.memory_cycles import Cycle, Wave
 
 T = TypeVar("T")
 _Event = tuple[int | None, int | None]
-"""The place of a GPU, and an XID; either may be unknown."""
+"""The position of a GPU, and an XID; either may be unknown."""
 
 LOOK_INTERVAL = 1.0
 _POLL_INTERVAL = 30.0
-"""Of asking the driver how the GPUs are: errors are told as they happen, if the driver tells."""
+"""Seconds between two questions about the health of the GPUs; errors are reported as they happen if the driver can."""
 
 
 class _Unit(NamedTuple):
-    """What may be somebody's device: a GPU, or an instance of one that is in MIG mode."""
+    """A possible device: a GPU, or an instance of one that is in MIG mode."""
 
     uuid: str
     handle: nvml.Handle
@@ -39,7 +39,7 @@ class _Watched(NamedTuple):
 
 
 class Watch:
-    """NVML must be open, and stay so. `xids` are those known from before, by the uuid of a unit."""
+    """NVML must be open, and stay so. `xids` are the XIDs already known, by the UUID of a unit."""
 
     def __init__(self, memory_rate: float, xids: Mapping[str, int]) -> None:
         self._gpus, self._units = _units()
@@ -55,8 +55,8 @@ class Watch:
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
     def run(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
-        """Tells about once a second what it sees, forever."""
-        with suppress(nvml.Failed):  # a driver without events: it is asked instead
+        """Report about once a second what it sees, forever."""
+        with suppress(nvml.Failed):  # a driver without events is polled instead
             threading.Thread(target=self._listen, args=(nvml_health.events(self._gpus),), daemon=True).start()
         look_at = sample_at = time.monotonic()
         while True:
@@ -65,7 +65,7 @@ class Watch:
                 look_at = max(look_at + LOOK_INTERVAL, now)
             if self._waves:
                 self._sample()
-                # At uneven times: a wave that is faster than the samples would show a slower one that is not there.
+                # At uneven times: otherwise a wave that is faster than the samples would look like a slower one.
                 sample_at = max(sample_at + self._sample_interval * random.uniform(0.6, 1.4), time.monotonic())
             else:
                 sample_at = look_at
@@ -79,7 +79,7 @@ class Watch:
         now = time.monotonic()
         for unit in self._units:
             if (watched := self._waves.get(unit.uuid)) is not None:
-                with suppress(nvml.Failed):  # the next look has more to say
+                with suppress(nvml.Failed):  # the next look reports more
                     watched.wave.add(now, unit.memory.used_mib())
             if (activity := self._activities.get(unit.uuid)) is not None:
                 with suppress(nvml.Failed):
@@ -95,7 +95,7 @@ class Watch:
             used, fault = _used(unit.memory)
             fault = "; ".join(filter(None, (fault, self._standing[unit.gpu].fault)))
             devices[unit.uuid] = (used, _ask(nvml.utilisation, unit.handle), fault)
-            # This is the dear one: some drivers take milliseconds, and hold up other programs meanwhile.
+            # This call is expensive: some drivers take milliseconds, and block other programs meanwhile.
             here = _ask(nvml.processes, unit.handle) or {}
             self._follow(unit, list(here))
             if len(here) == 1 and used is not None:
@@ -116,7 +116,7 @@ class Watch:
         }
 
     def _heard(self) -> bool:
-        """Takes in what has happened. True where the driver should be asked for more."""
+        """Handle the events that have arrived. Return whether to ask the driver for more."""
         more = False
         with suppress(Empty):
             while True:
@@ -127,7 +127,7 @@ class Watch:
         return more
 
     def _follow(self, unit: _Unit, pids: list[int]) -> None:
-        """What a device's memory does is one process's doing only where that is alone on it."""
+        """Follow the wave of a device only while one process is alone on it, because only then is it that process's wave."""
         watched = self._waves.get(unit.uuid)
         if watched is None or pids != [watched.pid]:
             self._waves.pop(unit.uuid, None)
@@ -137,7 +137,7 @@ class Watch:
                 self._waves[unit.uuid] = _Watched(pids[0], Wave())
 
     def _take_turn(self) -> None:
-        """Looks for the period of one wave, every other time: that costs as much as all else in a second together."""
+        """Look for the period of one wave, every other time: that costs as much as all other work of a second."""
         self._turn += 1
         if not self._waves or self._turn % 2:
             return
@@ -155,7 +155,7 @@ class Watch:
         if cycle.period_seconds is not None:
             self._activities.pop(uuid, None)
         elif uuid not in self._activities:
-            # Only now: where memory shows the cycle, nothing more is asked of the driver.
+            # Only now: if memory shows the cycle, nothing more is asked of the driver.
             (handle,) = (unit.handle for unit in self._units if unit.uuid == uuid)
             if (activity := open_activity(handle, time.monotonic())) is not None:
                 self._activities[uuid] = activity
@@ -165,7 +165,7 @@ class Watch:
 
 
 def _units() -> tuple[list[nvml.Handle], list[_Unit]]:
-    """All that can be named; the agent knows what should be there."""
+    """Return all units that have a name; the agent knows what should be there."""
     gpus: list[nvml.Handle] = []
     units = []
     for index in range(nvml.count()):

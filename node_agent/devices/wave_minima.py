@@ -1,7 +1,7 @@
 """Counts the minima of a wave, as Gandiva does inside the allocator (section 3.2). Pure.
 
-The autocorrelation of a wave whose periods differ much, as those of a translation model do, has no peak. The wave still has one
-minimum for each mini-batch, and the mean distance between two minima is the mini-batch time.
+If the periods of a wave differ much, as those of a translation model do, its autocorrelation has no peak. The wave still has
+one minimum for each mini-batch, and the mean distance between two minima is the mini-batch time.
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from math import sqrt
 from typing import NamedTuple
 
 PROMINENCE = 0.45
-"""The part of the range of the wave by which the wave rises after a minimum, and falls before the next, at least. Smaller waves
-are noise, or parts of a mini-batch."""
+"""Part of the range by which the wave must rise after a minimum, and fall before the next. Smaller waves are noise, or parts
+of a mini-batch."""
 FEWEST = 12
 """Periods that must have been seen. With fewer, intervals of anything may be equal by chance."""
 SPREAD = 0.35
-"""The largest standard deviation of the intervals, in parts of their mean. Rises that come at random have 1."""
+"""Largest standard deviation of the intervals, relative to their mean. Random rises have 1."""
 _TRIM = 0.02
-"""The part of the values at either end that the range leaves out."""
+"""Part of the values at either end that the range leaves out."""
 _ERRORS, _DRIFT = 4.0, 0.02
-"""Two halves have one mean if their means differ by at most so many standard errors, or by this part."""
+"""Two halves have one mean if their means differ by at most this many standard errors, or by this part."""
 _OUTLIER = 5.0
 """An interval is an outlier if it differs from the median by more than this many times the median difference."""
 _SHORT = 0.1
 """Added to an outlier, in periods, before it is rounded: a mini-batch may be short, and noise makes still shorter intervals."""
 _SAMPLES = 4
-"""The shortest mean interval, in samples. In a shorter one, a minimum may lie between two samples."""
+"""Shortest mean interval, in samples. With a shorter one, a minimum may lie between two samples."""
 
 
 class Minima(NamedTuple):
@@ -36,7 +36,7 @@ class Minima(NamedTuple):
 
 
 def count_minima(times: Sequence[float], values: Sequence[float]) -> Minima | None:
-    """The mean distance between two minima; None if they are too few or too uneven to be mini-batches."""
+    """Return the mean distance between two minima; None if they are too few or too uneven to be mini-batches."""
     if len(values) < FEWEST * _SAMPLES:
         return None
     minima = _minima(times, values)
@@ -53,7 +53,7 @@ def count_minima(times: Sequence[float], values: Sequence[float]) -> Minima | No
 
 
 def _steady(gaps: list[float]) -> list[float]:
-    """The last intervals, as many as have one mean: the program was in one phase."""
+    """Return the last intervals that have one mean: the program was in one phase."""
     while len(gaps) >= 2 * FEWEST:
         half = len(gaps) // 2
         (before, wide), (after, narrow) = _moments(gaps[:half]), _moments(gaps[half:])
@@ -65,7 +65,7 @@ def _steady(gaps: list[float]) -> list[float]:
 
 
 def _periods(gaps: list[float]) -> int:
-    """The number of periods in these intervals: where noise hid a minimum there are two in one, and none where it made one."""
+    """Count the periods in these intervals: two in an interval where noise hid a minimum, none where it made one."""
     median = _median(gaps)
     usual = _OUTLIER * _median([abs(gap - median) for gap in gaps])
     return sum(1 if abs(gap - median) <= usual else round(gap / median + _SHORT) for gap in gaps)
@@ -76,13 +76,13 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _moments(gaps: Sequence[float]) -> tuple[float, float]:
-    """The mean and the standard deviation."""
+    """Return the mean and the standard deviation."""
     mean = sum(gaps) / len(gaps)
     return mean, sqrt(sum((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1))
 
 
 def _minima(times: Sequence[float], values: Sequence[float]) -> list[float]:
-    """The times of the minima that are prominent enough, in order."""
+    """Return the times of the minima that are prominent enough, in order."""
     ordered = sorted(values)
     cut = int(len(ordered) * _TRIM)
     enough = PROMINENCE * (ordered[-1 - cut] - ordered[cut])

@@ -1,8 +1,8 @@
-"""Times at which a wave was not sampled, and whether a period can be believed that was found nevertheless. Pure.
+"""Finds times at which a wave was not sampled, and decides whether its period can still be believed. Pure.
 
-On a busy machine, samples come late at times. Across such a stall nothing is known of the wave, and the edges in it are lost.
-A period may then resemble the next less than two periods resemble the next two, and the wave looks twice as slow. So, if much
-is missing, a period is believed only if it is also the distance of two rises between which nothing is missing.
+On a busy machine, samples sometimes come late. Nothing is known of the wave across such a stall, and its edges there are
+lost. A period may then resemble the next less than two periods resemble the next two, and the wave looks twice as slow. So,
+if much is missing, a period is believed only if it is also the distance of two rises between which nothing is missing.
 """
 
 from bisect import bisect_left
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 _LONG, _LATE = 1 / 16, 2.0
-"""Parts of a period, and mean distances of two samples: a longer time without samples is a stall."""
+"""A stall is a time without samples longer than this part of a period, and than this many mean sample distances."""
 _MUCH = 0.02
-"""The part of the time that is missing, at least, if much is."""
+"""Missing part of the time from which on much is missing."""
 _RISE = 0.45
-"""The part of the range by which the wave rises, in the middle of it. Smaller rises are noise, or parts of a mini-batch."""
+"""Part of the range, around its middle, through which the wave must rise. Smaller rises are noise, or parts of a mini-batch."""
 _TRIM = 0.02
-"""The part of the values at either end that the range leaves out."""
+"""Part of the values at either end that the range leaves out."""
 _FEWEST = 5
-"""Rises with nothing missing before them that say something."""
+"""Fewest distances of rises with nothing missing that say something."""
 _ALIKE = 0.05
-"""The part by which the mean distance of two rises may differ from the period."""
+"""Part by which the mean distance of two rises may differ from the period."""
 
 
 def is_believed(times: Sequence[float], values: Sequence[float], period: float) -> bool:
@@ -34,7 +34,7 @@ def is_believed(times: Sequence[float], values: Sequence[float], period: float) 
 
 
 def _whole(rises: Sequence[float], stalls: Sequence[tuple[float, float]]) -> list[float]:
-    """The distances of two rises with no stall between, nor at either."""
+    """Return the distances of two rises with no stall between them, nor at either."""
     ends = [end for _, end in stalls]
 
     def is_whole(earlier: float, later: float) -> bool:
@@ -45,7 +45,7 @@ def _whole(rises: Sequence[float], stalls: Sequence[tuple[float, float]]) -> lis
 
 
 def _rises(times: Sequence[float], values: Sequence[float]) -> list[float]:
-    """When the wave has risen through the middle of its range."""
+    """Return when the wave rose through the middle of its range."""
     ordered = sorted(values)
     cut = int(len(ordered) * _TRIM)
     lowest, highest = ordered[cut], ordered[-1 - cut]

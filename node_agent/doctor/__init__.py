@@ -1,1 +1,1 @@
-"""`ebb-agent doctor`: what on this machine would keep an agent from its work, and what to do about each."""
+"""`ebb-agent doctor`: finds what would keep an agent on this machine from working, and how to fix each problem."""

@@ -22,7 +22,7 @@ from node_agent.doctor.findings import Check, Finding, examine, ok, problem
 _LIMIT = 40.0
 _ONE_CALL = 5.0
 _GPUS = 30.0
-"""A driver that nobody keeps loaded takes its time."""
+"""Seconds. A driver that is not kept loaded is slow to answer."""
 _MARKS = {"ok": "ok", "warning": "WARNING", "problem": "PROBLEM"}
 
 
@@ -39,10 +39,10 @@ _MARKS = {"ok": "ok", "warning": "WARNING", "problem": "PROBLEM"}
 @click.option("--state", metavar="DIR", help="As for run.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json for a fleet.  [default: text]")
 def doctor(file: Path | None, output: str, **flags: Any) -> None:
-    """Look at this machine as its agent will, and say what is in its way and what to do about it.
+    """Check this machine as its agent will see it, and say what is in its way and what to do about it.
 
-    Ask as the agent's own user: what root may says nothing. Nothing is changed, and an agent may run meanwhile. The status
-    is 1 where there is a problem, else 0, also with warnings.
+    Run it as the agent's own user: what works for root proves nothing. Nothing is changed, and an agent may be running. The
+    exit status is 1 if there is a problem, else 0, even with warnings.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def _settings(flags: Mapping[str, object], file: Path | None) -> tuple[Settings 
 
 
 def of_machine(settings: Settings | None) -> dict[str, Check]:
-    """What needs no settings, or few."""
+    """Return the checks that need few settings, or none."""
     agent = storage.lock_holder(settings.state, Path("/proc/locks").read_text()) if settings is not None else 0
     about = Path(f"/proc/{agent or 'self'}")
     return {

@@ -1,4 +1,4 @@
-"""What a check finds, and how checks are run so that none of them holds up or ends the others."""
+"""Findings of checks, and how checks run so that none of them delays or ends the others."""
 
 import queue
 import threading
@@ -15,7 +15,7 @@ class Finding:
     level: Level
     text: str
     do: str = ""
-    """What to do about it; only nothing where all is well."""
+    """How to fix it; empty only if all is well."""
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -26,17 +26,17 @@ def ok(text: str) -> Finding:
 
 
 def warning(text: str, do: str) -> Finding:
-    """Work goes on, but not as well as it might, or not forever."""
+    """Return a finding that the agent works, but not as well as it might, or not forever."""
     return Finding("warning", text, do)
 
 
 def problem(text: str, do: str) -> Finding:
-    """An agent cannot start or serve like this, or its jobs cannot."""
+    """Return a finding that an agent cannot start or serve like this, or its jobs cannot."""
     return Finding("problem", text, do)
 
 
 def examine(checks: Mapping[str, Check], limit: float) -> dict[str, list[Finding]]:
-    """Runs all at once and waits `limit` seconds at most. A check that fails or hangs is a finding itself."""
+    """Run all checks at the same time and wait at most `limit` seconds. A check that fails or hangs is itself a finding."""
     done: queue.SimpleQueue[tuple[str, list[Finding]]] = queue.SimpleQueue()
 
     def run(name: str, check: Check) -> None:
@@ -48,7 +48,7 @@ def examine(checks: Mapping[str, Check], limit: float) -> dict[str, list[Finding
         done.put((name, found))
 
     for name, check in checks.items():
-        # One that hangs, as in a dead network file system, must not keep the program from ending.
+        # A check that hangs, as in a dead network file system, must not keep the program from ending.
         threading.Thread(target=run, args=(name, check), daemon=True).start()
     end = time.monotonic() + limit
     found: dict[str, list[Finding]] = {}

@@ -1,4 +1,4 @@
-"""GPUs: the driver, its device files, whether it stays awake, and what it says."""
+"""GPUs: the driver, its device files, whether it stays loaded, and what it reports."""
 
 import asyncio
 import grp
@@ -34,7 +34,7 @@ Reader = Callable[[float], Awaitable[Reading]]
 def real(
     limit: float, settings: DeviceSettings, proc: Path = PROC, dev: Path = DEV, reader: Reader = read_gpus
 ) -> Iterator[Finding]:
-    """Where the driver is not even loaded, there is nothing else to ask."""
+    """Check the GPUs. If the driver is not even loaded, nothing else can be checked."""
     found = list(driver(proc))
     yield from found
     if any(finding.level == "problem" for finding in found):
@@ -60,7 +60,7 @@ def driver(proc: Path = PROC) -> Iterator[Finding]:
 
 
 def device_files(minors: tuple[int, ...], dev: Path = DEV) -> Iterator[Finding]:
-    """Those that every CUDA program opens, and one for each GPU."""
+    """Check the files that every CUDA program opens, and one for each GPU."""
     names = ["nvidiactl", "nvidia-uvm", *(f"nvidia{minor}" for minor in minors)]
     if missing := [name for name in names if not (dev / name).exists()]:
         yield problem(
@@ -82,7 +82,7 @@ def device_files(minors: tuple[int, ...], dev: Path = DEV) -> Iterator[Finding]:
 
 
 def persistence(limit: float, program: str | None = None) -> Iterator[Finding]:
-    """Asks nvidia-smi, a process of its own: a sick driver hangs whoever asks it."""
+    """Ask nvidia-smi, in a process of its own: a sick driver hangs each process that asks it."""
     program = program or shutil.which("nvidia-smi")
     if program is None:
         yield warning(
@@ -113,7 +113,7 @@ def persistence(limit: float, program: str | None = None) -> Iterator[Finding]:
 
 
 def read(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
-    """What the agent would see of the GPUs."""
+    """Read the GPUs as the agent would."""
     try:
         reading = asyncio.run(_awaited(reader, limit))
     except AgentError as error:
@@ -133,7 +133,7 @@ def read(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
 
 
 def offered(settings: DeviceSettings, reading: Reading) -> Iterator[Finding]:
-    """Only what keeps an agent from offering these GPUs: what is odd about their tree, `ebb-agent devices` says."""
+    """Check only what keeps an agent from offering these GPUs; `ebb-agent devices` reports oddities of their tree."""
     try:
         capacity(settings)
         asyncio.run(laid_out(reading, settings.device_tree))

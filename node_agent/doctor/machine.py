@@ -31,7 +31,7 @@ def kernel(release: str, pidfd_open: Callable[[int], int]) -> Iterator[Finding]:
 
 
 def user(uid: int, allow_root: bool, logind: bool) -> Iterator[Finding]:
-    """`logind`: users log in here by way of systemd."""
+    """`logind`: systemd manages the logins of users here."""
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -56,7 +56,7 @@ def user(uid: int, allow_root: bool, logind: bool) -> Iterator[Finding]:
 
 
 def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Finding]:
-    """By the texts of /proc/<agent>/cgroup and mountinfo. `agent` is the one that runs, if one does."""
+    """Check control groups by the texts of /proc/<agent>/cgroup and mountinfo. `agent`: the pid of a running agent, or 0."""
     own = cgroups.own_group(membership, mountinfo)
     place = cgroups.look(own, {})
     unit = "take the lines on control groups in deploy/systemd/ebb-agent.service"
@@ -76,7 +76,7 @@ def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Find
 
 
 def criu(wanted: bool, why_not: str) -> Iterator[Finding]:
-    """Whether programs that do not save their work can be dumped. `why_not`: with what to do about it; empty: they can."""
+    """Whether programs that do not save their work can be dumped. `why_not`: the reason, with its remedy; empty: they can."""
     if not wanted:
         yield ok("off: programs that do not save their work lose it when they are stopped")
     elif why_not:
@@ -87,7 +87,7 @@ def criu(wanted: bool, why_not: str) -> Iterator[Finding]:
 
 
 def limits(text: str, agent: int, rdma: bool) -> Iterator[Finding]:
-    """By the text of /proc/<pid>/limits, of the agent if one runs. `rdma`: this machine has adapters that lock memory."""
+    """Check /proc/<pid>/limits, of the agent if one runs. `rdma`: this machine has adapters that lock memory."""
     of = {line[:26].strip(): _soft_and_hard(line[26:]) for line in text.splitlines()[1:]}
     files, tasks, pinned = (of[f"Max {what}"] for what in ("open files", "processes", "locked memory"))
     said = f"{files[0]:g} open files (at most {files[1]:g}), {tasks[0]:g} processes"
@@ -124,7 +124,7 @@ def shared_memory(path: Path) -> Iterator[Finding]:
 
 
 def memory(meminfo: str, overcommit: str) -> Iterator[Finding]:
-    """By the texts of /proc/meminfo and /proc/sys/vm/overcommit_memory."""
+    """Check the texts of /proc/meminfo and /proc/sys/vm/overcommit_memory."""
     sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in meminfo.splitlines())}
     total, swap = sizes["MemTotal"] / (1 << 20), sizes["SwapTotal"] / (1 << 20)
     if overcommit.strip() == "2":
@@ -142,7 +142,7 @@ def memory(meminfo: str, overcommit: str) -> Iterator[Finding]:
 
 
 def clock(adjtimex: Callable[[], int]) -> Iterator[Finding]:
-    """`adjtimex` answers as adjtimex(2). The scheduler's clock is not asked: orders carry durations, not times."""
+    """`adjtimex` answers as adjtimex(2). The scheduler's clock is not checked: orders carry durations, not times."""
     if adjtimex() == _UNSYNCHRONISED:
         yield warning(
             "nothing keeps the clock right: logs and stories will not agree, certificates and tokens seem to have expired",
@@ -153,7 +153,7 @@ def clock(adjtimex: Callable[[], int]) -> Iterator[Finding]:
 
 
 def adjtimex() -> int:
-    """What the kernel says of its clock. Nothing is set. Raises OSError."""
+    """Return the kernel's state of its clock. Sets nothing. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     state: int = libc.adjtimex(ctypes.create_string_buffer(512))  # more than struct timex, with nothing to set
     if state < 0:

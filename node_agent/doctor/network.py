@@ -1,4 +1,4 @@
-"""The way to the scheduler, as the agent takes it, and the way of other nodes to this one."""
+"""The connection to the scheduler, as the agent makes it, and from other nodes to this one."""
 
 import ipaddress
 import socket
@@ -25,7 +25,7 @@ _LEADS, _STANDS_BY = b"\x08\x01", b"\x08\x02"
 
 
 def schedulers(targets: list[str], security: Security, limit: float) -> Iterator[Finding]:
-    """Each of them. That one of several is away is no problem yet."""
+    """Check each scheduler. If one of several is away, that is not yet a problem."""
     found = {target: list(scheduler(target, security, limit)) for target in targets}
     serves = any(all(finding.level != "problem" for finding in of_one) for of_one in found.values())
     for of_one in found.values():
@@ -65,7 +65,7 @@ def scheduler(target: str, security: Security, limit: float) -> Iterator[Finding
 
 
 def certificate(host: str, port: int, security: Security, limit: float) -> Iterator[Finding]:
-    """What the scheduler shows, and whether it takes what we show."""
+    """Check the scheduler's certificate, and whether the scheduler accepts ours."""
     context = ssl.create_default_context(cafile=security.tls_ca)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # on from Python 3.13, and stricter than the agent's own TLS
     context.set_alpn_protocols(["h2"])
@@ -96,16 +96,16 @@ def certificate(host: str, port: int, security: Security, limit: float) -> Itera
 
 
 def own_expiry(cert: Path, key: Path) -> float:
-    """When a certificate expires. It is shown to ourselves, as the standard library reads none in any other way.
+    """Return when a certificate expires. It is shown to ourselves: the standard library has no other way to read one.
 
-    Raises ssl.SSLError, as for one that has expired.
+    Raises ssl.SSLError, for example if it has expired.
     """
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(cert, key)
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     theirs.check_hostname = False
     theirs.load_verify_locations(cert)
-    theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it vouches for itself
+    theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate vouches for itself
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     server, client = ours.wrap_bio(up, down, server_side=True), theirs.wrap_bio(down, up)
     for side in (client, server, client):
@@ -117,7 +117,7 @@ def own_expiry(cert: Path, key: Path) -> float:
 
 
 def admission(target: str, security: Security, limit: float) -> Iterator[Finding]:
-    """Whether it lets an agent in, and leads. The call is SendLog, for a log that nobody asked for: that changes nothing."""
+    """Check whether the scheduler admits an agent, and leads. Sends a log that was not asked for, which changes nothing."""
     options = [("grpc.enable_http_proxy", 0)]
     try:
         metadata = security.metadata(target)
@@ -153,7 +153,7 @@ def admission(target: str, security: Security, limit: float) -> Iterator[Finding
 
 
 def address(host: str, alone: bool, own: Collection[str]) -> Iterator[Finding]:
-    """Where other nodes reach this one. `alone`: the scheduler is on this machine. `own`: the addresses of this machine."""
+    """Check where other nodes reach this one. `alone`: the scheduler is on this machine. `own`: this machine's addresses."""
     do = "address: in the file (or --address), a name or an address that other nodes reach"
     try:
         places = {str(place[4][0]) for place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}

@@ -1,4 +1,4 @@
-"""Where the agent keeps what it must not forget, and where jobs save their work."""
+"""The storage of the agent's state, and of the work that jobs save."""
 
 import contextlib
 import os
@@ -43,12 +43,12 @@ class Mount:
 
 
 def mount_of(path: Path, mountinfo: str) -> Mount:
-    """The file system that a path is on, by the text of /proc/self/mountinfo."""
+    """Return the file system of a path, by the text of /proc/self/mountinfo."""
     found = Mount("/", "unknown", "unknown")
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         place = before.split()[4].replace("\\040", " ")
-        # Of several on one place the last one is seen, and a deeper one before all that are around it.
+        # Of several mounts at one place, the last is visible; and a deeper one hides those around it.
         if path.is_relative_to(place) and len(place) >= len(found.place):
             kind, source, *_ = after.split()
             found = Mount(place, kind, source)
@@ -56,7 +56,7 @@ def mount_of(path: Path, mountinfo: str) -> Mount:
 
 
 def state(path: Path, mountinfo: str, agent: int) -> Iterator[Finding]:
-    """`agent`: the process that has the directory, if one has."""
+    """`agent`: the process that holds the directory; 0 if it is free."""
     place = nearest(path)
     if not place.is_dir():
         yield problem(f"{path} cannot be a folder: {place} is something else", "name another one: state: in the file")
@@ -122,8 +122,8 @@ def room(path: Path) -> Iterator[Finding]:
 
 
 def lock_holder(state: Path, locks: str) -> int:
-    """The agent that has this state directory, by the text of /proc/locks; 0 for none. The lock itself is left alone: to try
-    it would keep out an agent that starts now."""
+    """Return the agent that holds this state directory, by the text of /proc/locks; 0 for none. The lock itself is not tried:
+    that would keep out an agent that starts now."""
     with contextlib.suppress(OSError, ValueError):
         pid, inode = int((state / "lock").read_text()), (state / "lock").stat().st_ino
         for line in locks.splitlines():
@@ -134,14 +134,14 @@ def lock_holder(state: Path, locks: str) -> int:
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the nearest above it that is there."""
+    """Return the path itself, or its nearest parent that exists."""
     while not os.path.exists(path) and path != path.parent:  # noqa: PTH110 (Path.exists raises where it may not look)
         path = path.parent
     return path
 
 
 def try_to_write(folder: Path) -> OSError | None:
-    """What keeps a file from being written there. Permissions do not say it all: disks are full, and mounts read-only."""
+    """Return why no file can be written there. Permissions do not suffice: disks are full, and mounts read-only."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".ebb-doctor-") as file:
             file.write(bytes(1 << 16))

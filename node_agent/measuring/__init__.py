@@ -1,1 +1,1 @@
-"""What is measured of devices and of runs: use, memory cycles, steps."""
+"""Measurements of devices and of runs: use, memory cycles, steps."""

@@ -30,14 +30,14 @@ class MiniBatch:
     key: RunKey
     seconds: float
     confidence: float
-    """From 0 to 1. Of a step counter: 1 less the relative standard error of the mean. Otherwise: how well one period resembles
-    the next."""
+    """From 0 to 1. From a step counter: 1 less the relative standard error of the mean. Otherwise: how well one period
+    resembles the next."""
     source: MiniBatchSource
 
 
 def best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
-    """For each run the time from its best source, in the order of the keys. A run on several devices has several of one source;
-    the one with the highest confidence counts. A run of which no source knows the time is left out."""
+    """Return each run's time from its best source, in the order of the keys. A run on several devices has several of one
+    source; the one with the highest confidence counts. A run whose time no source knows is left out."""
     chosen: dict[RunKey, MiniBatch] = {}
     for each in found:
         known = chosen.get(each.key)
@@ -47,7 +47,7 @@ def best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
 
 
 def by_steps(steps: RunSteps) -> MiniBatch | None:
-    """None until the program has done two steps: one alone may be far from the mean."""
+    """Return None until the program has done two steps: a single one may be far from the mean."""
     if steps.mini_batch is None or steps.spread is None:
         return None
     error = steps.spread / sqrt(steps.measured) / steps.mini_batch

@@ -1,7 +1,7 @@
-"""What is seen of the node's devices, and which of its runs it is about.
+"""Observations of the node's devices, and of the runs that they concern.
 
-The provider tells of processes. One belongs to a run where it is in the run's process group or control group, descends from
-such a one, or was started with the run's environment: programs make groups of their own, and outlive what started them.
+The provider reports processes. A process belongs to a run if it is in the run's process group or control group, descends from
+such a process, or was started with the run's environment: programs make their own groups, and outlive their parents.
 """
 
 import asyncio
@@ -31,26 +31,26 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _ANCESTORS = 64
-"""Generations that are looked at."""
+"""Generations that are checked."""
 _PATIENCE = 5.0
-"""Seconds for finding out whose processes are. Until that is known they are nobody's."""
+"""Seconds to find out to which runs processes belong. Until then they belong to none."""
 
 _ONCE_MORE = 3.0
-"""Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
+"""Seconds to wait for one more look at the devices: a provider looks every second, unless its driver hangs."""
 
 _TRUSTED = 5.0
-"""Seconds for which it is known what a process has on a device."""
+"""Seconds for which the memory of a process on a device counts as known."""
 
 _WAVE = 60.0
 """Seconds of the past that a wave of memory or power may show, at most."""
 
 Leaders = Mapping[int, RunKey]
-"""The runs that have a process, by that."""
+"""Runs with a process, by its pid."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCycle:
-    """The wave of a run's memory on a device. Without a period none is seen."""
+    """The wave of a run's memory on a device. Without a period, no cycle was seen."""
 
     key: RunKey
     index: int
@@ -62,28 +62,28 @@ class RunCycle:
 
 @dataclass(frozen=True, slots=True)
 class SliceObservation:
-    """What a member of a share group has had of its devices' time. Durations are in seconds."""
+    """The device time of a member of a share group. Durations are in seconds."""
 
     key: RunKey
     executing: bool
     executed: float
     since: float
-    """It is in the group."""
+    """Time in the group."""
     switches: int
     switching: float
-    """In which it neither executed nor was parked."""
+    """Time in which it neither executed nor was parked."""
     rung: str
     residue_bytes: int
     wait: float = 0.0
-    """From the end of a turn until the run executes no more: the longest of the last few times."""
+    """Time from the end of a turn until the run no longer executes: the longest of the last few."""
     park: float = 0.0
-    """From then until it is parked, and"""
+    """Time from then until it is parked: the mean of the last few."""
     resume: float = 0.0
-    """until a parked run executes again: means of the last few times."""
+    """Time until a parked run executes again: the mean of the last few."""
     outlasted: float = 0.0
-    """The most time within which a park did not end, since the last one that succeeded."""
+    """The longest time within which a park did not end, since the last one that succeeded."""
     tried: bool = False
-    """A park was tried, so that what is zero is known to be."""
+    """A park was tried, so zeros are measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Observations:
     devices: tuple[Observation, ...]
     """Every device of the node; none if they are simulated."""
     cycles: tuple[RunCycle, ...]
-    """Of every run that is seen on a device."""
+    """Cycles of every run that is seen on a device."""
     steps: tuple[RunSteps, ...] = ()
     """Every run that counts its steps."""
     measurements: tuple[RunMeasurement, ...] = ()
@@ -99,7 +99,7 @@ class Observations:
     graces: tuple[RunGrace, ...] = ()
     """Every run that asks for a grace period."""
     checkpoints: tuple[RunCheckpoints, ...] = ()
-    """Every run of which it is known how it saves."""
+    """Every run for which it is known how it saves."""
     periods: tuple[MiniBatch, ...] = ()
     """The periods that runs show on their devices, of every source and device."""
     slices: tuple[SliceObservation, ...] = ()
@@ -107,7 +107,7 @@ class Observations:
 
     @property
     def mini_batches(self) -> tuple[MiniBatch, ...]:
-        """Every run of which a source knows the mini-batch time."""
+        """The mini-batch times of all runs for which a source knows it."""
         counted = (found for steps in self.steps if (found := by_steps(steps)) is not None)
         return best((*counted, *self.periods))
 
@@ -117,7 +117,7 @@ class Observations:
 
 
 class Observing:
-    """Keeps the last that was seen. Where the provider sees nothing, `run` ends at once, and it all costs nothing."""
+    """Keeps the last observation. If the provider sees nothing, `run` ends immediately, and costs nothing."""
 
     def __init__(
         self,
@@ -128,8 +128,8 @@ class Observing:
         looked: Callable[[Used], None] = lambda _: None,
         simulated: bool = False,
     ) -> None:
-        """`urgent` is called when other devices are faulty than before, and `looked` with what runs use of their devices.
-        `simulated`: the memory of runs that share devices is that of the host."""
+        """`urgent` is called when other devices are faulty than before, and `looked` with the device memory of runs.
+        `simulated`: report host memory as the device memory of runs that share devices."""
         self._tell = looked
         self._simulated = simulated
         self.latest: Observations | None = None
@@ -143,7 +143,7 @@ class Observing:
         self._used: dict[RunKey, dict[int, int]] = {}
         self._looked_at = self._look_began = 0.0
         self._asking = False
-        """Whose some processes are; perhaps forever."""
+        """Whether the owners of some processes are being looked up, which may take forever."""
 
     async def run(self) -> None:
         async for observed in self._provider.observe():
@@ -158,14 +158,14 @@ class Observing:
             self._looked = asyncio.Event()
 
     def memory_of(self, key: RunKey, since: float = 0.0) -> dict[int, int] | None:
-        """What each process of a run has on devices, in MiB, as it was about a second ago; None if that is not known, or if no
-        look at the devices has begun `since` this time (monotonic)."""
+        """Return the MiB of each process of a run on devices, about a second old; None if that is not known, or if no look at
+        the devices has begun since `since` (monotonic)."""
         if self.latest is None or self._asking or time.monotonic() - self._looked_at > _TRUSTED or self._look_began < since:
             return None
         return dict(self._used.get(key, {}))
 
     async def once_more(self) -> None:
-        """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
+        """Wait briefly for one more look at the devices; return immediately if nothing is seen of them."""
         if self.latest is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_ONCE_MORE):
@@ -180,7 +180,7 @@ class Observing:
                 log.error("%s is faulty, and gets nothing new: %s", names.get(index, f"device {index}"), now[index])
 
     async def _learn(self, pids: Collection[int]) -> None:
-        """Finds out whose these processes are: of each once, and of all again when other runs are there."""
+        """Find the owners of these processes: once for each process, and for all again when the runs have changed."""
         leaders = {record.pid: record.key for record in self._spool.live() if record.pid}
         known = self._owners if leaders == self._leaders else {}
         self._leaders, self._owners = leaders, {pid: known[pid] for pid in pids if pid in known}
@@ -194,7 +194,7 @@ class Observing:
             finally:
                 self._asking = False
 
-        # To read the environment of a process that hangs in the driver may take as long as that. Faults are told meanwhile.
+        # Reading the environment of a process that hangs in the driver may block as well. Faults are reported meanwhile.
         self._asking = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -219,7 +219,7 @@ class Observing:
         return Observations(devices, cycles, periods=whole)
 
     def _with_host_memory(self, devices: Iterable[Observation]) -> tuple[Observation, ...]:
-        """Simulated devices, with the host memory of the runs that share them and execute now."""
+        """Return simulated devices, with the host memory of the runs that share them and execute now."""
         used: dict[int, int] = defaultdict(int)
         for record in self._spool.live():
             if record.share is not None and record.pid and record.park.stage is ParkStage.EXECUTES:
@@ -229,7 +229,7 @@ class Observing:
         return tuple(replace(each, memory_used_mib=used.get(each.index)) for each in devices)
 
     def _was_parked(self, key: RunKey) -> bool:
-        """Whether a run was parked in the time that a wave shows: its pauses would be taken for mini-batches."""
+        """Whether a run was parked during the time that a wave shows: its pauses would look like mini-batches."""
         record = self._spool.runs.get(key)
         if record is None or not record.park.switches:
             return False
@@ -248,7 +248,7 @@ def _by_memory(cycles: Iterable[RunCycle]) -> Iterator[MiniBatch]:
 
 
 def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey, int], DeviceCycle]) -> Iterator[RunCycle]:
-    """One for each run and device. A run that is not alone there, or is there with several processes, has no wave."""
+    """Yield one for each run and device. A run that is not alone there, or has several processes there, has no wave."""
     for (key, index), amount in sorted(used.items()):
         if (wave := waves.get((key, index))) is None:
             yield RunCycle(key, index, None, amount, amount, 0.0)
@@ -257,7 +257,7 @@ def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey,
 
 
 def owners(pids: Collection[int], leaders: Leaders, state: Path, spool: str) -> dict[int, RunKey | None]:
-    """The run that each process belongs to, of those with these leaders; None: it is a stranger."""
+    """Return the run of each process, among those with these leaders; None: it belongs to none."""
     named = {f"{spool}/{key.name}": key for key in leaders.values()}
     return {
         pid: _by_kin(pid, leaders) or named.get(_by_control_group(pid, spool)) or named.get(run_of(pid, state)) for pid in pids
@@ -279,7 +279,7 @@ def _by_kin(pid: int, leaders: Leaders) -> RunKey | None:
 
 
 def _by_control_group(pid: int, spool: str) -> str:
-    """The run whose group it is in, as <spool>/<run>; empty for none."""
+    """Return the run whose control group it is in, as <spool>/<run>; empty for none."""
     with suppress(OSError):
         for part in os.fsdecode(read(f"/proc/{pid}/cgroup")).strip().split("/"):
             if part.startswith(f"{spool}."):

@@ -1,4 +1,4 @@
-"""What a run has done since its process began: the steps, the time, and the memory. The scheduler estimates from it."""
+"""The steps, the time and the memory of a run since its process began. The scheduler estimates from them."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from node_agent.processes.process_groups import read
 from node_agent.run_state.model import RunKey
 
 MOST_PROCESSES = 256
-"""Of a run, whose memory is read."""
+"""Processes of a run whose memory is read."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LARGEST_SPREAD = 1000.0
 _LONGEST = 10 * 366 * 86400.0
@@ -23,7 +23,7 @@ class RunMeasurement:
 
     key: RunKey
     steps: int
-    """Those that the process has done, the first one included."""
+    """Steps that the process has done, the first one included."""
     total: int
     """Steps of the whole job; 0: the program has not given it."""
     first: float
@@ -31,14 +31,14 @@ class RunMeasurement:
     last: float
     """When its last step ended."""
     spread: float = 0.0
-    """The standard error of the step time, as a part of it."""
+    """The standard error of the step time, relative to it."""
     memory_mib: int = 0
-    """The most host memory that its processes have used, those that are there now; 0: unknown."""
+    """The peak host memory of its present processes, added up; 0: unknown."""
 
 
 def measurement(key: RunKey, record: Record, start_ticks: int, memory_mib: int) -> RunMeasurement | None:
-    """What the record of a run says; `start_ticks` is the start time of its process from /proc. None if the two do not go
-    together."""
+    """Return the measurement from the record of a run; `start_ticks` is the start time of its process from /proc. None if the
+    two do not match."""
     began = started_ns(start_ticks)
     first, last = (record.began_ns - began) * 1e-9, (record.last_ns - began) * 1e-9
     if not (start_ticks and 0 <= first <= last <= _LONGEST):
@@ -47,7 +47,7 @@ def measurement(key: RunKey, record: Record, start_ticks: int, memory_mib: int) 
 
 
 def started_ns(start_ticks: int) -> int:
-    """On the monotonic clock. /proc counts the time in which the machine slept as well."""
+    """Return the start time on the monotonic clock. /proc also counts the time in which the machine slept."""
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     return start_ticks * (1_000_000_000 // _TICKS) - slept
 
@@ -62,8 +62,8 @@ def _spread(record: Record) -> float:
 
 
 def memory_peak(leader: int) -> int:
-    """MiB: the most that each process of the run has used so far, added up; 0: unknown. The kernel keeps count. Only processes
-    that main threads have started are found: to ask each thread for its children would take too long."""
+    """Return the peak memory of each process of the run so far, added up, in MiB; 0: unknown. The kernel keeps count. Finds
+    only processes that main threads have started: asking each thread for its children would take too long."""
     waiting, seen, kib = [leader], {leader}, 0
     while waiting and len(seen) < MOST_PROCESSES:
         pid = waiting.pop()

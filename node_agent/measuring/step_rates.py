@@ -13,15 +13,15 @@ from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.run_state.model import RunKey
 
 WINDOW = 60.0
-"""Seconds over which the current rate is computed, at least, if the agent is not told otherwise."""
+"""Minimum seconds over which the current rate is computed, unless set otherwise."""
 FEWEST = 20
-"""Steps over which the current rate is computed, at least: as many as Gandiva compares."""
+"""Minimum steps over which the current rate is computed: as many as Gandiva compares."""
 STALLED_AFTER = 60.0
-"""A run is stalled if it does no step for this many seconds, and"""
+"""A run is stalled if it does no step for at least this many seconds,"""
 STALLED_STEPS = 10
-"""for as long as this many steps take."""
+"""and for at least as long as this many steps take."""
 SHORTEST = 1e-6
-"""Seconds of a mini-batch. A shorter one is not a measurement."""
+"""Seconds of a mini-batch. Anything shorter is not a measurement."""
 LONGEST = 10 * 366 * 86400.0
 """The longest duration that is reported, in seconds."""
 FASTEST = 1e9
@@ -43,7 +43,7 @@ _STATES = {RUNNING: StepState.RUNNING, EVALUATING: StepState.EVALUATING, SAVING:
 
 @dataclass(frozen=True, slots=True)
 class RunSteps:
-    """How far a task of a run is, and how fast it advances. Times are in seconds. None: too few steps to say."""
+    """The progress of a task of a run, and how fast it advances. Times are in seconds. None: too few steps to say."""
 
     key: RunKey
     step: int
@@ -52,13 +52,13 @@ class RunSteps:
     """Steps of the whole job; None if the program has not given it."""
     state: StepState
     since_step: float
-    """Since the last step ended."""
+    """Time since the last step ended."""
     rate: float | None = None
-    """Steps a second now, over wall-clock time: evaluating and saving included."""
+    """Steps per second now, in wall-clock time: evaluating and saving included."""
     rate_error: float | None = None
     """The standard error of the rate, from the spread of the mini-batch time."""
     rate_since_start: float | None = None
-    """Steps a second since the first step of the process ended."""
+    """Steps per second since the first step of the process ended."""
     mini_batch: float | None = None
     """The mean duration of a step now, without the time spent evaluating or saving."""
     spread: float | None = None
@@ -66,14 +66,14 @@ class RunSteps:
     measured: int = 0
     """The number of steps from which these two are computed."""
     remaining: float | None = None
-    """Until the last step, at the current mini-batch time, with the share of other work that there was since the start."""
+    """Time until the last step, at the current mini-batch time, with the average share of other work since the start."""
 
 
 class Advance:
     """The records of one run, as far back as the current rate needs them."""
 
     def __init__(self, key: RunKey, window: float = WINDOW) -> None:
-        """`window`: seconds over which the current rate is computed, at least."""
+        """`window`: minimum seconds over which the current rate is computed."""
         self._key = key
         self._window = window
         self._seen: deque[Record] = deque()
@@ -81,25 +81,25 @@ class Advance:
         """The last record before the run was stopped in the middle of a step."""
 
     def interrupted(self) -> None:
-        """The run was stopped in the middle of a step: that step took longer than the program worked on it, and what was seen
-        before goes together with nothing that comes after."""
+        """Note that the run was stopped in the middle of a step: that step took longer than the program worked on it, and
+        earlier records cannot be compared with later ones."""
         if self._seen:
             self._interrupted = self._seen[-1]
 
     def add(self, record: Record, cycle: float = 0.0) -> None:
-        """Adds the record that the program published last, which may be the same as before. `cycle`: the seconds in which all
-        who take turns with the run have one; the current rate is that of whole cycles."""
+        """Add the record that the program published last, which may be the same as before. `cycle`: the seconds in which each
+        of the runs that take turns has one; the current rate is that of whole cycles."""
         seen = self._seen
         if (before := self._interrupted) is not None and _follows(record, before):
             if record.counted == before.counted:
-                return  # that step is not over
+                return  # that step has not ended
             seen.clear()
             seen.append(record)
         self._interrupted = None
         if seen and not _follows(record, seen[-1]):
             seen.clear()
         if not seen:
-            seen.append(_start_of(record))  # so that an agent that has just started knows the rate at once
+            seen.append(_start_of(record))  # so that an agent that has just started knows the rate immediately
         if record.counted == seen[-1].counted and len(seen) > 1:
             seen.pop()
         seen.append(record)
@@ -108,7 +108,7 @@ class Advance:
             seen.popleft()
 
     def now(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
-        """The state of the run; None before the first record. `awake_ns`: since when it executes, if it was parked before."""
+        """Return the state of the run; None before the first record. `awake_ns`: when it resumed, if it was parked before."""
         if not self._seen:
             return None
         base, last = self._seen[0], self._seen[-1]
@@ -136,7 +136,7 @@ def _is_enough(base: Record, last: Record, window: float) -> bool:
 
 
 def _start_of(record: Record) -> Record:
-    """The record of the same process right after its first step."""
+    """Return the record of the same process right after its first step."""
     return record._replace(last_ns=record.began_ns, untimed=0, counted=0, busy_ns=0, squares=0.0)
 
 
@@ -154,7 +154,7 @@ def _rate(base: Record, last: Record) -> float | None:
 
 
 def _mini_batch(base: Record, last: Record) -> tuple[float | None, float | None, int]:
-    """The mean duration of a step, its standard deviation, and the number of steps."""
+    """Return the mean duration of a step, its standard deviation, and the number of steps."""
     timed = (last.counted - last.untimed) - (base.counted - base.untimed)
     if timed <= 0 or (mean := (last.busy_ns - base.busy_ns) * 1e-9 / timed) < SHORTEST:
         return None, None, 0

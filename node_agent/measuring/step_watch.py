@@ -1,6 +1,6 @@
-"""Reads what all live runs of the node say of themselves, once a second.
+"""Reads once a second what all live runs of the node report about themselves.
 
-That is their step files, and the files in which they ask for a grace period and name their checkpoints.
+These are their step files, and the files in which they ask for a grace period and name their checkpoints.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.PARKING, RunPhase.PARK
 
 
 class StepWatch:
-    """Keeps the steps of the runs that are at work. It holds no file open, and needs no state from before a restart."""
+    """Keeps the steps of the runs that are working. It holds no file open, and needs no state from before a restart."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class StepWatch:
         window: float = WINDOW,
         saves: Callable[[Iterable[RunRecord]], Mapping[RunKey, SaveMeans]] = lambda _: {},
     ) -> None:
-        """`window`: seconds over which current rates are computed, at least. `saves` says what would save each run."""
+        """`window`: minimum seconds over which current rates are computed. `saves` says what would save each run."""
         self.latest: tuple[RunSteps, ...] = ()
         """Every run that counts its steps, in the order of the keys."""
         self.measurements: tuple[RunMeasurement, ...] = ()
@@ -47,16 +47,16 @@ class StepWatch:
         self.graces: tuple[RunGrace, ...] = ()
         """Every run that asks for a grace period, in the order of the keys."""
         self.checkpoints: tuple[RunCheckpoints, ...] = ()
-        """Every run of which it is known how it saves, in the order of the keys."""
+        """Every run for which it is known how it saves, in the order of the keys."""
         self._spool = spool
         self._paths = paths
         self._window = window
         self._saves = saves
         self._advances: dict[RunKey, Advance] = {}
         self._longest: dict[RunKey, tuple[float, bool]] = {}
-        """The longest time without the end of a step, of runs whose steps are long, and whether they evaluated then."""
+        """The longest time without the end of a step, for runs with long steps, and whether they evaluated then."""
         self._stops: dict[RunKey, int] = {}
-        """How often each run was stopped in the middle of a step, when it was looked at last."""
+        """Times each run had been stopped in the middle of a step, at the last look."""
 
     async def run(self) -> None:
         while True:
@@ -64,7 +64,7 @@ class StepWatch:
             await asyncio.sleep(EVERY)
 
     def look(self) -> None:
-        """Reads the files once: some microseconds for each run."""
+        """Read the files once: some microseconds for each run."""
         now = time.monotonic_ns()
         at_work = [record for record in self._spool.live() if record.phase in _AT_WORK]
         advances: dict[RunKey, Advance] = {}
@@ -103,7 +103,7 @@ class StepWatch:
         self.latest = tuple(_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
 
     def _note_longest(self, run: RunRecord, record: Record, now: int) -> None:
-        """Only while it executes: a parked run is in no step."""
+        """Note the time since the last step, only while the run executes: a parked run is in no step."""
         since = (now - record.last_ns) * 1e-9
         awake = run.park.stage is ParkStage.EXECUTES and record.last_ns >= run.park.changed * 1e9
         if awake and run.share is None and since >= max(_LONG, self._longest.get(run.key, (0.0, False))[0]):
@@ -111,15 +111,15 @@ class StepWatch:
 
 
 def _parked(steps: RunSteps) -> RunSteps:
-    """How far a run is that is parked. Nobody knows when it ends."""
+    """Return the progress of a parked run, whose end is unknown."""
     return replace(steps, state=StepState.PARKED, remaining=None)
 
 
 def _is_in_a_step(run: RunRecord) -> bool:
-    """Whether a run is stopped, and not between two steps."""
+    """Whether a run is stopped in the middle of a step."""
     return run.park.stage is ParkStage.PARKED and run.park.rung is not Rung.COOPERATIVE
 
 
 def _awake_since(run: RunRecord, now_ns: int) -> int:
-    """Since when a run executes, if it was parked: a parked run is not idle. Nanoseconds of the monotonic clock."""
+    """Return since when a run executes, if it was parked: a parked run is not idle. Nanoseconds of the monotonic clock."""
     return round(run.park.changed * 1e9) if run.park.stage is ParkStage.EXECUTES else now_ns

@@ -1,4 +1,4 @@
-"""Calls that may never come back, such as a look into a process that hangs in the kernel."""
+"""Calls that may never return, such as a look into a process that hangs in the kernel."""
 
 import asyncio
 import threading
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def in_thread_of_its_own(call: Callable[[], T]) -> T:
-    """asyncio.to_thread, but whoever gives up on the call can leave, and so can the event loop: it waits for threads of its
-    own when it ends."""
+    """Like asyncio.to_thread, but a caller that gives up on the call can exit, and so can the event loop, which otherwise waits
+    for its own threads when it ends."""
     outcome: Future[T] = Future()
 
     def work() -> None:
@@ -23,6 +23,6 @@ async def in_thread_of_its_own(call: Callable[[], T]) -> T:
             outcome.set_result(result)
 
     waiting = asyncio.wrap_future(outcome)
-    outcome.set_running_or_notify_cancel()  # it is not to be cancelled from here on
+    outcome.set_running_or_notify_cancel()  # it can no longer be cancelled from here on
     threading.Thread(target=work, daemon=True).start()
     return await waiting

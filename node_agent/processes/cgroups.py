@@ -1,9 +1,9 @@
-"""Control groups (cgroup v2): the part of the hierarchy that was given to this agent, and in it a group for each run.
+"""Control groups (cgroup v2): the part of the hierarchy that was delegated to this agent, with a group for each run.
 
     <root>/agent                the agent and its launcher
     <root>/runs/<spool>.<run>   all processes of a run, such as 1a2b.17.1 or, of a gang, 1a2b.17.1.2
 
-The kernel has no processes beside groups that controllers work on, so the agent is in a group of its own. To `look` changes
+The kernel allows no processes in a group whose children have controllers, so the agent has a group of its own. `look` changes
 nothing; `take` moves the agent and makes the folders.
 """
 
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 AGENT = "agent"
 RUNS = "runs"
 MEMORY = "memory"
-"""The one controller that is used."""
+"""The only controller that is used."""
 _SYSTEMD = "/run/systemd/system"
-"""There where systemd runs, which owns all groups that it does not delegate."""
+"""Exists where systemd runs, which owns all groups that it does not delegate."""
 _UNIT = "in a systemd unit: Delegate=yes, DelegateSubgroup=agent and no ProtectControlGroups="
 
 _WITHOUT = "Without it, what leaves the process group of its run is not killed with it, and memory is looked at once a second"
@@ -34,20 +34,20 @@ _WATCHED = "Without it, the memory of runs is looked at once a second"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where runs can have groups, and what is missing there."""
+    """The place where runs can have groups, and what is missing there."""
 
     root: str = ""
     """Empty: nowhere."""
     inner: bool = False
-    """The agent is to be in a group inside `root`, and is not yet."""
+    """The agent should be in a group inside `root`, and is not yet."""
     memory: bool = False
-    """The kernel can hold runs to their memory."""
+    """The kernel can limit the memory of runs."""
     missing: str = ""
-    """In words, with what to do about it; empty where nothing is."""
+    """Message on what is missing and how to fix it; empty if nothing is."""
 
 
 class Groups:
-    """The groups of runs. A run is named <spool>/<run>, as the launcher knows it. Without `runs` there are none."""
+    """The groups of runs. A run is named <spool>/<run>, as the launcher knows it. Without `runs`, no run has a group."""
 
     def __init__(self, runs: str = "", *, memory: bool = False, limits: bool = True) -> None:
         self._runs = runs
@@ -58,7 +58,7 @@ class Groups:
         return f"{self._runs}/{run.replace('/', '.')}" if self._runs else ""
 
     def make(self, run: str, memory_mib: int) -> str:
-        """Makes the group of a run that is going to start; its path. Harmless to repeat. Raises OSError."""
+        """Make the group of a run that is going to start; return its path. Harmless to repeat. Raises OSError."""
         path = self.path(run)
         if path:
             with suppress(FileExistsError):
@@ -67,7 +67,7 @@ class Groups:
         return path
 
     def bound(self, run: str, memory_mib: int) -> None:
-        """What uses more than that is killed, as a whole, and is not swapped out before; 0: it may use any amount."""
+        """Limit the group's memory, without swap: if it uses more, the kernel kills the whole group. 0: any amount."""
         if self._memory:
             path, limited = self.path(run), self._limits and memory_mib > 0
             write(f"{path}/memory.oom.group", "1")
@@ -76,20 +76,20 @@ class Groups:
             write(f"{path}/memory.max", str(memory_mib << 20) if limited else "max")
 
     def alive(self, run: str) -> bool:
-        """Whether a process of it lives, and is in its group."""
+        """Whether any process of the run lives in its group."""
         return populated(self.path(run))
 
     def kill(self, run: str) -> None:
-        """All that is in its group."""
+        """Kill all processes in the run's group."""
         if self.alive(run):
             kill_inside(self.path(run))
 
     def bounded(self, run: str) -> bool:
-        """Whether the kernel sees to what the run may use, and tells of it."""
+        """Whether the kernel enforces the run's memory limit, and reports it."""
         return self._memory and self.alive(run)
 
     def oom_kills(self, run: str) -> int | None:
-        """How many of its processes the kernel has killed for want of memory; None where it does not count."""
+        """Return how many of its processes the kernel has killed because memory ran out; None if the kernel does not count."""
         if self._memory:
             for line in read(f"{self.path(run)}/memory.events").splitlines():
                 name, _, count = line.partition(b" ")
@@ -98,7 +98,7 @@ class Groups:
         return None
 
     def remove(self, run: str) -> bool:
-        """Removes its group, and those that it has made inside. False where something in it is still alive."""
+        """Remove its group, and those that it has made inside. Return False if something in it is still alive."""
         path = self.path(run)
         if path:
             try:
@@ -112,7 +112,7 @@ class Groups:
         return True
 
     def known(self) -> Iterator[str]:
-        """The runs of all spools that have a group here, of other agents' as well."""
+        """Yield the runs of all spools that have a group here, including those of other agents."""
         if self._runs:
             for entry in os.scandir(self._runs):
                 spool, dot, run = entry.name.partition(".")
@@ -121,7 +121,7 @@ class Groups:
 
 
 def found(policy: str, limits: bool) -> Groups:
-    """The groups of this agent's runs, as `policy` wants them: auto, require or off."""
+    """Return the groups of this agent's runs, as `policy` wants them: auto, require or off."""
     if policy == "off":
         return Groups()
     membership, mounts = (Path(f"/proc/self/{name}").read_text(encoding="utf-8") for name in ("cgroup", "mountinfo"))
@@ -137,9 +137,9 @@ def found(policy: str, limits: bool) -> Groups:
 
 
 def own_group(membership: str, mounts: str) -> str:
-    """The path of the group that a process is in, by its /proc/<pid>/cgroup and mountinfo; empty where it is not to be seen.
+    """Return the path of a process's group, by its /proc/<pid>/cgroup and mountinfo; empty if it cannot be seen.
 
-    The hierarchy may be mounted beside those of version 1, and a container may see a part of it.
+    The hierarchy may be mounted next to those of version 1, and a container may see a part of it.
     """
     path = next((line.removeprefix("0::") for line in membership.splitlines() if line.startswith("0::")), "")
     for line in mounts.splitlines():
@@ -156,7 +156,7 @@ def _unescaped(text: str) -> str:
 
 
 def look(own: str, environ: Mapping[str, str], systemd: str = _SYSTEMD) -> Place:
-    """What an agent that is in this group can do."""
+    """Return what an agent in this group can do."""
     if not own:
         return Place(missing=f"no cgroup v2 is mounted here; boot with systemd.unified_cgroup_hierarchy=1. {_WITHOUT}")
     above, _, name = own.rpartition("/")
@@ -171,14 +171,14 @@ def look(own: str, environ: Mapping[str, str], systemd: str = _SYSTEMD) -> Place
         has = ", ".join(controllers) or "none"
         return Place(root, inner, missing=f"{root} has no memory controller (it has: {has}); {_UNIT}. {_WATCHED}")
     if inner and "INVOCATION_ID" in environ:
-        # With a controller at work below, the kernel lets nothing into the unit's own group: as long as runs are alive,
+        # While a controller is active below, the kernel lets no process into the unit's own group: while runs are alive,
         # systemd could not start the agent again.
         return Place(root, inner, missing=f"systemd has started the agent in {root} itself; {_UNIT} (systemd 254). {_WATCHED}")
     return Place(root, inner, memory=True)
 
 
 def take(place: Place, limits: bool) -> tuple[Groups, str]:
-    """Moves the agent where it is to be, and makes what runs need. Returns also what is missing, in words."""
+    """Move the agent to its group, and make what runs need. Also return what is missing, in words."""
     if not place.root:
         return Groups(), place.missing
     runs = f"{place.root}/{RUNS}"
@@ -202,7 +202,7 @@ def take(place: Place, limits: bool) -> tuple[Groups, str]:
 
 
 def _move_inside(root: str) -> None:
-    """What is in the root is the agent, and perhaps what started it and what it has started; it is all moved."""
+    """Move all processes in the root: the agent, and perhaps what started it and what it has started."""
     inside = f"{root}/{AGENT}"
     Path(inside).mkdir(exist_ok=True)
     write(f"{inside}/cgroup.procs", "0")
@@ -212,11 +212,11 @@ def _move_inside(root: str) -> None:
 
 
 def _may_make(group: str, systemd: str) -> bool:
-    """Whether groups can be made here, and nobody else minds."""
+    """Whether groups can be made here without interfering with systemd."""
     files = (group, f"{group}/cgroup.procs", f"{group}/cgroup.subtree_control")
     if not all(os.access(file, os.W_OK) for file in files):
         return False
-    # Root may write everywhere, and a user in all that is their own systemd's. Each systemd marks what it has given away.
+    # Root may write everywhere, and a user in all that is their own systemd's. Each systemd marks what it has delegated.
     anyway = os.geteuid() == 0 or "/user@" in group
     return not anyway or not os.path.exists(systemd) or _given_away(group)  # noqa: PTH110
 

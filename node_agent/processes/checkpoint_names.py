@@ -10,13 +10,13 @@ from node_agent.run_state.save_values import NOTHING_SAID, RunSaves
 
 _MOST_BYTES = 4096
 _LONGEST_NAME = 255
-"""Bytes, of the name of a checkpoint."""
+"""Bytes of the name of a checkpoint."""
 _LONGEST_REASON = 1024
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def read_names(path: str) -> RunSaves:
-    """What the run has said. Raises nothing: what names nothing is no name."""
+    """Return the run's account of its checkpoints. Raises nothing: invalid content counts as no name."""
     try:
         descriptor = os.open(path, _OPEN)
     except OSError:

@@ -1,4 +1,4 @@
-"""Runs a program of this machine to its end, for a limited time."""
+"""Runs a program of this machine to its end, within a time limit."""
 
 import asyncio
 import os
@@ -27,13 +27,13 @@ async def run_limited(
     uid: int | None = None,
     gid: int | None = None,
 ) -> Ended:
-    """Runs a command in a session of its own, with `given` as its standard input, as another user if `uid` names one.
+    """Run a command in a session of its own, with `given` as its standard input, as another user if `uid` names one.
 
-    Whatever of it still runs when the limit is over is killed. A daemon that it leaves behind must have a session of its own,
-    and must not keep its standard output.
+    Whatever of it still runs at the time limit is killed. A daemon that it leaves behind must have a session of its own, and
+    must not keep its standard output.
 
-    A thread waits for it. The event loop of the agent, uvloop, would leave descriptors open in the daemon, and then wait for
-    its end; and it knows no users.
+    A thread waits for it. The agent's event loop, uvloop, would leave descriptors open in the daemon, and then wait for
+    its end; and it cannot change the user.
     """
     other = uid is not None and uid != os.geteuid()
     begun: list[subprocess.Popen[bytes]] = []

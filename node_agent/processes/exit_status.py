@@ -1,4 +1,4 @@
-"""How a run came to its end: what its launcher, the run itself and the kernel had to say about it."""
+"""How a run ended, by the accounts of its launcher, the run itself and the kernel."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from node_agent.run_state.model import RunRecord
 
 
 def exit_file(folder: str) -> Exited | None:
-    """What a launcher has left in the folder of a run."""
+    """Return the exit status that a launcher has left in the folder of a run."""
     try:
         fields = json.loads(Path(folder, EXIT_FILE).read_text(encoding="utf-8"))
         return Exited(int(fields["code"]), int(fields["signal"]))
@@ -22,7 +22,7 @@ def exit_file(folder: str) -> Exited | None:
 
 
 def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> Exited:
-    """An end, in the light of what the run has said. `starved`: the kernel has killed it for want of memory."""
+    """Return an end in the light of what the run has said. `starved`: the kernel killed it because memory ran out."""
     if os.path.exists(paths.yielded(record.key)):  # noqa: PTH110
         return replace(event, yielded=True)
     if _obeys(event, record) and _was_done(record, paths):
@@ -33,7 +33,7 @@ def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> 
 
 
 def _obeys(event: Exited, record: RunRecord) -> bool:
-    """Whether a run may have ended so because it was told to."""
+    """Whether a run may have ended like this because it was told to."""
     if event.unknown:
         return False
     if event.code == event.signal == 0:
@@ -46,7 +46,7 @@ def killed(event: Exited) -> bool:
 
 
 def _was_done(record: RunRecord, paths: Paths) -> bool:
-    """Whether the process that was the run has said that all of its work is done.
+    """Whether the run's own process has said that all of its work is done.
 
     One of its children cannot say that: the run, a script, may have had more to do.
     """
@@ -57,7 +57,7 @@ def _was_done(record: RunRecord, paths: Paths) -> bool:
 
 
 def told(event: Exited) -> str:
-    """In words, for the log."""
+    """Describe the end in words, for the log."""
     if event.launch_error:
         return event.launch_error
     if event.out_of_memory:

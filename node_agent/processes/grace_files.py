@@ -8,7 +8,7 @@ from math import isfinite
 from node_agent.run_state.model import RunKey
 
 LONGEST = 86400.0
-"""Seconds: no job may have a longer grace period."""
+"""Longest grace period of a job, in seconds."""
 _MOST_BYTES = 64
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -20,7 +20,7 @@ class RunGrace:
 
 
 def read_grace(path: str, key: RunKey) -> RunGrace | None:
-    """What the run asks for; None if it asks for nothing, or for nothing that a job may have. Raises nothing."""
+    """Return the grace period that the run asks for; None if it asks for none, or for an invalid one. Raises nothing."""
     try:
         descriptor = os.open(path, _OPEN)
     except OSError:
@@ -33,5 +33,5 @@ def read_grace(path: str, key: RunKey) -> RunGrace | None:
         return None
     finally:
         os.close(descriptor)
-    # Less than a microsecond is nothing in a message.
+    # Less than a microsecond is 0 in a message.
     return RunGrace(key, min(seconds, LONGEST)) if isfinite(seconds) and seconds >= 1e-6 else None

@@ -1,7 +1,7 @@
-"""The log of a run: found by the run's name alone, read piece by piece, and followed until the run is over.
+"""The log of a run: found by the run's name, read piece by piece, and followed until the run has ended.
 
-Files are opened and read by threads, for a disk may take its time. A file that is being written is looked at again after
-a while, since nothing tells that it has grown; the end of its run is told by `wake`, and looked at then.
+Threads open and read files, because a disk may be slow. A file that is being written is polled, since nothing announces
+that it has grown; `wake` announces the end of its run, and the file is then read once more.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 T = TypeVar("T")
 
 PIECE = 64 * 1024
-"""Bytes of a piece, at most."""
+"""Maximum bytes of a piece."""
 _FIRST_LOOK, _LONGEST_LOOK = 0.1, 1.0
-"""Seconds between two looks at a file, while it grows and after it has not for a while."""
+"""Seconds between two looks at a file: while it grows, and when it has not for a while."""
 _READERS = 4
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR})
 
 
 class LogRefused(Exception):
-    """There is no (more) log: `reason` is a name that stays, the message says why."""
+    """The log, or the rest of it, is not available: `reason` is a stable name, the message explains."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -37,9 +37,9 @@ class LogRefused(Exception):
 
 
 class Logs:
-    """The logs of one agent's runs. For the event loop alone.
+    """The logs of one agent's runs. For the event loop only.
 
-    `find` looks up what is known of a run. `path` says where its log is, and may look for it: no path comes from outside.
+    `find` looks up the record of a run. `path` says where its log is, and may search for it: no path comes from outside.
     """
 
     def __init__(self, find: Callable[[RunKey], RunRecord | None], path: Callable[[RunKey], Path]) -> None:
@@ -58,15 +58,15 @@ class Logs:
                 event.set()
 
     async def read(self, key: RunKey, offset: int, follow: bool) -> AsyncGenerator[bytes, None]:
-        """The log from a byte on: to where it ends now, or (`follow`) until the run is over.
+        """Yield the log from a byte on: to its present end, or (`follow`) until the run has ended.
 
-        The first piece is empty: it says that the log was found, or (`follow`) is waited for. Raises LogRefused with
-        NOT_STARTED, LOG_GONE, LOG_UNREADABLE, or OFFSET where the log has no such byte (any more).
+        The first piece is empty: it says that the log was found, or (`follow`) is awaited. Raises LogRefused with
+        NOT_STARTED, LOG_GONE, LOG_UNREADABLE, or OFFSET if the log has no such byte (any more).
         """
         with self._listen(key) as listener:
             told = False
             while True:
-                over = self._over(key)  # first: else a run might start and end unseen while its log is looked for
+                over = self._over(key)  # first: else a run might start and end unseen while its log is searched
                 if (file := await self._open(key)) is not None or over:
                     break
                 if not follow:
@@ -112,8 +112,8 @@ class Logs:
                 pause = pause if data else min(2 * pause, _LONGEST_LOOK)
 
     async def _open(self, key: RunKey) -> "_File | None":
-        """None where the run has no process (yet), and so no log. Raises LogRefused."""
-        record = self._find(key)  # first: a file that is missing although there was a process is gone
+        """Open the log; None if the run has no process (yet), and so no log. Raises LogRefused."""
+        record = self._find(key)  # first: if there was a process, a missing file has been removed
         try:
             return await self._in_thread(lambda: _File(self._path(key)))
         except OSError as error:
@@ -149,7 +149,7 @@ class Logs:
 
 
 class _Listener:
-    """Waits for a time, or until the run has come to another phase than the last time."""
+    """Waits for a time, or until the run's phase differs from that at the last call."""
 
     def __init__(self, event: asyncio.Event, note: Callable[[], None]) -> None:
         self._event = event
@@ -163,9 +163,9 @@ class _Listener:
 
 
 class _File:
-    """An open log. Who closes it does not take its descriptor from under a thread that still reads.
+    """An open log. Closing it does not take its descriptor away from a thread that still reads.
 
-    A job may put anything in the place of its log: what is no plain file, or lies elsewhere, is not there.
+    A job may replace its log by anything: if it is no plain file, or lies elsewhere, it counts as missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -177,7 +177,7 @@ class _File:
             raise OSError(errno.ENOENT, "not a plain file")
 
     def go_to(self, offset: int) -> int:
-        """Its size. Raises LogRefused where it is shorter than that."""
+        """Seek to the offset; return the size. Raises LogRefused if the file is shorter than that."""
         with self._reading():
             size = os.fstat(self._descriptor).st_size
             _check_offset(offset, size)
@@ -185,7 +185,7 @@ class _File:
             return size
 
     def read(self, count: int) -> bytes:
-        """Empty at its end, as that is now. Raises LogRefused where it was cut short since."""
+        """Read on; empty at the present end. Raises LogRefused if the file was truncated since."""
         with self._reading():
             data = os.read(self._descriptor, count)
             if not data:
@@ -198,7 +198,7 @@ class _File:
                 os.close(self._descriptor)
             self._descriptor = -1
 
-    __del__ = close  # of one that was opened for somebody who had gone by then
+    __del__ = close  # if it was opened for a caller that had gone by then
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

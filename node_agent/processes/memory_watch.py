@@ -1,7 +1,7 @@
-"""How much host memory runs use, and which of them use more than they asked for.
+"""Watches how much host memory runs use, and which of them exceed their request.
 
-Memory is what a run would not give back: private and shared memory, but not the files that it has mapped. What several of
-its processes share counts once. To know that exactly costs the kernel a walk through all of it; so it is only asked of
+A run's memory is what it would not give back: private and shared memory, but not the files that it has mapped. Memory that
+several of its processes share counts once. The exact size costs the kernel a walk through all of it, so it is read only for
 runs whose resident sizes, which are cheap to read and never too small, add up to more than is allowed.
 """
 
@@ -25,16 +25,16 @@ log = logging.getLogger(__name__)
 _PAGE = os.sysconf("SC_PAGESIZE")
 _EXACT = (b"Pss_Anon:", b"Pss_Shmem:")
 _OLDER = b"Pss:"
-"""Of kernels that do not tell files apart."""
+"""The field of kernels that do not list files separately."""
 _SHARE = 0.05
-"""Of the time of one CPU, at most, that is spent on exact sizes of one run."""
+"""Maximum part of one CPU's time that is spent on exact sizes of one run."""
 
 Limits = Mapping[RunKey, tuple[int | str, int]]
-"""The process group of a run, or the path of its control group, and the bytes that it may use."""
+"""For each run its process group, or the path of its control group, and the bytes that it may use."""
 
 
 class MemoryWatch:
-    """Looks every `interval` seconds, in a thread: a sick /proc then stops nothing else."""
+    """Looks every `interval` seconds, in a thread: a sick /proc then blocks nothing else."""
 
     def __init__(self, limits: Callable[[], Limits], exceeded: Callable[[RunKey, int], None], interval: float = 1.0) -> None:
         self._limits = limits
@@ -43,7 +43,7 @@ class MemoryWatch:
         self._next_exact: dict[RunKey, float] = {}
 
     async def run(self) -> None:
-        """Tells of each run that uses more than it may, and how many bytes; again while it lives. For ever."""
+        """Report each run that uses more than it may, and how many bytes; repeatedly while it lives. Never returns."""
         while True:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
@@ -56,7 +56,7 @@ class MemoryWatch:
                     self._exceeded(key, used)
 
     def look(self, limits: Limits) -> dict[RunKey, int]:
-        """The runs that use too much, and how much."""
+        """Return the runs that use too much, and how much."""
         members = resident({group for group, _ in limits.values()})
         self._next_exact = {key: at for key, at in self._next_exact.items() if key in limits}
         found = {}
@@ -72,7 +72,7 @@ class MemoryWatch:
 
 
 def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
-    """Group -> process -> bytes that are in memory, of all processes of these groups."""
+    """Return group -> process -> resident bytes, for all processes of these groups."""
     found: dict[int | str, dict[int, int]] = defaultdict(dict)
     for group in groups:
         if isinstance(group, str):
@@ -80,7 +80,7 @@ def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
                 with suppress(OSError):
                     found[group][pid] = _statm(pid)[1] * _PAGE
     if any(isinstance(group, int) for group in groups):
-        for name in os.listdir("/proc"):  # noqa: PTH208 (in a hurry)
+        for name in os.listdir("/proc"):  # noqa: PTH208 (faster than pathlib)
             if name.isdigit():
                 with suppress(OSError):
                     leader = os.getpgid(int(name))
@@ -90,10 +90,10 @@ def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
 
 
 def exact(pid: int) -> int:
-    """The bytes of a process that are not files, each page divided by how many share it."""
+    """Return the bytes of a process that are not files, each page divided by the number of its sharers."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
-    except OSError:  # it is gone, or has changed its user
+    except OSError:  # it has ended, or has changed its user
         with suppress(OSError):
             _, size, shared, *_ = _statm(pid)
             return (size - shared) * _PAGE
@@ -103,7 +103,7 @@ def exact(pid: int) -> int:
 
 
 class OomKills:
-    """How often this kernel has killed a process for want of memory."""
+    """The number of processes that this kernel has killed because memory ran out."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -116,7 +116,7 @@ class OomKills:
         return self._count
 
     def lately(self) -> int:
-        """As it was at most a second ago: reading it takes longer than most of what a launch does."""
+        """Return a count at most a second old: reading it takes longer than most steps of a launch."""
         return self._count if time.monotonic() - self._read_at < 1.0 else self.now()
 
 

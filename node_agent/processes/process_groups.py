@@ -1,4 +1,4 @@
-"""Processes and groups of them, as the kernel tells. The launcher loads this as well, so it imports next to nothing."""
+"""Processes and process groups, according to the kernel. The launcher also loads this, so it imports next to nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import signal
 from collections.abc import Collection
 
 _STAT_LENGTH = 4096
-"""More than /proc/<pid>/stat has: some fifty numbers and a short name."""
+"""More bytes than /proc/<pid>/stat has: some fifty numbers and a short name."""
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""What is wanting, and may be there again in a moment."""
+"""Errors for resources that are exhausted now and may be available again in a moment."""
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on (state, ppid, pgrp, session, ...); empty when it is gone.
+    """Return the fields of /proc/<pid>/stat from the state on (state, ppid, pgrp, session, ...); empty if it has ended.
 
-    Raises OSError where the want of a descriptor or of memory keeps it from being known.
+    Raises OSError if no descriptor or memory is left to find out.
     """
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -33,15 +33,15 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process started, in clock ticks since boot; 0 when there is none. Tells it from a later owner of its pid."""
+    """Return the start time in clock ticks since boot; 0 if the process has ended. Tells it from a later owner of its pid."""
     fields = stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 
 
 def boot_id() -> str:
-    """Of the kernel, and of the first process: pids and start times of another boot mean nothing.
+    """Return an ID of the boot, with that of the first process: pids and start times of another boot mean nothing.
 
-    A container that is started anew has the boot of its kernel, and nothing of what ran in it before.
+    A container that is started again keeps its kernel's boot, and has none of the processes that ran in it before.
     """
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
         return f"{file.read().strip()}/{start_ticks(1)}"
@@ -52,7 +52,7 @@ def pids() -> list[int]:
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a group that still run; those that only wait to be collected do not count."""
+    """Return the processes of a group that still run; zombies do not count."""
     members = []
     for pid in pids():
         fields = stat_fields(pid)
@@ -62,22 +62,22 @@ def group_members(group: int) -> list[int]:
 
 
 def kill_group(group: int, signum: int = signal.SIGKILL) -> bool:
-    """Signals a process group; whether there is (still) one."""
-    if group <= 1:  # to the kernel, 0 is our own, and 1 is everybody
+    """Signal a process group; return whether it (still) exists."""
+    if group <= 1:  # to the kernel, 0 is our own group, and 1 means all processes
         return False
     try:
         os.killpg(group, signum)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # one that changed its user; the others were signalled
+        return True  # a process that changed its user; the others were signaled
     return True
 
 
 def terminate_group(group: int, savers: Collection[int]) -> None:
-    """SIGTERM for a process group, but not for what one of these `savers` in it has started, unless that is one itself.
+    """Send SIGTERM to a process group, except to descendants of one of these `savers` in it that are not savers themselves.
 
-    Workers that load the data of a training, say, would be gone before it has saved, and it would fail for it.
+    Otherwise the workers that load a training's data would end before it has saved, and it would fail for that.
     """
     parents = {pid: int(fields[1]) for pid in group_members(group) if len(fields := stat_fields(pid)) > 1}
     there = parents.keys() & set(savers)
@@ -103,9 +103,9 @@ def handles(pid: int, signum: int) -> bool:
 
 
 def signal_handlers(members: Collection[int], signum: int) -> int:
-    """Sends a signal to those of these processes that handle it; to how many.
+    """Send a signal to those of these processes that handle it; return how many got it.
 
-    What such a process has started gets none: workers inherit its handler, and would save as well. A process without a handler
+    Descendants of such a process get none: workers inherit its handler, and would save as well. A process without a handler
     gets none either: most signals would end it.
     """
     parents = {pid: int(fields[1]) for pid in members if len(fields := stat_fields(pid)) > 1}
@@ -125,7 +125,7 @@ def signal_handlers(members: Collection[int], signum: int) -> int:
 
 
 def find_leader(directory: str) -> int:
-    """The leader of the run with this directory, searched among all processes; 0 when there is none."""
+    """Return the leader of the run with this directory, searched among all processes; 0 if no process is."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")
     for pid in pids():
         fields = stat_fields(pid)
@@ -136,7 +136,7 @@ def find_leader(directory: str) -> int:
     return 0
 
 
-# Control groups (cgroup v2), by the paths of their directories. Without one ("") there is nothing in it.
+# Control groups (cgroup v2), by the paths of their directories. The path "" means no group, with nothing in it.
 
 
 def populated(group: str) -> bool:
@@ -145,10 +145,10 @@ def populated(group: str) -> bool:
 
 
 def inside(group: str) -> list[int]:
-    """The processes of a control group, and of those inside it, that still run."""
+    """Return the processes of a control group, and of those inside it, that still run."""
     found = [int(pid) for pid in read(f"{group}/cgroup.procs").split()]
     with contextlib.suppress(FileNotFoundError):
-        if os.stat(group).st_nlink > 2:  # noqa: PTH116 (seldom; to list it costs more)
+        if os.stat(group).st_nlink > 2:  # noqa: PTH116 (rarely; listing it costs more)
             for entry in os.scandir(group):
                 if entry.is_dir(follow_symlinks=False):
                     found += inside(entry.path)
@@ -156,14 +156,14 @@ def inside(group: str) -> list[int]:
 
 
 def kill_inside(group: str) -> None:
-    """Kills all that is in a control group, what is just being forked there included."""
+    """Kill all processes of a control group, including those that are just being forked there."""
     try:
         write(f"{group}/cgroup.kill", "1")
     except OSError:  # before Linux 5.14, or nothing is there
         with contextlib.suppress(OSError):  # before 5.2
-            write(f"{group}/cgroup.freeze", "1")  # none of them forks any more, and none is too frozen to die
+            write(f"{group}/cgroup.freeze", "1")  # none of them forks any more, and SIGKILL still ends them
         targets = {pid: descriptor for pid in inside(group) if (descriptor := open_process(pid)) is not None}
-        remaining = set(inside(group))  # what is here now, and had its number then, is no stranger
+        remaining = set(inside(group))  # those that are here now and had their pid then are no strangers
         for pid, descriptor in targets.items():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if pid in remaining:
@@ -174,7 +174,7 @@ def kill_inside(group: str) -> None:
 
 
 def led_by(leader: int, ticks: int) -> bool:
-    """Whether a process group with this number, if there is one, is that of this leader, which may be gone.
+    """Whether the process group with this number, if it exists, is that of this leader, which may have ended.
 
     Its number cannot go to another process while members of its group remain.
     """
@@ -182,9 +182,9 @@ def led_by(leader: int, ticks: int) -> bool:
 
 
 def rest_of(leader: int, ticks: int, group: str, signum: int = 0) -> list[int]:
-    """What the leader of a run has left behind in its process group and its control group, where it may live on for days.
+    """Return the processes that the leader of a run left in its process group and its control group, where they may live on.
 
-    `signum` is sent to the former; SIGKILL to both.
+    `signum` is sent to those in the process group; SIGKILL to both.
     """
     left = set()
     if led_by(leader, ticks) and kill_group(leader, signum):
@@ -197,12 +197,12 @@ def rest_of(leader: int, ticks: int, group: str, signum: int = 0) -> list[int]:
 
 
 def kill_rest(leader: int, ticks: int, group: str) -> list[int]:
-    """Kills what the leader of a run has left behind; what has yet to die."""
+    """Kill what the leader of a run has left behind; return what has yet to die."""
     return rest_of(leader, ticks, group, signal.SIGKILL)
 
 
 def open_process(pid: int) -> int | None:
-    """A descriptor of a process; None where it is gone."""
+    """Return a descriptor of a process; None if it has ended."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -210,7 +210,7 @@ def open_process(pid: int) -> int | None:
 
 
 def read(path: str) -> bytes:
-    """The content of a file of the kernel's; empty where it is not there any more. Raises OSError in want of something."""
+    """Return the content of a kernel file; empty if it no longer exists. Raises OSError if resources are exhausted."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Waits for the end of a run that is not ours to wait for, by file descriptors of its processes (pidfd)."""
+"""Waits for the end of a run that is not our child, by file descriptors of its processes (pidfd)."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ _AGAIN = 0.5
 
 
 class GroupWatch:
-    """Calls `ended` once the leader has exited and the rest of its groups is gone, which is killed then, unless it `saves`.
+    """Calls `ended` once the leader has exited and the rest of its groups is gone. The rest is killed, unless it `saves`.
 
-    These are its process group and, where it has one, its control group.
+    These are its process group and, if it has one, its control group.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class GroupWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """May call `ended` before it returns."""
+        """Begin to watch. May call `ended` before it returns."""
         self._timer = None
         try:
             self._look()
-        except OSError:  # no descriptor is left; the end of a process that is watched leads here again
+        except OSError:  # no descriptor is left; the end of a watched process leads here again
             if not self._descriptors:
                 self._timer = asyncio.get_running_loop().call_later(_AGAIN, self.begin)
             return
@@ -59,7 +59,7 @@ class GroupWatch:
             self._add(pid)
 
     def _rest(self) -> list[int]:
-        """What the leader has left behind, which is killed unless it may be saving."""
+        """Return what the leader has left behind, which is killed unless it may be saving."""
         of = self._leader, self._ticks, self._control_group
         rest = rest_of(*of)
         return rest if rest and self._saves(rest) else kill_rest(*of)
@@ -77,7 +77,7 @@ class GroupWatch:
         self._remove(descriptor)
         if not self._descriptors:
             self.begin()
-        else:  # that was perhaps the last that saved
+        else:  # that was perhaps the last one that saved
             with contextlib.suppress(OSError):
                 self._rest()
 

@@ -1,4 +1,4 @@
-"""What holds runs together, and to the memory that they asked for: their control groups, and the watch without these."""
+"""The control groups of runs, which hold them together and limit their memory, and the memory watch if these are missing."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.spool.spool import Spool
 
 _AGAIN = 30.0
-"""Seconds until a group in which something would not die is tried again."""
+"""Seconds until removing a group is tried again if something in it would not die."""
 
 
 class RunCgroups:
-    """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    """The control groups of one spool's runs. `guarded` calls a function for the event loop, and reports what fails in it."""
 
     def __init__(self, spool: Spool, groups: Groups, guarded: Callable[..., None]) -> None:
         self._spool = spool
@@ -25,28 +25,28 @@ class RunCgroups:
         self._oom_kills = OomKills()
         self._removals: dict[RunKey, asyncio.TimerHandle] = {}
         self._more: dict[RunKey, int] = {}
-        """MiB that runs may use beside what they asked for, for what they had on their devices."""
+        """MiB that runs may use in addition to what they asked for, for their former device memory."""
         self.limits: dict[RunKey, tuple[int | str, int]] = {}
-        """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
+        """Runs that have a process and a memory limit that the kernel does not enforce."""
 
     def close(self) -> None:
         for timer in self._removals.values():
             timer.cancel()
 
     def kills_so_far(self) -> int:
-        """Of this node's kernel, for want of memory."""
+        """Return how often this node's kernel has killed a process because memory ran out."""
         return self._oom_kills.lately()
 
     def path(self, key: RunKey) -> str:
-        """Of its control group; empty where it has none."""
+        """Return the path of the run's control group; empty if it has none."""
         return self._groups.path(self._name(key))
 
     def make(self, key: RunKey, memory_mib: int) -> str:
-        """The control group of a run that is going to start. Raises OSError."""
+        """Make the control group of a run that is going to start. Raises OSError."""
         return self._groups.make(self._name(key), memory_mib and memory_mib + self._more.get(key, 0))
 
     def allow(self, record: RunRecord, more: int) -> None:
-        """Lets a run use so many bytes beside what it asked for."""
+        """Let a run use this many bytes in addition to what it asked for."""
         key = record.key
         if record.share is not None:
             more = max(more, record.share.parked_mib << 20)
@@ -59,7 +59,7 @@ class RunCgroups:
                 self.limits[key] = self.limits[key][0], (record.memory_mib + mib) << 20
 
     def hold(self, record: RunRecord) -> None:
-        """A run that has its process now."""
+        """Limit the memory of a run that has its process now."""
         if record.pid and record.memory_mib:
             name = self._name(record.key)
             if not self._groups.bounded(name):
@@ -67,25 +67,25 @@ class RunCgroups:
                 self.limits[record.key] = group, (record.memory_mib + self._more.get(record.key, 0)) << 20
 
     def adopt(self, record: RunRecord) -> None:
-        """A run of an agent before this one, which may have had other settings."""
+        """Take over a run of an earlier agent, which may have had other settings."""
         self.allow(record, record.park.most_bytes)
         with suppress(OSError):  # it has no group
             self._groups.bound(self._name(record.key), record.memory_mib and record.memory_mib + self._more.get(record.key, 0))
         self.hold(record)
 
     def kill(self, key: RunKey) -> None:
-        """All that is in its control group."""
+        """Kill all processes in the run's control group."""
         self._groups.kill(self._name(key))
 
     def starved(self, record: RunRecord, event: Exited, ours: bool) -> bool:
-        """Whether the kernel has killed it for want of memory; `ours`: we have told it to end, or were about to."""
+        """Whether the kernel killed it because memory ran out; `ours`: we had told it to end, or were about to."""
         kills = self._groups.oom_kills(self._name(record.key))
         if kills is not None:
             return kills > 0
         return not ours and exit_status.killed(event) and self._oom_kills.now() > record.oom_kills
 
     def release(self, key: RunKey, delay: float = 0.0) -> None:
-        """A run that is over. Its group is removed in a moment, when that is kept; what is left of them, by the next agent."""
+        """Remove the group of a run that has ended, after `delay` seconds. The next agent removes groups that remain."""
         self.limits.pop(key, None)
         self._more.pop(key, None)
         if self.path(key):
@@ -99,5 +99,5 @@ class RunCgroups:
             self.release(key, _AGAIN)
 
     def _name(self, key: RunKey) -> str:
-        """As its launcher has it."""
+        """Return the run's name at its launcher."""
         return f"{self._spool.short_id}/{key.name}"

@@ -1,4 +1,4 @@
-"""Where a run's files are. Pure."""
+"""The paths of a run's files. Pure."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,8 @@ RUNS = "runs"
 class Paths:
     """The agent's files. `checkpoints` may be on storage that nodes share.
 
-    Numbers of jobs and runs say nothing by themselves: another spool, or another cluster, has the same. So the runs of
-    each spool are apart, and so are the checkpoints of each cluster, and nothing old is ever met.
+    The numbers of jobs and runs are not unique: another spool, or another cluster, has the same ones. So the runs of each
+    spool are separate, and so are the checkpoints of each cluster, and old files are never found.
     """
 
     state: Path
@@ -24,11 +24,11 @@ class Paths:
     """The folder of the hook (`ebb_inject`); "": jobs run without the hook."""
 
     def of_spool(self, spool: str) -> "Paths":
-        """Those of another spool of this state directory."""
+        """Return the paths of another spool of this state directory."""
         return Paths(self.state, self.checkpoints, spool, self.hook)
 
     def folder(self, key: RunKey) -> str:
-        """Of a run, for what every launch passes: there, making a Path costs more than what is done with it."""
+        """Return the folder of a run as a string: in every launch, making a Path costs more than its use."""
         return f"{self.state}/{RUNS}/{self.spool}/{key.name}"
 
     def run(self, key: RunKey) -> Path:
@@ -38,19 +38,19 @@ class Paths:
         return Path(f"{self.folder(key)}/{LOG_FILE}")
 
     def yielded(self, key: RunKey) -> str:
-        """A run creates this file to say: I saved my work and leave because I was told to."""
+        """A run creates this file to say: I saved my work and exit because I was told to."""
         return f"{self.folder(key)}/{YIELD_FILE}"
 
     def done(self, key: RunKey) -> str:
-        """A run creates this file, with its pid, to say: my work is complete, and I am only leaving now."""
+        """A run creates this file, with its pid, to say: my work is complete, and I am only exiting now."""
         return f"{self.folder(key)}/done"
 
     def savers(self, key: RunKey) -> str:
-        """A process of a run adds its pid to this file, a line, to say: I save, and what I have started is mine to end."""
+        """A process of a run adds a line with its pid to this file to say: I save, and I end my own children."""
         return f"{self.folder(key)}/{SAVERS_FILE}"
 
     def code(self, key: RunKey) -> str:
-        """Where the snapshots of a run are unpacked."""
+        """Folder into which the snapshots of a run are unpacked."""
         return f"{self.folder(key)}/code"
 
     def result(self, key: RunKey) -> str:
@@ -58,7 +58,7 @@ class Paths:
         return f"{self.folder(key)}/result"
 
     def checkpointing(self, key: RunKey) -> str:
-        """What the launcher keeps of a run's checkpoint command."""
+        """Folder of the launcher for a run's checkpoint command."""
         return f"{self.folder(key)}/checkpoint-command"
 
     def steps(self, key: RunKey) -> str:
@@ -66,11 +66,11 @@ class Paths:
         return f"{self.folder(key)}/steps"
 
     def modules(self, key: RunKey) -> str:
-        """Which modules a run has imported, a line each (`ebb_inject.ebb_hook.modules`)."""
+        """The modules that a run has imported, one per line (`ebb_inject.ebb_hook.modules`)."""
         return f"{self.folder(key)}/modules"
 
     def checkpoint_names(self, key: RunKey) -> str:
-        """A run says in this file which checkpoint it has loaded, and which one it has saved last."""
+        """A run writes to this file which checkpoint it has loaded, and which one it saved last."""
         return f"{self.folder(key)}/checkpoint.json"
 
     def grace(self, key: RunKey) -> str:
@@ -82,13 +82,13 @@ class Paths:
         return f"{self.folder(key)}/park"
 
     def stop(self, key: RunKey) -> Path:
-        """Tells a run why it is being terminated; there before the signal."""
+        """Tells a run why it is being terminated; written before the signal."""
         return Path(f"{self.folder(key)}/{STOP_FILE}")
 
     def prepared_checkpoint(self, node: str) -> str:
-        """A folder that is going to be that of a job. Others may have theirs in the same place."""
+        """A folder that will become that of a job. Other nodes may have theirs in the same place."""
         return f"{self.checkpoints}/.spare-{node}"
 
     def checkpoint(self, cluster_id: str, job_id: int) -> str:
-        """The same for every run and every task of a job, on every node: what one run saves, the next one finds."""
+        """The same for every run and every task of a job, on every node: each run finds what earlier ones saved."""
         return f"{self.checkpoints}/{short(cluster_id)}/job-{job_id}"

@@ -7,19 +7,19 @@ from math import isfinite
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
 
 MOST = 10**15
-"""Steps: more than any job does, and far below what a message can hold."""
+"""Maximum steps: more than any job does, and far below what a message can hold."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _COPIES = 8
-"""How often a file is copied until a record is whole. One copy is almost always enough."""
+"""Times that a file is copied until a record is whole. One copy is almost always enough."""
 _CLOCKS = 1_000_000_000
 """Nanoseconds by which a step may be later than `now_ns`, because the clock is read before the file."""
 _ROUNDED = 1 + 1e-6
 
 
 def read_record(path: str, now_ns: int) -> Record | None:
-    """The record that the program published last; None if there is none, or if it is implausible. Raises nothing.
+    """Return the record that the program published last; None if it is missing or implausible. Raises nothing.
 
-    The file is copied and not mapped: a program that truncates its file would kill an agent that has mapped it.
+    The file is copied and not mapped: an agent that maps a file is killed if the program truncates that.
     """
     try:
         descriptor = os.open(path, _OPEN)

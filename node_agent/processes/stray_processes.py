@@ -1,7 +1,7 @@
-"""Processes of runs that no spool of this node knows any more: those of a spool that was lost, or given up.
+"""Finds processes of runs that no spool of this node knows any more: those of a spool that was lost, or given up.
 
-Nobody would tell their end, and the scheduler takes them as gone. The launcher names those that it has; this finds what
-is left where that launcher is gone as well, by the files in the directories of runs and by the processes' environment.
+No agent would report their end, and the scheduler counts them as gone. The launcher names those that it has; if that launcher
+is gone as well, they are found by the files in the directories of runs and by the processes' environment.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from node_agent.processes.run_paths import RUNS
 from node_agent.run_state.model import Process
 
 OVER = "over"
-"""In the folder of a spool: nothing of its runs is left, and nothing can come."""
+"""File in the folder of a spool: nothing of its runs is left, and nothing can come."""
 
 
 def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Process, str]:
-    """What lives of the runs of other spools than this one, and what each is called.
+    """Return the live processes of runs of other spools than this one, with the names of their runs.
 
     A `live` process is that of a run of this spool. If CRIU has restored it, its environment names the run that was dumped.
     """
@@ -43,9 +43,9 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
 
 
 def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: set[str]) -> dict[Process, str]:
-    """What lives in control groups of runs of this directory that are not `live`; those that are empty are removed.
+    """Return processes in control groups of runs of this directory that are not `live`; empty groups are removed.
 
-    Of the runs that are `found` already, nothing is said. Other agents may have their groups in the same place.
+    Skips runs that are already `found`. Other agents may have their groups in the same place.
     """
     more = {}
     for name in list(groups.known()):
@@ -60,16 +60,16 @@ def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: se
 
 
 def settled(state: Path, spool: str) -> None:
-    """Notes that nothing is left, so that the folders of other spools need not be read again."""
+    """Note that nothing is left, so that the folders of other spools need not be read again."""
     for folder in _others(state, spool):
-        with contextlib.suppress(OSError):  # they are read once more
+        with contextlib.suppress(OSError):  # else they are read once more
             (folder / OVER).touch()
 
 
 def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
-    """The runs of this node that live under other state directories, by these.
+    """Return the runs of this node that live under other state directories, by directory.
 
-    A node by the same name whose jobs save elsewhere is that of another cluster. What another user runs cannot be seen.
+    A node with the same name whose jobs save elsewhere belongs to another cluster. Other users' processes cannot be seen.
     """
     found: dict[Path, set[str]] = {}
     for pid in pids():
@@ -85,7 +85,7 @@ def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]
 
 
 def process_of(run_directory: Path) -> Process | None:
-    """The process that was launched for a run, where that was noted in this boot."""
+    """Return the process that was launched for a run, if that was recorded in this boot."""
     return _noted(run_directory / PROCESS_FILE, boot_id())
 
 
@@ -107,7 +107,7 @@ def _noted(file: Path, boot: str) -> Process | None:
 
 
 def _variables(pid: int, node: str) -> dict[str, str]:
-    """The environment of a process that says it is of this node; empty where it does not, or cannot be read."""
+    """Return the environment of a process that says it is of this node; empty if it does not, or cannot be read."""
     try:
         text = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -119,7 +119,7 @@ def _variables(pid: int, node: str) -> dict[str, str]:
 
 
 def _same(pid: int, path: Path, own: Path) -> bool:
-    """Whether a directory of a process, perhaps in a container, is this one of ours, perhaps by another name."""
+    """Whether a path as seen by a process, perhaps in a container, is the same directory as one of ours."""
     try:
         return Path(f"/proc/{pid}/root{path}").samefile(own)
     except OSError:
@@ -127,7 +127,7 @@ def _same(pid: int, path: Path, own: Path) -> bool:
 
 
 def run_of(pid: int, state: Path) -> str:
-    """The run that a process says it belongs to, as <spool>/<name>; empty where it is none of this directory."""
+    """Return the run that a process says it belongs to, as <spool>/<name>; empty if it is none of this directory."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
     try:
         _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)

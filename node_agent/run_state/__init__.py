@@ -1,1 +1,1 @@
-"""What is known of a run, and what to do about it. Pure: no clock, no process, no file."""
+"""The known state of a run, and what to do about it. Pure: no clock, no process, no file."""

@@ -1,4 +1,4 @@
-"""What becomes of runs, and is reported. Plain frozen values, as in `model`."""
+"""Events of runs that are reported. Plain frozen values, as in `model`."""
 
 from dataclasses import dataclass
 
@@ -21,43 +21,43 @@ class Started:
     pid: int
     log_path: str
     program: str = ""
-    """The file that was executed; empty where the launcher did not say."""
+    """The file that was executed; empty if the launcher did not say."""
     restored: str = ""
-    """What became of a dump of the job, for people; empty: there was none."""
+    """The fate of a dump of the job, for people; empty: there was no dump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The run is over and nothing of its process group is left."""
+    """The run has ended and nothing of its process group is left."""
 
     code: int = 0
-    """0 when a signal ended it."""
+    """0 if a signal ended it."""
     signal: int = 0
     yielded: bool = False
-    """It said that it saved its work and left because it was told to."""
+    """It said that it saved its work and exited because it was asked to."""
     launch_error: str = ""
     unknown: bool = False
-    """Nobody collected its exit status."""
+    """Its exit status was not collected."""
     out_of_memory: bool = False
-    """It was killed for want of host memory: its own limit's or the node's."""
+    """It was killed because host memory ran out: its own limit's or the node's."""
     node_stopped: bool = False
-    """It was killed because the agent was told to stop, and its runs with it."""
+    """It was killed because the agent was told to stop all runs and exit."""
     told: bool = False
-    """It was to be stopped, so that this may be the answer to the signal."""
+    """It was to be stopped, so this may be its answer to the signal."""
     done: bool = False
-    """With code 0: it had said that its work is done."""
+    """It exited with code 0, and had said that its work is done."""
     checkpoint: str = ""
-    """What came of its checkpoint signal or command, for people."""
+    """The result of its checkpoint signal or command, for people."""
     not_fetched: str = ""
     """Why its checkpoint could not be had from another node. The run did not begin."""
     out_of_device_memory: str = ""
-    """How much of which device it used, where it was killed for that."""
+    """How much of which device it used, if it was killed for that."""
     began_from: str = ""
     """The checkpoint that its program loaded, if it said so."""
     saved: str = ""
-    """The last one that its program saved, if it said so."""
+    """The last checkpoint that its program saved, if it said so."""
     save: SaveResult | None = None
-    """Whether what it had done was saved; None: there was nothing to save."""
+    """Whether its work was saved; None: there was nothing to save."""
 
 
 Phases = tuple[tuple[str, float], ...]
@@ -66,14 +66,14 @@ Phases = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class RunParked:
-    """The run is suspended, as was desired."""
+    """The run is suspended, as desired."""
 
     rung: str
     bytes: int = 0
     residue_bytes: int = 0
     phases: Phases = ()
     saves: bool = False
-    """It can save its checkpoint while it is parked."""
+    """It can save its checkpoint while parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunParkRefused:
-    """The run could not be parked, and goes on; or it is parked and could not save, and stays parked."""
+    """The run could not be parked, and keeps running; or it is parked and could not save, and stays parked."""
 
     reason: str
     lost: bool = False
-    """It cannot go on: it was killed."""
+    """It cannot continue: it was killed."""
 
 
 RunEvent = Ready | Started | Exited | RunParked | RunResumed | RunParkRefused
@@ -98,7 +98,7 @@ RunEvent = Ready | Started | Exited | RunParked | RunResumed | RunParkRefused
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the scheduler is told, again and again until it says that it is committed."""
+    """A report to the scheduler, sent until the scheduler says that it is committed."""
 
     sequence: int
     key: RunKey

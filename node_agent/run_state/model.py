@@ -1,4 +1,4 @@
-"""The words of the agent: runs, what is desired of them, reports. Plain frozen values, shared by reconcile, spool, executor and
+"""The agent's terms: runs, their desired states, reports. Plain frozen values, shared by reconcile, spool, executor and
 transport."""
 
 import functools
@@ -57,7 +57,7 @@ SAVES = frozenset(
         StopReason.MIGRATED,
     }
 )
-"""Reasons to stop a run after which somebody may want what it saved."""
+"""Reasons to stop a run after which its saved work may still be wanted."""
 
 
 class Process(NamedTuple):
@@ -65,12 +65,12 @@ class Process(NamedTuple):
 
     pid: int
     start_ticks: int
-    """Its start time from /proc, which tells it from a later owner of its pid; 0 where only its group is left."""
+    """Start time from /proc, which distinguishes it from a later owner of its pid; 0 if only its group is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Where a task stands in its gang, and where rank 0 waits for the others: empty and 0 until all are ready."""
+    """The place of a task in its gang, and where rank 0 waits for the others: empty and 0 until all are ready."""
 
     rank: int
     world_size: int
@@ -83,7 +83,7 @@ class Gang:
 
 
 class CheckpointAt(NamedTuple):
-    """Another node that has the last checkpoint of a job, and where its agent gives it away."""
+    """Another node that has the last checkpoint of a job, and where its agent serves it."""
 
     node: str
     address: str
@@ -91,7 +91,7 @@ class CheckpointAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """What a run is launched from."""
+    """The specification from which a run is launched."""
 
     key: RunKey
     command: tuple[str, ...]
@@ -101,31 +101,31 @@ class LaunchSpec:
     user: str = ""
     devices: tuple[int, ...] = ()
     memory_mib: int = 0
-    """How much host memory it asked for; 0 where it did not say."""
+    """Requested host memory; 0: not given."""
     array_index: int | None = None
     gang: Gang | None = None
     """None for a job of one task."""
     inherited: tuple[tuple[str, str], ...] = ()
-    """What the job takes over from the environment of whoever submitted it."""
+    """Variables that the job inherits from the environment in which it was submitted."""
     configuration: int = 0
     """The number of the job's configuration that the run is launched in."""
     checkpoint_signal: str = ""
-    """Asks the program to save when the run is stopped: a name without SIG, and perhaps the seconds until SIGTERM (USR1@60)."""
+    """Signal that asks the program to save when stopped: a name without SIG, and perhaps seconds until SIGTERM (USR1@60)."""
     checkpoint_command: str = ""
-    """Saves the program's work when the run is stopped; for /bin/sh."""
+    """Command for /bin/sh that saves the program's work when the run is stopped."""
     snapshots: tuple[str, ...] = ()
-    """By digest: what is unpacked before it starts."""
+    """Digests of the snapshots to unpack before the run starts."""
     grace: float | None = None
-    """Seconds from the stop signal to the kill that the job asks for; None: unknown."""
+    """Seconds between the stop signal and the kill that the job asks for; None: unknown."""
     min_tasks: int = 0
-    """Of an elastic job: the least and the greatest number of its tasks. 0: the number is fixed."""
+    """Minimum (here) and maximum number of tasks of an elastic job. 0: the number is fixed."""
     max_tasks: int = 0
     share: SharePlan | None = None
-    """None: the run has its devices alone."""
+    """None: the run does not share its devices."""
     source: CheckpointAt | None = None
-    """Where the job ran last, if that is another node and its checkpoints can be fetched."""
+    """The node where the job ran last, if that is another one and its checkpoints can be fetched."""
     skip_steps: int = 0
-    """How many steps the program counts, from the first one of the job on, without taking them."""
+    """Number of steps, from the job's first one on, that the program counts without taking them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Warming:
-    """The run is to start here when it has ended at another node: it is ready to, and waits."""
+    """The run is to start here when it has ended on another node: it is ready, and waits."""
 
     launch: LaunchSpec
     generation: int
@@ -166,7 +166,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Nothing of the run is left: SIGTERM, and SIGKILL once `grace` seconds have passed since it was to be stopped first."""
+    """Nothing of the run is left: it gets SIGTERM, and SIGKILL `grace` seconds after it was first to be stopped."""
 
     key: RunKey
     generation: int
@@ -179,14 +179,14 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The run is suspended in place: what it has on its devices is in host memory, and its processes are stopped."""
+    """The run is suspended in place: its device memory is in host memory, and its processes are stopped."""
 
     launch: LaunchSpec
     generation: int
     time_limit: float
-    """Seconds. After that the run goes on, and the agent says that it refuses."""
+    """Seconds. After that the run continues, and the agent reports that it refuses."""
     number: int = 0
-    """Which park of its launch this is, the same for all tasks; 0: the scheduler is older, and does not say."""
+    """Number of this park within the launch, the same for all tasks; 0: the scheduler is older, and does not say."""
 
     @property
     def key(self) -> RunKey:
@@ -194,21 +194,21 @@ class Parked:
 
 
 Desired = Prepared | Warming | Running | Stopped | Parked
-"""What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
+"""The desired state of a run. Its generation, from 1 on, grows with each change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What the agent knows of a run; one row of the spool. Times are seconds of the monotonic clock of this boot."""
+    """The agent's record of a run; one row of the spool. Times are seconds of the monotonic clock of this boot."""
 
     key: RunKey
     phase: RunPhase
     launch: LaunchSpec | None = None
     """Kept until the process is known, so that a restarted agent can finish a launch; with a checkpoint signal or command,
-    until the run is over."""
+    until the run has ended."""
     pid: int = 0
     start_ticks: int = 0
-    """The process's start time from /proc, which tells it from a later owner of its pid."""
+    """Start time from /proc, which distinguishes the process from a later owner of its pid."""
     log_path: str = ""
     stop_received: float | None = None
     stop_deadline: float | None = None
@@ -219,46 +219,46 @@ class RunRecord:
     stop_reason: StopReason = StopReason.UNSPECIFIED
     stop_cause: int = 0
     port: int = 0
-    """The one that is kept for its gang to meet at."""
+    """The port that is kept for its gang to meet at."""
     memory_mib: int = 0
-    """The most that it may use; 0: any amount."""
+    """The most memory that it may use; 0: any amount."""
     oom_kills: int = 0
-    """How often the kernel had killed for want of memory when the run was launched."""
+    """The kernel's count of out-of-memory kills when the run was launched."""
     out_of_memory: bool = False
-    """It used more than it may, and is being killed for it."""
+    """It used more than it may, and is being killed for that."""
     generation: int = 0
-    """Of what is desired of it, as the scheduler said last; 0: an agent wrote this that knew no generations."""
+    """Generation of its desired state, as last received; 0: written by an agent that knew no generations."""
     checkpoint_asked: bool = False
     """Its checkpoint signal was sent, or its checkpoint command began."""
     checkpoint: str = ""
-    """What came of that, for people."""
+    """The result of that, for people."""
     stop_resize_to: int = 0
-    """For a stop reason RESIZED: the number of tasks of the next run."""
+    """Number of tasks of the next run, for the stop reason RESIZED."""
     to_park: bool = False
-    """The scheduler desires that it is parked."""
+    """The scheduler wants it parked."""
     park_limit: float = 0.0
-    """Seconds that this may take."""
+    """Seconds that the park may take."""
     park: ParkState = NEVER_PARKED
     share: SharePlan | None = None
-    """None: it has its devices alone."""
+    """None: it does not share its devices."""
     gang_size: int = 1
-    """Tasks of the launch."""
+    """Number of tasks of the launch."""
     gang_nodes: int = 1
     device_memory: str = ""
-    """Of a run that is out of memory of a device, which it shares: how much it used of which device, and how much it may."""
+    """If it exceeded its memory on a shared device: how much it used of which device, and how much it may."""
     park_number: int = 0
-    """Which park of the launch is desired, by the scheduler's count; 0: an older scheduler did not say."""
+    """Number of the desired park within the launch, by the scheduler's count; 0: an older scheduler did not say."""
 
 
 @functools.cache
 def short(unique: str) -> str:
-    """Enough of a unique id to name a folder by."""
+    """Return enough of a unique ID to name a folder by."""
     return re.sub(r"[^A-Za-z0-9]", "", unique)[:12] or "none"
 
 
 def clean(text: str, limit: int = 0) -> str:
-    """The text as it can be sent, stored and shown anywhere: nothing that is not Unicode, or that would move a cursor or break
-    a line, and at most `limit` bytes (0: any)."""
+    """Return the text so that it can be sent, stored and shown anywhere: nothing that is not Unicode, or that would move a
+    cursor or break a line, and at most `limit` bytes (0: any)."""
     shown = text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
     data = shown.encode(errors="replace")
     if 0 < limit < len(data):

@@ -1,4 +1,4 @@
-"""How far a run is parked, as the spool keeps it."""
+"""The state of a run's parks, as the spool keeps it."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -8,11 +8,11 @@ class Rung(StrEnum):
     """How a run is parked, in the order in which the agent tries."""
 
     COOPERATIVE = "cooperative"
-    """The processes move their device memory themselves, and are stopped then."""
+    """The processes move their device memory themselves, and are then stopped."""
     DRIVER = "driver"
     """The driver's checkpoint."""
     STOPPED = "stopped"
-    """Nothing is on a device: the processes are only stopped."""
+    """Nothing is on a device, and the processes are only stopped."""
 
 
 class ParkStage(IntEnum):
@@ -25,39 +25,39 @@ class ParkStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParkState:
-    """What the agent has done to the processes of a run to park them, and what it has seen of its parks so far. It is written
-    before anything is done, so that another agent can go on from it. Times are seconds of the monotonic clock."""
+    """The agent's record of how it has parked the processes of a run, with statistics. It is written before anything is done,
+    so that another agent can resume from it. Times are seconds of the monotonic clock."""
 
     stage: ParkStage = ParkStage.EXECUTES
     rung: Rung | None = None
-    """The one that is being tried, or was used last."""
+    """The rung that is being tried, or was used last."""
     driver_pids: tuple[int, ...] = ()
     """Processes that the driver may have suspended."""
     changed: float = 0.0
     """When the stage changed last."""
     bytes: int = 0
-    """Moved to host memory by the last park."""
+    """Bytes that the last park moved to host memory."""
     most_bytes: int = 0
-    """Moved by any park: programs keep the host memory for the next one."""
+    """The most bytes that any park moved: programs keep the host memory for the next one."""
     residue_bytes: int = 0
     saves: bool = False
-    """All of its processes can save their checkpoint while they are parked."""
+    """All of its processes can save their checkpoint while parked."""
     switches: int = 0
     parked_seconds: float = 0.0
     switching_seconds: float = 0.0
-    """In which it neither executed nor was parked."""
+    """Time in which it neither executed nor was parked."""
     wait_seconds: float = 0.0
-    """Of one park: until the run executes no more. The longest of the last few: it depends on when the mini-batch began, and
-    turns must suffice for nearly all."""
+    """Time from a request to park until the run no longer executes. The longest of the last few: it depends on when the
+    mini-batch began, and turns must suffice for nearly all."""
     park_seconds: float = 0.0
-    """From then until it is parked, as the mean of the last few."""
+    """Time from then until it is parked, as the mean of the last few."""
     resume_seconds: float = 0.0
-    """Of one resume, as the mean of the last few."""
+    """Time to resume, as the mean of the last few."""
     resumes: int = 0
     outlasted_seconds: float = 0.0
-    """The most time within which a park did not end, since the last one that succeeded."""
+    """The longest time within which a park did not end, since the last one that succeeded."""
     stops: int = 0
-    """How often it was stopped in the middle of a step, whose duration is no measurement."""
+    """Times it was stopped in the middle of a step, whose duration is then no measurement."""
 
 
 NEVER_PARKED = ParkState()

@@ -1,7 +1,7 @@
 """Decides what to do from desired states and the spool alone. Pure: no clock, no process, no file.
 
-Desired states are level-triggered. They may arrive again at any time and in any order, and a run that they do not name goes on.
-If the spool has the same generation of the run or a newer one, a desired state changes nothing. Otherwise it gives one action:
+Desired states are level-triggered. They may arrive again at any time and in any order, and leave runs that they do not name
+as they are. If the spool has the same or a newer generation of the run, nothing changes. Otherwise there is one action:
 
     desired    unknown   preparing   ready     warming   starting   running   parking   parked   resuming   stopping   ended
     Prepared   Prepare   Note        Note      Note      Note       Note      Note      Note     Note       Note       Note
@@ -10,17 +10,17 @@ If the spool has the same generation of the run or a newer one, a desired state 
     Parked     Launch    Launch      Launch    Begin     Park       Park      Park      Park     Park       Note       Note
     Stopped    Refuse    Release     Release   Stop      Stop       Stop      Stop      Stop     Stop       Stop       Note
 
-    Warm       make the run ready to begin; it waits for the end of the run before it at another node
-    Begin      have a run that is warm begin, with this specification in place of the one that it was warmed with
+    Warm       make the run ready to begin; it waits until the run before it has ended on another node
+    Begin      let a warm run begin, with this specification instead of the one with which it was warmed
     Prepare    make the task ready; it waits for its gang
-    Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous and the share plan
-               alone from this one. If it is to be parked, it is parked once it runs
+    Launch     start the run. A prepared task keeps its specification, and takes only the rendezvous and the share plan
+               from this one. If it is to be parked, it is parked once it runs
     Go         take the share plan, and resume the run if it was to be parked
     Park       take the share plan, and park the run
     Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward, and otherwise
-               has the same done again
-    Release    report the task as over: it has no process
-    Refuse     remember the run as over, so that a late order does not start it
+               repeats the same
+    Release    report that the task has ended: it has no process
+    Refuse     record that the run has ended, so that a late order does not start it
     Note       keep the generation, and do nothing
 """
 
@@ -59,7 +59,7 @@ class Launch:
     launch: LaunchSpec
     generation: int
     park_limit: float | None = None
-    """Seconds in which the run is to be parked once it runs; None: it is to run."""
+    """Seconds within which the run is to be parked once it runs; None: it is to run."""
     park_number: int = 0
 
     @property
@@ -82,7 +82,7 @@ class Begin:
     launch: LaunchSpec
     generation: int
     limit: float | None = None
-    """Seconds in which it is to be parked; None: it is to run."""
+    """Seconds within which the run is to be parked; None: it is to run."""
     number: int = 0
 
     @property
@@ -102,10 +102,10 @@ class Park:
     key: RunKey
     generation: int
     limit: float
-    """Seconds that this may take."""
+    """Seconds that the park may take."""
     share: SharePlan | None = None
     number: int = 0
-    """Which park of the launch this is."""
+    """Number of the park within the launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ Action = Prepare | Launch | Warm | Begin | Go | Park | Stop | Release | Refuse |
 
 
 def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
-    """The actions that bring about what is `wanted`, in its order. `now`: seconds of the monotonic clock."""
+    """Return the actions that bring about what is `wanted`, in its order. `now`: seconds of the monotonic clock."""
     actions: list[Action] = []
-    decided: dict[RunKey, RunRecord] = {}  # by what came before in the same message
+    decided: dict[RunKey, RunRecord] = {}  # by earlier states in the same message
     for desired in wanted:
         key = desired.key
         record = decided.get(key) or known.get(key)
@@ -158,7 +158,7 @@ def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now:
 
 
 def after(action: Action, record: RunRecord | None) -> RunRecord:
-    """What is kept of a run once the action is decided, and before anything is done. `record`: what was kept; None: nothing."""
+    """Return the record to keep once the action is decided, before anything is done. `record`: the one so far, if any."""
     kept = replace(record or RunRecord(action.key, RunPhase.ENDED), generation=action.generation)
     match action:
         case Prepare(launch):
@@ -197,7 +197,7 @@ _PARKED = {RunPhase.RUNNING: RunPhase.PARKING, RunPhase.RESUMING: RunPhase.PARKI
 
 
 def _sharing(record: RunRecord, share: SharePlan | None) -> RunRecord:
-    """The record with a new share plan. A run is in its group since it joined, whatever the plan was then."""
+    """Return the record with a new share plan. A run keeps its time of joining the group, whatever the plan was then."""
     before = record.share
     if share is not None and before is not None and before.group == share.group:
         share = replace(share, since=before.since)
@@ -244,7 +244,7 @@ def _park(desired: Parked, _record: RunRecord, now: float) -> Action:
 
 
 def _limit(desired: Running | Parked) -> tuple[float | None, int]:
-    """Of a run that is to be parked: the seconds for that, and which park it is."""
+    """Return the time limit and the number of a park; (None, 0) if the run is not to be parked."""
     return (desired.time_limit, desired.number) if isinstance(desired, Parked) else (None, 0)
 
 
@@ -298,4 +298,4 @@ _ROWS: Mapping[type[Desired], tuple[Decide, ...]] = {
 TABLE: Mapping[type[Desired], Mapping[RunPhase | None, Decide]] = {
     state: dict(zip(_COLUMNS, row, strict=True)) for state, row in _ROWS.items()
 }
-"""What is decided for each desired state and the phase that its run is in; None: unknown."""
+"""The decision for each desired state and the phase of its run; None: unknown."""

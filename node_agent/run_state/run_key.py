@@ -1,10 +1,10 @@
-"""How the agent names a run."""
+"""The agent's name of a run."""
 
 from typing import NamedTuple
 
 
 class RunKey(NamedTuple):
-    """Names one task of one launch of a job; nothing is said about a run without it. `str` is for people."""
+    """Identifies one task of one launch of a job. `str` is for people."""
 
     job_id: int
     run: int
@@ -16,7 +16,7 @@ class RunKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For folders and the launcher."""
+        """Name for folders and the launcher."""
         return f"{self.job_id}.{self.run}.{self.task}" if self.task else f"{self.job_id}.{self.run}"
 
     @classmethod

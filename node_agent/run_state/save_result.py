@@ -1,4 +1,4 @@
-"""Whether what a run had done was saved when it ended: from what its program has said, and from how it ended. Pure."""
+"""Decides whether a run's work was saved when it ended, by what its program said and how it ended. Pure."""
 
 import signal
 from dataclasses import dataclass, replace
@@ -17,21 +17,21 @@ _UNTOLD = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an agent knows of the saves of a run when it ends."""
+    """The agent's knowledge of the saves of a run when it ends."""
 
     said: RunSaves = NOTHING_SAID
     means: SaveMeans = SaveMeans.UNKNOWN
-    """When it was told to stop; UNKNOWN also if another agent has told it to."""
+    """The means when it was told to stop; UNKNOWN also if another agent told it to."""
     by_system: bool = False
-    """Its checkpoint command was asked to save it, or CRIU."""
+    """Its checkpoint command, or CRIU, was asked to save it."""
     late: bool = False
     """It ended at the end of its grace period."""
     steps: Record | None = None
-    """What it has published of its steps."""
+    """The steps that it has published."""
 
 
 def save_result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None:
-    """The result for a run that ended so. None: it had not begun, its work was done, or it failed and never told of a save."""
+    """Return the result for a run that ended. None: it had not begun, its work was done, or it failed without ever saving."""
     found, steps = _result(event, record, known), known.steps
     if found is None or found.outcome is not SaveOutcome.NOT_SAVED or steps is None:
         return found
@@ -52,7 +52,7 @@ def _result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None
         return _saved(record, known)
     registered = known.means is SaveMeans.REGISTERED or bool(said.saved)
     if not (stopped or registered):
-        return None  # nobody knows whether it saves at all
+        return None  # it is unknown whether it saves at all
     if event.unknown and not event.signal:
         return SaveResult(SaveOutcome.UNKNOWN, said.step, "nothing on its node knows how it ended")
     if event.code == event.signal == 0:
@@ -80,7 +80,7 @@ def _saved(record: RunRecord, known: Known) -> SaveResult:
 
 
 def _end(event: Exited, record: RunRecord, known: Known) -> str:
-    """How it ended, for people."""
+    """Return how it ended, for people."""
     if event.out_of_memory:
         return "it was killed: out of memory"
     if event.node_stopped:

@@ -1,4 +1,4 @@
-"""How a run saves, as plain values: what would save it, what it has said, and whether it had saved when it ended."""
+"""How a run saves, as plain values: what would save it, what it has reported, and whether it had saved when it ended."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,46 +17,46 @@ class SaveOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SaveResult:
-    """Whether what a run had done was saved when it ended."""
+    """Whether the work of a run was saved when it ended."""
 
     outcome: SaveOutcome
     step: int = -1
-    """Of the last checkpoint, which holds all that was done if the outcome is SAVED; -1: unknown, or there is none."""
+    """Step of the last checkpoint, which holds all the work if the outcome is SAVED; -1: unknown, or no checkpoint."""
     detail: str = ""
-    """For people: why it did not save, or why that cannot be known; of one that saved: what has saved it, unless it did so."""
+    """Why it did not save, or why that is unknown, for people; if it was saved, by what, unless by itself."""
 
 
 class SaveMeans(IntEnum):
-    """What saves a run when it is told to stop. Values as in ebb.agent.v1.SaveMeans."""
+    """The means by which a run is saved when it is told to stop. Values as in ebb.agent.v1.SaveMeans."""
 
     UNKNOWN = 0
     NONE = 1
     """No process has registered or handles SIGTERM, the job has no checkpoint signal or command, CRIU does not dump it, and
     nothing is in its checkpoint folder."""
     FILES = 2
-    """Nothing, but it has saved into its checkpoint folder before."""
+    """Nothing saves it, but it has saved into its checkpoint folder before."""
     HANDLER = 3
     """A process handles SIGTERM; only its program knows what it does then."""
     REGISTERED = 4
-    """A process has registered: it saves at its next step, and tells."""
+    """A process has registered: it saves at its next step, and reports that."""
     ASKED = 5
     """The job's checkpoint signal or command, or CRIU."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSaves:
-    """What a run has said of its checkpoints in EBB_CHECKPOINT_FILE. Empty: nothing."""
+    """A run's own account of its checkpoints, from EBB_CHECKPOINT_FILE. Empty: nothing."""
 
     began_from: str = ""
     """The checkpoint that it has loaded."""
     saved: str = ""
     """The last one that it has saved."""
     step: int = -1
-    """Of the newer of both; -1: unknown."""
+    """Step of the newer of both; -1: unknown."""
     failed: str = ""
-    """Why its last save failed; empty: it did not."""
+    """Why its last save failed; empty: it succeeded."""
     failures: int = 0
-    """How many of its saves have failed so far."""
+    """Number of its saves that have failed so far."""
 
 
 NOTHING_SAID = RunSaves()
@@ -64,12 +64,12 @@ NOTHING_SAID = RunSaves()
 
 @dataclass(frozen=True, slots=True)
 class RunCheckpoints:
-    """What is known of how a live run saves."""
+    """How a live run saves, as far as is known."""
 
     key: RunKey
     said: RunSaves
     means: SaveMeans = SaveMeans.UNKNOWN
     longest_step: float = 0.0
-    """Of a run that saves between two steps: the longest time without the end of a step so far, in seconds; 0: it is short."""
+    """For a run that saves between two steps: the longest time without the end of a step so far, in seconds; 0: it is short."""
     evaluated: bool = False
     """It evaluated then."""

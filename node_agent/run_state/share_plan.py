@@ -1,4 +1,4 @@
-"""How runs share devices: what the scheduler has said of a share group (ADR 42)."""
+"""How runs share devices: the scheduler's description of a share group (ADR 42)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,20 +19,20 @@ class SharePlan:
 
     group: int
     generation: int
-    """The highest of all members counts."""
+    """The highest generation of all members counts."""
     rows: tuple[ShareRow, ...]
     period: float
     """Seconds of a cycle through all rows."""
     devices: tuple[int, ...] = ()
-    """Of this run, on this node."""
+    """Devices of this run on this node."""
     device_memory_mib: int = 0
-    """What the run may use of each of its devices; 0: any amount."""
+    """Memory that the run may use of each of its devices; 0: any amount."""
     parked_mib: int = 0
-    """Host memory for what it has on its devices while it is parked, beside what it asked for."""
+    """Host memory for its device memory while it is parked, in addition to what it asked for."""
     packed: bool = False
-    """Its job asks to be packed, so others may come to execute at the same time, even if it is alone now."""
+    """Its job asks to be packed, so others may execute at the same time later, even if it is alone now."""
     since: float = 0.0
-    """When it joined the group: seconds of the monotonic clock. The agent writes this."""
+    """When it joined the group, in seconds of the monotonic clock. Written by the agent."""
 
     @property
     def cycle(self) -> float:

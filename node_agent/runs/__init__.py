@@ -1,1 +1,1 @@
-"""Brings about what is desired of runs: starts and stops them, and reports what becomes of them."""
+"""Brings about the desired states of runs: starts and stops them, and reports their events."""

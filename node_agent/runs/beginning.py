@@ -1,4 +1,4 @@
-"""What follows when the process of a run is there: it is warm, or it runs the program of its job, which is reported."""
+"""Handles the process of a run once it exists: it is warm, or it runs the program of its job, which is reported."""
 
 import logging
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 PROGRAM_LIMIT = 4096
-"""Bytes of a path, as of the kernel's."""
+"""Bytes of a path, as in the kernel."""
 
 
 class Beginning:
-    """Of the runs of one spool. `then` does something once what was written is kept: `started` is called with a run that runs
-    its program, `press` with one that was told to stop meanwhile, and `watch` with one that is no child of the launcher."""
+    """The beginnings of one spool's runs. `then` does something once the spool has kept a change: `started` is called with a
+    run that runs its program, `press` with one that was told to stop meanwhile, `watch` with one that is not our child."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Beginning:
         self._executes(record, event)
 
     def begun(self, record: RunRecord) -> None:
-        """A process that was warm runs the program of its job."""
+        """Report that a process that was warm runs the program of its job."""
         self._executes(record, Spawned(record.key, record.pid, record.start_ticks, True, program_of(record.pid)))
 
     def _executes(self, record: RunRecord, event: Spawned) -> None:

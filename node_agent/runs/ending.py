@@ -1,4 +1,4 @@
-"""What follows when a run is over: what is reported of it, and what it held is free."""
+"""Handles the end of a run: reports it, and frees what the run held."""
 
 import logging
 import time
@@ -20,13 +20,13 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
-"""Bytes. What is reported must fit wherever the scheduler keeps it."""
+"""Bytes. A report must fit wherever the scheduler keeps it."""
 
 
 class Ending:
-    """Of the runs of one spool. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether all
-    runs are killed because the agent stops. `bring_home` takes what a restored run has left where it thinks that its folder is,
-    `dump_said` is what came of dumping a run, in words, and `means`, what was to save it when it was told to stop."""
+    """The ends of one spool's runs. `over` is called before the end of a run is kept, `gone` afterwards; `killing` says whether
+    all runs are killed because the agent stops. `bring_home` fetches what a restored run left in its former folder, `dump_said`
+    gives the result of dumping a run, in words, and `means`, what was to save it when it was told to stop."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Ending:
         self._means = means
 
     def refuse(self, record: RunRecord, error: str) -> None:
-        """A run that cannot be launched."""
+        """End a run that cannot be launched."""
         self.finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def not_fetched(self, record: RunRecord, why: str) -> None:
-        """A run whose checkpoint cannot be had."""
+        """End a run whose checkpoint cannot be had."""
         self.finish(record, Exited(not_fetched=clean(f"{why} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
     def finish(self, record: RunRecord, event: Exited) -> None:
@@ -80,7 +80,7 @@ class Ending:
             event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
-        # Runs that go as they should are not worth a line each: the scheduler has their story.
+        # Runs that end as expected are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
         if log.isEnabledFor(level):
             log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
@@ -88,7 +88,7 @@ class Ending:
         self._gone(record, event)
 
     def _known(self, record: RunRecord, said: RunSaves, means: SaveMeans) -> Known:
-        """What is known of the saves of a run that has ended."""
+        """Return what is known of the saves of a run that has ended."""
         if savers_of(self._paths.folder(record.key)):
             means = SaveMeans.REGISTERED
         by_system = record.checkpoint_asked and record.launch is not None and not record.launch.checkpoint_signal

@@ -1,4 +1,4 @@
-"""What the process of a run finds in its environment. Pure."""
+"""Builds the environment of a run's process. Pure."""
 
 from collections.abc import Mapping
 
@@ -24,8 +24,8 @@ def environment(
     devices: Mapping[str, str],
     packed: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The agent's own variables where they make sense, then those that the job took over from its submitter, then those that
-    its user set, then those that nobody may change. `packed`: what a run needs that shares its devices."""
+    """Combine the agent's own variables where they make sense, then those inherited from the job's submitter, then those that
+    its user set, then those that cannot be overridden. `packed`: variables for a run that shares its devices."""
     held = [device for device in inventory.devices if device.index in launch.devices]
     uuids = {device.index: device.uuid for device in held}
     here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
@@ -72,27 +72,27 @@ def environment(
 
 
 def _device_memory(launch: LaunchSpec, sizes: list[int]) -> int:
-    """What the run may use of each of its devices, in MiB."""
+    """Return the memory that the run may use of each of its devices, in MiB."""
     limit = 0 if launch.share is None else launch.share.device_memory_mib
     return min([*sizes, *([limit] if limit else [])], default=0)
 
 
 def _after(theirs: str | None, ours: str) -> str:
-    """A PYTHONPATH with our folder behind the user's own, so that no import of theirs changes."""
+    """Return a PYTHONPATH with our folder behind the user's own, so that none of their imports changes."""
     return f"{theirs}:{ours}" if theirs else ours
 
 
 def _path(theirs: str, here: str) -> str:
-    """The submitter's machine may have its programs elsewhere than this one: what is in none of those folders is in ours."""
+    """Append our PATH to the submitter's: programs that are in none of the submitter's folders here are found in ours."""
     return ":".join(dict.fromkeys([*theirs.split(":"), *here.split(":")]))
 
 
 def _gang(gang: Gang, sees_own_devices: bool) -> dict[str, str]:
-    """What PyTorch and others read to find the other tasks, by the names that they have given it.
+    """Return the variables by which PyTorch and others find the other tasks, with the names that they use.
 
     LOCAL_RANK is the index of a device that the process sees: programs call `torch.cuda.set_device(LOCAL_RANK)`. A task with
-    devices sees its own alone, so its first device is 0, and it is as if the task were a node of its own. Its place among the
-    tasks of the node is EBB_NODE_TASK.
+    devices sees only its own, so its first device is 0, as if the task were a node of its own. Its place among the tasks of
+    the node is EBB_NODE_TASK.
     """
     local = (0, 1) if sees_own_devices else (gang.local_rank, gang.local_world_size)
     return {

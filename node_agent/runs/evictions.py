@@ -1,4 +1,4 @@
-"""Kills what lives here of runs that the spool does not know: it is not the one that they were written in."""
+"""Kills the processes of runs that the spool does not know, because they were recorded in another one."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class Evictions:
-    """`guarded` calls a function for the event loop, and tells of what fails in it."""
+    """`guarded` calls a function for the event loop, and reports what fails in it."""
 
     def __init__(self, state: Path, spool: Spool, groups: Groups, guarded: Callable[..., None]) -> None:
         self.cleared = asyncio.Event()
-        """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
+        """Set once a launcher is there, and nothing is alive any more of runs that the spool does not know."""
         self._state = state
         self._spool = spool
         self._groups = groups
@@ -30,7 +30,7 @@ class Evictions:
         self._watches: dict[Process, GroupWatch] = {}
 
     def begin(self, connected: Connected) -> None:
-        """With all that this launcher has, and, at first, with what no launcher has any more."""
+        """Begin with all runs of this launcher and, the first time, with those that no launcher has any more."""
         own = self._spool.short_id
         strangers = {process: name for name, process in connected.others.items()}
         for key, process in connected.runs.items():
@@ -47,12 +47,12 @@ class Evictions:
             for process, name in strangers.items()
             if process not in self._watches
         }
-        self._watches |= watches  # all of them, before the first is found gone
+        self._watches |= watches  # all of them, before the first is found to be gone
         for process, watch in watches.items():
             log.warning("run %s: the spool does not know it; killing it (pid %d)", strangers[process], process.pid)
             if start_ticks(process.pid) == process.start_ticks:
                 kill_group(process.pid)
-            self._groups.kill(strangers[process])  # what was found there, and nowhere else, may lead no group
+            self._groups.kill(strangers[process])  # a process that was found only in a group may lead no process group
             watch.begin()
         self._settle()
 

@@ -1,7 +1,7 @@
-"""Brings about what is desired of runs, as `reconcile` decides, and reports what becomes of them.
+"""Brings about the desired states of runs, as `reconcile` decides, and reports their events.
 
-Everything is written to the spool before it is done, and can be done again: an agent that is killed between the two goes
-on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
+Everything is written to the spool before it is done, and can be repeated: after an agent was killed in between, the next one
+resumes from the spool when a launcher is connected (`_recover`), as it also does at its start and when a launcher is lost.
 """
 
 import logging
@@ -75,9 +75,9 @@ log = logging.getLogger(__name__)
 
 
 class Executor:
-    """Runs of one node. All methods are called on the event loop's thread, and none of them waits.
+    """The runs of one node. All methods are called on the event loop's thread, and none of them waits.
 
-    `failed` is called with what goes wrong in here at a time of its own choosing, when there is no caller to tell.
+    `failed` is called with errors in callbacks, which have no caller to receive them.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Executor:
         self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
-        """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
+        """Set once a launcher is there, and nothing is alive any more of runs that the spool does not know."""
         told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packed, self._guarded
         moves = self._begun, self._ending.not_fetched, dumps, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
@@ -134,22 +134,22 @@ class Executor:
         self.starting.connect(launcher)
 
     def obey(self, wanted: Iterable[Desired]) -> None:
-        """Brings about what is wanted of runs; harmless to repeat."""
+        """Bring about the desired states of runs; harmless to repeat."""
         with self._together():
             for action in reconcile(wanted, self._spool.runs, time.monotonic()):
                 self._accept(action)
 
     def hear(self, events: Iterable[Event]) -> None:
-        """Takes in what the launcher tells."""
+        """Handle the launcher's events."""
         with self._together():
             for event in events:
                 self._hear(event)
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """What is written inside is one transaction. What is put into `_then` is done once that is kept, or never.
+        """Write all changes inside in one transaction. Calls in `_then` are made once that is committed, or never.
 
-        It looks its run up again: what was written later in the same transaction holds.
+        They look their run up again, since later writes in the same transaction count.
         """
         try:
             with self._spool.together():
@@ -165,14 +165,14 @@ class Executor:
         self._then.append(act)
 
     def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
-        """For what the event loop calls."""
+        """Call a function for the event loop."""
         try:
             act(*arguments)
         except Exception as error:
             self._failed(error)
 
     def _may_start(self, key: RunKey) -> bool:
-        """Whether a run that is to start has its devices, and the daemon that it shares them by."""
+        """Whether a run that is to start has its devices, and the daemon through which it shares them."""
         return self._packing.may_start(key) and self.suspending.slices.may_start(key)
 
     def _gave_up(self, key: RunKey) -> None:
@@ -244,12 +244,12 @@ class Executor:
                 self._ending.finish(record, Exited(unknown=True))
 
     def would_dump(self, job_id: int) -> bool:
-        """Whether the run of a job that is here is dumped by CRIU if it has to move."""
+        """Whether CRIU would dump the job's run here if it had to move."""
         records = [record for record in self._spool.live() if record.key.job_id == job_id]
         return self.starting.dumps.would_dump(records, self._holding.path)
 
     def kill_all(self) -> None:
-        """Ends every run at once, without grace, and launches none from here on."""
+        """Kill all runs immediately, without grace, and launch none from here on."""
         self._killing = True
         self.starting.cease()
         for record in self._spool.live():
@@ -257,7 +257,7 @@ class Executor:
                 self.stopping.signal(record, signal.SIGKILL)
 
     def close(self) -> None:
-        """Stops watching. Runs go on."""
+        """Stop watching. Runs keep running."""
         self.starting.close()
         self._orphans.close()
         self.stopping.close()
@@ -272,14 +272,14 @@ class Executor:
     # Starting.
 
     def _begun(self, record: RunRecord) -> None:
-        """A process that was warm runs the program of its job."""
+        """Report that a process that was warm runs the program of its job."""
         with self._together():
             self._beginning.begun(record)
 
     # Beginning, and beginning again.
 
     def _recover(self, connected: Connected) -> None:
-        """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
+        """Resume with a launcher, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
         self._packing.tidy()
         if self._uploads is not None:
@@ -305,7 +305,7 @@ class Executor:
     # Stopping.
 
     def _press(self, key: RunKey) -> None:
-        """Stops a run that was told to: at once where there is a process, else when there is one."""
+        """Stop a run that was told to stop: now if it has a process, else once it has one."""
         record = self._spool.runs[key]
         if record.phase is not RunPhase.STOPPING or record.stop_deadline is None:
             return
@@ -314,20 +314,20 @@ class Executor:
                 self.stopping.kill_at(record, record.stop_deadline)
                 self.stopping.tell_why(record, record.stop_deadline)
                 if self.suspending.awakes(record):
-                    return  # it is pressed again once it has resumed
+                    return  # `_press` is called again once it has resumed
             self.stopping.press(record, record.stop_deadline)
-        else:  # whatever held it back, only its launcher knows whether there is a process, and its answer ends the run if not
+        else:  # only its launcher knows whether the run has a process; if not, its answer ends the run
             self.starting.drop(key)
             self.starting.launch(key)
 
     def limits(self) -> Limits:
-        """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
+        """Runs that have a process and a memory limit that the kernel does not enforce."""
         return self._holding.limits
 
     # Ending.
 
     def _over(self, key: RunKey) -> None:
-        """Nothing is awaited any more of a run that has ended."""
+        """Forget everything that is awaited for a run that has ended."""
         self.stopping.over(key)
         self.starting.retries.over(key)
         self._orphans.over(key)
@@ -339,7 +339,7 @@ class Executor:
         return self.stopping.means.get(key, SaveMeans.UNKNOWN)
 
     def _gone(self, record: RunRecord, event: Exited) -> None:
-        """The end of a run is kept: what it has held is free."""
+        """Free what a run has held once its end is kept."""
         if self._uploads is not None and event.yielded and record.pid and not record.key.task:
             self._then.append(partial(self._uploads.left, self._spool.cluster[0], record.key))
         self.suspending.over(record)

@@ -1,4 +1,4 @@
-"""Launches that fail by a fault of the node, and not of the run: it goes on starting, and is tried again, ever more rarely."""
+"""Retries launches that fail because of the node: the run keeps starting, and is retried less and less often."""
 
 import asyncio
 import logging
@@ -12,27 +12,27 @@ _FIRST = 0.5
 _LONGEST = 30.0
 """Seconds between two tries."""
 _DOUBLED = 6
-"""Times, after which it is the longest: a count of tries goes on for days, and its power is more than a float holds."""
+"""Number of doublings until the longest delay: counts grow for days, and their power would overflow a float."""
 
 
 class Retries:
-    """`launch` is called when a run's next try is due, and is to say so by `due`. `failed` is called with a run that is tried
-    later."""
+    """`launch` is called when a run's next try is due, and must confirm by `due`. `failed` is called with a run that is to be
+    tried later."""
 
     def __init__(self, launch: Callable[[RunKey], None], failed: Callable[[RunKey], None] = lambda _: None) -> None:
         self._launch = launch
         self._failed = failed
         self._tries: dict[RunKey, int] = {}
         self.timers: dict[RunKey, asyncio.TimerHandle] = {}
-        """The next try of each."""
+        """The next try of each run."""
 
     def close(self) -> None:
-        """Nothing is tried from here on."""
+        """Retry nothing from here on."""
         for timer in self.timers.values():
             timer.cancel()
 
     def later(self, key: RunKey, why: str) -> None:
-        """A launch has failed."""
+        """Schedule the next try after a launch has failed."""
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         delay = min(_FIRST * 2 ** min(tries - 1, _DOUBLED), _LONGEST)
         log.error("run %s: NODE FAULT, it cannot be launched here: %s; trying again in %g s", key, why, delay)
@@ -41,11 +41,11 @@ class Retries:
         self._failed(key)
 
     def due(self, key: RunKey) -> None:
-        """It is tried now."""
+        """Note that the run is being tried now."""
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
 
     def over(self, key: RunKey) -> None:
-        """It was launched, or is not going to be."""
+        """Forget a run that was launched, or is not going to be."""
         self.due(key)
         self._tries.pop(key, None)

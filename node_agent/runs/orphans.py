@@ -1,4 +1,4 @@
-"""Waits for the ends of runs that are no launcher's children any more, or that have ended already."""
+"""Waits for the ends of runs that are no longer children of a launcher, or that have ended already."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN = 1.0
-"""Seconds that a launcher may take to write down the end of a run that is seen to be over."""
+"""Seconds that a launcher may take to record the end of a run that has visibly ended."""
 
 
 class Orphans:
-    """Of the runs of one spool. `finish` is called with a run that is over. `guarded` calls a function for the event loop, and
-    tells of what fails in it."""
+    """The orphans among one spool's runs. `finish` is called with a run that has ended. `guarded` calls a function for the
+    event loop, and reports what fails in it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Orphans:
         self._guarded = guarded
         self._watches: dict[RunKey, GroupWatch] = {}
         self._looks: dict[RunKey, asyncio.TimerHandle] = {}
-        """Of runs whose end is to be looked for once more."""
+        """Timers of runs whose end is to be looked for once more."""
 
     def watch(self, key: RunKey) -> None:
         record = self._spool.runs[key]
@@ -53,14 +53,14 @@ class Orphans:
         self._watches.pop(key, None)
 
     def close(self) -> None:
-        """Stops watching. Runs go on."""
+        """Stop watching. Runs keep running."""
         for watch in self._watches.values():
             watch.close()
         for look in self._looks.values():
             look.cancel()
 
     def _vanished(self, key: RunKey) -> None:
-        """Its launcher may still be alive, where this agent does not reach it, and about to write down how it ended."""
+        """Finish a run that has vanished. A launcher that this agent cannot reach may still be about to record its end."""
         record, looked = self._spool.runs[key], self._looks.pop(key, None)
         if record.phase is RunPhase.ENDED:
             return

@@ -1,7 +1,7 @@
-"""The runs of this node's earlier spools, of before a reboot, say. They are over, and their logs are where they were.
+"""The runs of this node's earlier spools, such as from before a reboot. They have ended, and their logs are where they were.
 
-A number names a run within one cluster alone, and a state directory may have been another cluster's before. So the folder of
-each spool says whose runs it has.
+A run's number is unique only within a cluster, and the state directory may have belonged to another cluster. So the folder
+of each spool names the cluster of its runs.
 """
 
 import os
@@ -12,11 +12,11 @@ from node_agent.processes.run_paths import RUNS, Paths
 from node_agent.run_state.model import RunKey
 
 _CLUSTER = "cluster"
-"""In the folder of a spool: the id of the cluster that it obeys."""
+"""File in the folder of a spool: the ID of the cluster that it obeys."""
 
 
 def note_cluster(paths: Paths, cluster_id: str) -> None:
-    """To be called before there are runs. Where it cannot be written, a later spool does not find these logs."""
+    """Record the cluster before there are runs. If that fails, a later spool does not find these logs."""
     folder = paths.state / RUNS / paths.spool
     if _cluster_of(folder) != cluster_id:
         with suppress(OSError):
@@ -25,7 +25,7 @@ def note_cluster(paths: Paths, cluster_id: str) -> None:
 
 
 def log_of(paths: Paths, cluster_id: str, key: RunKey) -> Path:
-    """Where the log of a run is that this spool may not know; the last one, should there be several. Reads directories."""
+    """Return the path of the log of a run that this spool may not know; the newest of several. Reads directories."""
     own = paths.log(key)
     if own.parent.exists():
         return own

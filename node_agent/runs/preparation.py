@@ -1,4 +1,4 @@
-"""What a run needs before it can be launched: where it saves, its environment, and all that its launcher is told."""
+"""Prepares the launch of a run: the folder for its checkpoints, its environment, and the request to its launcher."""
 
 import logging
 import os
@@ -31,8 +31,8 @@ def prepare(
     packed: Mapping[str, str] | None = None,
     warming: bool = False,
 ) -> SpawnRequest:
-    """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment, and
-    `packed` what a run needs that shares its devices. The checkpoints of a run that is `warming` are still to come.
+    """Make the folder for checkpoints, from `prepared` if possible. `own` is the agent's environment, and `packed`
+    the variables for a run that shares its devices. The checkpoints of a run that is `warming` are still to come.
 
     Raises OSError, UnknownDevice, and EnvironmentMissing.
     """
@@ -47,7 +47,7 @@ def prepare(
     if missing and key.run > 1 and not warming:  # no fault for certain: the run before may never have been launched
         why = f"job {key.job_id} ran before, and has no checkpoints here: {checkpoint} is not there"
         log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
-    # The other tasks of a gang come to the same folder in the same moment, from elsewhere: it must not be exchanged then.
+    # The other tasks of a gang use the same folder at the same time: it must not be replaced then.
     alone = launch.gang is None and missing
     if not alone or prepared.take(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
@@ -64,8 +64,8 @@ def beside(
     provider: Provider,
     group: str,
 ) -> SpawnRequest:
-    """The checkpoint command of a run whose process is `pid`: in the environment, the directory and the control group of the
-    run, with the run's log for what it writes. Raises UnknownDevice."""
+    """Return the checkpoint command of a run whose process is `pid`: in the environment, the directory and the control group of
+    the run, with its output in the run's log. Raises UnknownDevice."""
     key = launch.key
     given = provider.environment(launch.devices)
     variables = environment(own, launch, node, paths, paths.checkpoint(cluster_id, key.job_id), provider.inventory, given)
@@ -77,7 +77,7 @@ def beside(
 
 
 def _check_environment(launch: LaunchSpec) -> None:
-    """An environment that the job itself names must be there: else another `python` would run, and nobody would notice."""
+    """Check that an environment that the job itself names exists: otherwise another `python` would run, unnoticed."""
     for name, path in launch.environment:
         if name in ENVIRONMENTS and not os.access(f"{path}/bin/python", os.X_OK):
             raise EnvironmentMissing(name=name, path=path)

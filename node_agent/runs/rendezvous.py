@@ -1,4 +1,4 @@
-"""Where the tasks of a gang meet: this node's address, and a port that is kept for rank 0 until that listens on it itself."""
+"""The meeting point of a gang's tasks: this node's address, and a port reserved for rank 0 until it listens there itself."""
 
 import random
 import socket
@@ -13,9 +13,9 @@ _TRIES = 64
 
 
 class Rendezvous:
-    """Ports are kept by sockets that are bound and do not listen, so they are free again at once when those are closed.
+    """Ports are reserved by sockets that are bound and do not listen, so they are free as soon as those are closed.
 
-    `address` is asked when it is needed first, as naming may not work yet when the agent starts.
+    `address` is called when it is first needed, since name resolution may not work yet when the agent starts.
     """
 
     def __init__(self, address: Callable[[], str]) -> None:
@@ -24,13 +24,13 @@ class Rendezvous:
         self._kept: dict[RunKey, socket.socket] = {}
 
     def address(self) -> str:
-        """Where other nodes reach this one. Raises OSError."""
+        """Return the address at which other nodes reach this one. Raises OSError."""
         if not self._address:
             self._address = self._find_address()
         return self._address
 
     def keep(self, key: RunKey, before: int = 0) -> int:
-        """Keeps a port for a run: the one that it had before, if that is still free. Raises OSError."""
+        """Reserve a port for a run: the one that it had before, if that is still free. Raises OSError."""
         if key not in self._kept:
             self._kept[key] = _bound(before)
         port: int = self._kept[key].getsockname()[1]
@@ -47,7 +47,7 @@ class Rendezvous:
 
 
 def address_towards(target: str) -> str:
-    """This machine's address on its way to HOST:PORT. Nothing is sent. Raises OSError."""
+    """Return this machine's address on its route to HOST:PORT. Nothing is sent. Raises OSError."""
     host, _, port = target.rpartition(":")
     family, kind, protocol, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
@@ -57,8 +57,8 @@ def address_towards(target: str) -> str:
 
 
 def _bound(wanted: int) -> socket.socket:
-    """A socket on the wanted port, or on another that the kernel gives to nobody by itself: between its release here and
-    the moment at which the run listens, no outgoing connection of a stranger may take it."""
+    """Return a socket on the wanted port, or on one outside the kernel's automatic range: between its release here and the
+    moment at which the run listens, no outgoing connection of a stranger may take it."""
     highest = int(_RANGE.read_text(encoding="ascii").split()[0]) - 1
     choices = [wanted] if wanted else []
     if highest > _LOWEST:
@@ -70,7 +70,7 @@ def _bound(wanted: int) -> socket.socket:
 
 
 def _bind(port: int) -> socket.socket | None:
-    """On every address, since the run may listen on any. Without SO_REUSEADDR, which would let others have the port, too."""
+    """Bind the port on every address, since the run may listen on any. No SO_REUSEADDR: others could bind the port, too."""
     kept = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
     try:
         if kept.family is socket.AF_INET6:

@@ -1,4 +1,4 @@
-"""Opens spools: what is of an older boot is replaced, and what is damaged is set aside."""
+"""Opens spools: replaces those of an earlier boot, and sets damaged ones aside."""
 
 import logging
 import sqlite3
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 
 def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
-    """Opens or creates a spool. One that was written before the machine's last boot is replaced by a new one, which
-    obeys the same: its runs are gone. One that cannot be read is set aside, and a new one takes its place."""
+    """Open or create a spool. One from before the machine's last boot is replaced by a new one, which obeys the same
+    scheduler: its runs are gone. One that cannot be read is set aside, and a new one takes its place."""
     kernel_boot = kernel_boot or boot_id()
     try:
         held = identity.read(path.with_name(identity.FILE))
@@ -57,7 +57,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
 
 
 def forget(spool: Spool) -> Spool:
-    """Ends the spool, and with it whom the node obeys; the new one that takes its place."""
+    """Discard the spool and the cluster that it obeys; return the new spool that takes its place."""
     path, kernel_boot = spool.path, spool.kernel_boot
     spool.discard()
     identity.write(path.with_name(identity.FILE), Identity(kernel_boot))

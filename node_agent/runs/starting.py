@@ -1,4 +1,4 @@
-"""Has runs begin: launched at once or, a task of a gang, made ready; what the node cannot do now is tried again."""
+"""Starts runs: launches them, or makes tasks of a gang ready; retries what the node cannot do now."""
 
 import asyncio
 import logging
@@ -34,28 +34,28 @@ from node_agent.user_files.transfers import Transfers
 log = logging.getLogger(__name__)
 
 _LOOK = 0.02
-"""Seconds between two looks at whether a process is warm."""
+"""Seconds between two checks whether a process is warm."""
 _SPARE_DELAY = 0.02
-"""Seconds after a launch until there is time to make the next folder for checkpoints."""
+"""Seconds after a launch until the next folder for checkpoints is made."""
 
 
 _COLLECTED = 10.0
-"""Seconds that processes of a dump which have exited may take to be collected, until CRIU is asked to restore them anyway."""
+"""Seconds for exited processes of a dump to be reaped, until CRIU is asked to restore them anyway."""
 _COLLECTED_LOOK = 0.1
 
 
 class _Soon(Exception):
-    """The run is launched again in a moment."""
+    """The run is to be launched again in a moment."""
 
 
 class Starting:
-    """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
-    launched, and why. `may_start` says whether a run has its devices now; one that has not is launched again later. `gave_up`
-    is called with a run that cannot be launched for now. `packed` gives what a run finds in its environment because it shares
-    its devices. `guarded` calls a function for the event loop, and tells of what fails in it. `begun` is called
-    with a run whose process was warm and runs its program now, `not_fetched` with one whose checkpoint cannot be had, and why.
-    `reach` gives the agent of another node, whose files are copied if it is on this machine, with `copies`.
-    `store` has checkpoints where their node is not there. `dumps` are those of CRIU."""
+    """The starts of one spool's runs. `reported` is called when there is something to report, `refused` with a run that cannot
+    be launched, and why. `may_start` says whether a run has its devices now; if not, it is launched again later. `gave_up` is
+    called with a run that cannot be launched for now. `packed` gives the environment variables of a run that shares its
+    devices. `guarded` calls a function for the event loop, and reports what fails in it. `begun` is called with a run whose
+    process was warm and now runs its program, `not_fetched` with one whose checkpoint cannot be had, and why. `reach` gives the
+    agent of another node; with `copies`, its files are copied if it is on this machine. `store` has checkpoints for the case
+    that their node is away. `dumps` are those of CRIU."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Starting:
         self._ceased = False
         self._guarded = guarded
         self._told: set[RunKey] = set()
-        """Runs of which the scheduler was told that they are warm."""
+        """Runs that were reported to the scheduler as warm."""
         self._looks: dict[RunKey, asyncio.TimerHandle] = {}
-        """At whether a process is warm."""
+        """Timers of checks whether a process is warm."""
         self.retries = Retries(partial(guarded, self.launch), gave_up)
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
@@ -109,7 +109,7 @@ class Starting:
         self._not_fetched = not_fetched
         self.dumps = dumps
         self._collected: dict[RunKey, float] = {}
-        """Until when what has the pids of a dump and has exited may take to be collected."""
+        """Time until which exited processes with the pids of a dump may take to be reaped."""
         self.checkpoints = CheckpointFetches(
             CheckpointFolders(paths, node),
             lambda: spool.cluster[0],
@@ -124,12 +124,12 @@ class Starting:
         self._not_fetched(self._spool.runs[key], why)
 
     def _fetches(self, launch: LaunchSpec) -> bool:
-        """Whether a run has to wait for files, which are fetched then."""
+        """Whether a run has to wait for files, which are then fetched."""
         snapshots, checkpoint = self.transfers.waits(launch), self.checkpoints.waits(launch)
         return snapshots or checkpoint
 
     def drop(self, key: RunKey) -> bool:
-        """A run is not to start any more; whether it was waiting for files."""
+        """Forget a run that is not to start any more; return whether it was waiting for files."""
         snapshots, checkpoint, told = self.transfers.drop(key), self.checkpoints.drop(key), key in self._told
         self._told.discard(key)
         if (look := self._looks.pop(key, None)) is not None:
@@ -141,7 +141,7 @@ class Starting:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
-        """Whether a run is launched by itself later: it waits for files, or its launch has failed for now."""
+        """Whether a run is launched later without a new order: it waits for files, or its launch has failed for now."""
         waits = key in self.retries.timers or key in self._collected
         return waits or self.transfers.has(key) or self.checkpoints.has(key)
 
@@ -154,11 +154,11 @@ class Starting:
         return self._launcher
 
     def cease(self) -> None:
-        """Nothing begins here any more."""
+        """Let nothing begin here any more."""
         self._ceased = True
 
     def close(self) -> None:
-        """Nothing is tried again, or made in advance, from here on."""
+        """Retry nothing, and prepare nothing, from here on."""
         if self._making is not None:
             self._making.cancel()
         self.retries.close()
@@ -167,10 +167,10 @@ class Starting:
             look.cancel()
 
     def launch(self, key: RunKey) -> None:
-        """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
+        """Launch a run that is to start; for one that was told to stop, only ask what happened to it."""
         self.retries.due(key)
         if self._ceased:
-            return  # the agent that comes next finds it in the spool
+            return  # the next agent finds it in the spool
         record = self._spool.runs[key]
         if record.phase in (RunPhase.PREPARING, RunPhase.READY):
             self._get_ready(record)
@@ -214,7 +214,7 @@ class Starting:
             self.make_spare_soon()
 
     def _restorable(self, launch: LaunchSpec) -> Image | None:
-        """The dump that a run goes on from; None: its command is executed. Raises _Soon if its pids are not free yet."""
+        """Return the dump to restore; None: the run's command is executed. Raises _Soon if its pids are not free yet."""
         found = self.dumps.restoration(launch)
         if found is None or found.why_not:
             return None
@@ -224,14 +224,14 @@ class Starting:
         self._collected.pop(launch.key, None)
         return found.image
 
-    # Runs that are warm.
+    # Warm processes.
 
     def is_warm(self, key: RunKey) -> bool:
-        """Whether the run has, or is to have, a process that waits until it is to begin."""
+        """Whether the run has, or is to have, a process that waits until the run is to begin."""
         return WarmFolder(self._paths, key).exists
 
     def _is_to_warm(self, record: RunRecord, launch: LaunchSpec) -> bool:
-        """Whether its process is to be started now. Else it waits for files, or is warm: then the scheduler is told."""
+        """Whether to start its process now. If not, it waits for files, or is warm: then the scheduler is informed."""
         key = record.key
         known = self.checkpoints.follow(launch, partial(self._guarded, self.launch))
         if self.transfers.waits(launch) or not known:
@@ -261,7 +261,7 @@ class Starting:
             self._looks[key] = asyncio.get_running_loop().call_later(_LOOK, self._guarded, self._look_whether_warm, key)
 
     def _tell_warm(self, record: RunRecord) -> None:
-        """What is needed here is there: the run can begin."""
+        """Report that the run can begin here."""
         if record.key in self._told:
             return
         gang = record.launch.gang if record.launch is not None else None
@@ -276,7 +276,7 @@ class Starting:
         self._reported()
 
     def spawn_checkpoint(self, record: RunRecord) -> None:
-        """Has the checkpoint command of a run started, or its dump. Raises OSError, and UnknownDevice."""
+        """Start the checkpoint command of a run, or its dump. Raises OSError, and UnknownDevice."""
         assert record.launch is not None
         if not record.launch.checkpoint_command:
             self.launcher.spawn(self.dumps.request(record))
@@ -286,11 +286,11 @@ class Starting:
         self.launcher.spawn(beside(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key)))
 
     def find_checkpoint(self, key: RunKey) -> None:
-        """Asks the launcher for the checkpoint command of a run, without starting it."""
+        """Ask the launcher for the checkpoint command of a run, without starting it."""
         self.launcher.find(key, self._paths.checkpointing(key), beside=True)
 
     def make_spare_soon(self) -> None:
-        """Not now: what follows a launch comes first."""
+        """Make the next folder a little later, after the work that follows a launch."""
         if self._spare.missing and self._making is None:
             self._making = asyncio.get_running_loop().call_later(_SPARE_DELAY, self._make_spare)
 
@@ -299,7 +299,7 @@ class Starting:
         self._spare.make()
 
     def _get_ready(self, record: RunRecord) -> None:
-        """For a gang, until it is to run; again after a restart, when the port may be another one."""
+        """Make a task ready for its gang; again after a restart, when the port may be another one."""
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None

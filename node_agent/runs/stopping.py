@@ -1,5 +1,5 @@
-"""Ends runs before their time: a request to save, SIGTERM, and the kill when the grace period is over; or the kill at once, if
-they use too much memory."""
+"""Stops runs: a save request, SIGTERM, and the kill when the grace period has ended; or an immediate kill, if they use too much
+memory."""
 
 import asyncio
 import json
@@ -23,12 +23,12 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _SAVED_LEAVES = 10.0
-"""Seconds from SIGTERM to the kill of a run that its checkpoint command has saved, at most."""
+"""Maximum seconds from SIGTERM to the kill of a run that its checkpoint command has saved."""
 
 
 class Stopping:
-    """Of the runs of one spool. `spawn` and `find` are those of `Checkpointing`. `guarded` calls a function for the event
-    loop, and tells of what fails in it. `saves` says what would save a run now."""
+    """The stops of one spool's runs. `spawn` and `find` are those of `Checkpointing`. `guarded` calls a function for the event
+    loop, and reports what fails in it. `saves` says what would save a run now."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class Stopping:
         self._guarded = guarded
         self._saves = saves
         self.means: dict[RunKey, SaveMeans] = {}
-        """What was to save a run when it got SIGTERM from this agent."""
+        """The means by which a run could save when it got SIGTERM from this agent."""
         self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
-        """When a run that is being stopped is killed."""
+        """Timers until a run that is being stopped is killed."""
         dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.said
         self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, *dumped, guarded)
 
     def close(self) -> None:
-        """Kills nobody from here on."""
+        """Kill no run from here on."""
         for timer in self.deadlines.values():
             timer.cancel()
         self.checkpointing.close()
 
     def press(self, record: RunRecord, deadline: float) -> None:
-        """Stops a run that has a process, and kills it at the deadline. Asked again, it sets the new deadline alone."""
+        """Stop a run that has a process, and kill it at the deadline. A repeated call only sets the new deadline."""
         key = record.key
         self._no_deadline(key)
         if deadline <= time.monotonic():
@@ -72,19 +72,19 @@ class Stopping:
             self._terminate(key)
 
     def kill_at(self, record: RunRecord, deadline: float) -> None:
-        """Kills a run at the deadline."""
+        """Kill a run at the deadline."""
         self._no_deadline(record.key)
         loop = asyncio.get_running_loop()
         self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
 
     def over(self, key: RunKey) -> None:
-        """The run has ended."""
+        """Forget a run that has ended."""
         self._no_deadline(key)
         self.means.pop(key, None)
         self.checkpointing.over(key)
 
     def relent(self, key: RunKey) -> None:
-        """The run is not stopped after all, and is not to read that it is."""
+        """Cancel the stop of a run, and remove the file that announces it."""
         self.over(key)
         with suppress(OSError):
             self._paths.stop(key).unlink(missing_ok=True)
@@ -94,20 +94,20 @@ class Stopping:
             timer.cancel()
 
     def _terminate(self, key: RunKey, checkpoint: str = "") -> None:
-        """SIGTERM. `checkpoint`: what came of asking it to save."""
+        """Send SIGTERM. `checkpoint`: the result of asking it to save."""
         record = self._spool.runs[key]
         if record.phase is RunPhase.ENDED or record.signalled:
             return
         assert record.stop_deadline is not None
         self.means[key] = self._saves(record)
         log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
-        # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
-        # that it is to save its work.
+        # Recorded afterwards. An agent that is killed in between sends it twice; the other way round, a run might never learn
+        # that it has to save its work.
         self.signal(record, signal.SIGTERM)
         self._spool.remember([replace(record, signalled=True, checkpoint=checkpoint or record.checkpoint)])
 
     def _saved(self, key: RunKey, checkpoint: str) -> None:
-        """Its checkpoint command has saved its work: what it does from here on is lost, so it is not waited for long."""
+        """Shorten the grace period after the checkpoint command has saved the work: later work is lost, so do not wait long."""
         record = self._spool.runs[key]
         assert record.stop_deadline is not None
         deadline = min(record.stop_deadline, time.monotonic() + _SAVED_LEAVES)
@@ -116,7 +116,7 @@ class Stopping:
         self.press(self._spool.runs[key], deadline)
 
     def exceeded(self, key: RunKey, used: int) -> None:
-        """A run uses more memory than it asked for: so many bytes."""
+        """Kill a run that uses more memory than it asked for: `used` bytes."""
         record = self._spool.runs.get(key)
         if record is None or record.phase is RunPhase.ENDED:
             return
@@ -126,7 +126,7 @@ class Stopping:
         self.signal(record, signal.SIGKILL)
 
     def exceeded_on_device(self, key: RunKey, index: int, used_mib: int, limit_mib: int) -> None:
-        """A run uses more of a device than it may while others use it, too."""
+        """Kill a run that uses more of a device than it may while others use it, too."""
         record = self._spool.runs.get(key)
         if record is None or record.phase is RunPhase.ENDED:
             return
@@ -139,7 +139,7 @@ class Stopping:
         self.signal(record, signal.SIGKILL)
 
     def signal(self, record: RunRecord, signum: int) -> None:
-        """Sends SIGTERM to a run's processes, its leader gone or not, or SIGKILL, also to those that left its process group."""
+        """Send SIGTERM to a run's processes, its leader gone or not, or SIGKILL, also to those that left its process group."""
         if led_by(record.pid, record.start_ticks):
             if signum == signal.SIGTERM:
                 terminate_group(record.pid, savers_of(self._paths.folder(record.key)))
@@ -156,7 +156,7 @@ class Stopping:
             self.signal(record, signal.SIGKILL)
 
     def tell_why(self, record: RunRecord, deadline: float) -> None:
-        """For the run to read. It is stopped all the same where that cannot be written."""
+        """Write the reason for the run to read. If it cannot be written, the run is stopped all the same."""
         assert record.stop_received is not None
         grace = round(deadline - record.stop_received, 3)
         why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}

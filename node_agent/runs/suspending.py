@@ -1,4 +1,4 @@
-"""Parks and resumes runs as the scheduler desires it, or as the turns of their share group ask, and tells what became of it."""
+"""Parks and resumes runs as the scheduler desires, or as the turns of their share group require, and reports the results."""
 
 import logging
 import signal
@@ -19,16 +19,16 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _REASON_LIMIT = 2048
-"""Bytes."""
+"""Bytes of a reason."""
 _SAVE_PART = 0.9
-"""Of the grace period, in which a parked run saves. With the rest it is parked again if it does not."""
+"""Part of the grace period in which a parked run saves. If it does not, it is parked again in the rest."""
 _WAITS = "wait"
 """The phase of a park in which the run still executes."""
 
 
 class Suspending:
-    """Of the runs of one spool. `start` launches a run; one that `waits` is launched by itself later. `press` stops a run that
-    was told to stop, `kill` sends a signal to one, and `relent` kills it at no deadline any more. `reported` is
+    """Parks and resumes of one spool's runs. `start` launches a run; one that `waits` is launched later without that. `press`
+    stops a run that was told to stop, `kill` sends a signal to one, and `relent` cancels its kill at a deadline. `reported` is
     called when there is something to report."""
 
     def __init__(
@@ -56,12 +56,12 @@ class Suspending:
         self.slices = Slices(spool, self.parking, start, waits, guarded, node.on_devices)
 
     def close(self) -> None:
-        """Changes nothing from here on. What is parked stays parked."""
+        """Change nothing from here on. What is parked stays parked."""
         self.slices.close()
         self.parking.close()
 
     def settle(self, key: RunKey) -> None:
-        """Has a run parked or executing, whichever is to be."""
+        """Make a run parked or executing, as it should be."""
         record = self._spool.runs[key]
         if record.phase is RunPhase.ENDED:
             return
@@ -72,17 +72,17 @@ class Suspending:
             to_park = record.to_park and record.phase is not RunPhase.STOPPING
             number = park_number(record.park_number) if record.park_number else 0
             self.parking.want(key, to_park, record.park_limit, number)
-        elif self.slices.is_held(key):  # it takes turns with no others any more
+        elif self.slices.is_held(key):  # it no longer takes turns with others
             self._start(key)
         self._tell(key, ())
 
     def left(self, group: int) -> None:
-        """A run has left a share group."""
+        """Handle that a run has left a share group."""
         self.slices.look(group)
 
     def awakes(self, record: RunRecord) -> bool:
-        """Whether a run that is to be stopped has to resume first; then it does. A run that the scheduler has desired to be
-        parked has no devices to resume on: it saves without them if it is to go on elsewhere, and otherwise it is killed."""
+        """Whether a run that is to be stopped has to resume first, which it then does. A run that the scheduler wanted parked
+        has no devices to resume on: it saves without them if it is to continue elsewhere, and is killed otherwise."""
         if record.park.stage is ParkStage.PARKED and record.to_park:
             now, received, deadline = time.monotonic(), record.stop_received, record.stop_deadline
             if record.stop_reason is StopReason.MIGRATED and received is not None and deadline is not None and deadline > now:
@@ -95,17 +95,17 @@ class Suspending:
         return self._spool.runs[record.key].park.stage is not ParkStage.EXECUTES
 
     def started(self, record: RunRecord) -> None:
-        """A run has its process."""
+        """Handle that a run has its process."""
         self.slices.started(record.key)
         if record.to_park or record.share is not None:
             self.settle(record.key)
 
     def over(self, record: RunRecord) -> None:
-        """A run has ended."""
+        """Handle that a run has ended."""
         self.parking.over(record.key)
         self.slices.over(record)
 
-    # What `Parking` tells.
+    # Events of `Parking`.
 
     def parked(self, key: RunKey, phases: Phases) -> None:
         record = self._spool.runs[key]
@@ -139,7 +139,7 @@ class Suspending:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.STOPPING:
             return
-        if record.stop_reason is not StopReason.MIGRATED:  # it was told to stop for another reason since
+        if record.stop_reason is not StopReason.MIGRATED:  # it was since told to stop for another reason
             self._kill(record, signal.SIGKILL)
             return
         self._relent(key)
@@ -148,7 +148,7 @@ class Suspending:
         self._report(parked, RunParkRefused(clean(reason, _REASON_LIMIT)))
 
     def _tell(self, key: RunKey, phases: Phases) -> None:
-        """Reports what the scheduler waits for, once that is so."""
+        """Report what the scheduler waits for, once it has happened."""
         record = self._spool.runs[key]
         state, rung = record.park, record.park.rung
         said = "" if rung is None else rung.value

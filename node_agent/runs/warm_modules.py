@@ -1,4 +1,4 @@
-"""Which modules a job has imported: what its next run can import before it begins."""
+"""Which modules a job has imported, so that its next run can import them before it begins."""
 
 import re
 from contextlib import suppress
@@ -9,12 +9,12 @@ from node_agent.run_state.model import RunKey
 from node_agent.spool.spool import Spool
 
 _MOST = 4096
-"""Modules. A message may have no more than is sensible."""
+"""Maximum modules in a message."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 
 
 def last_modules(spool: Spool, paths: Paths, job_id: int) -> tuple[str, ...]:
-    """Those of the job's last run on this node, in the order of its imports; none if it has not said."""
+    """Return the modules of the job's last run on this node, in the order of its imports; none if it has not listed any."""
     runs = [key for key in spool.runs if key.job_id == job_id]
     for key in sorted(runs, key=lambda key: (-key.run, key.task)):
         if modules := written(paths, key):
@@ -23,7 +23,7 @@ def last_modules(spool: Spool, paths: Paths, job_id: int) -> tuple[str, ...]:
 
 
 def written(paths: Paths, key: RunKey) -> tuple[str, ...]:
-    """What the run has said. It is the user's program that writes this."""
+    """Return the modules that the run has listed. The user's program writes this."""
     with suppress(OSError, UnicodeDecodeError):
         lines = Path(paths.modules(key)).read_text(encoding="ascii").split()
         return tuple(name for name in lines[:_MOST] if _NAME.fullmatch(name) and len(name) < 256)

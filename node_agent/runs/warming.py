@@ -1,10 +1,10 @@
-"""Processes that are warm: the interpreter and the modules of a run that starts here once it has ended at another node.
+"""Warm processes: the interpreter and the modules of a run that starts here once it has ended on another node.
 
-    RUN/warm/modules   what the process is to import; there before the process
-    RUN/warm/warmed    the process has imported it, and waits
-    RUN/warm/go.json   the process is to begin; what has changed in its environment since it was started
+    RUN/warm/modules   modules that the process should import; written before the process starts
+    RUN/warm/warmed    the process has imported them, and waits
+    RUN/warm/go.json   the process should begin; the changes of its environment since it was started
 
-A run whose command is no Python script has no such process, and is launched when it begins.
+A run whose command is no Python script has no warm process, and is launched when it begins.
 """
 
 import json
@@ -20,14 +20,14 @@ from node_agent.run_state.model import LaunchSpec, RunKey
 
 _PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
 _ALONE = re.compile(r"-[bBdEIOPqsSuv]+")
-"""Options of the interpreter that take no argument, and that a script is run with in the same way."""
+"""Options of the interpreter that take no argument, and that can be passed on to the warm process."""
 _WITH_ARGUMENT = ("-W", "-X")
 _OFF = "NO_EBB_WARM"
-"""A variable of the job by which its user wants it to start cold."""
+"""Variable by which a user makes the job start cold."""
 
 
 def warm_launch(launch: LaunchSpec, hook: str) -> LaunchSpec | None:
-    """The launch of a process that is warm in place of this one; None: the command starts cold. `hook`: the hook's folder."""
+    """Return the launch of a warm process for this one; None: the command starts cold. `hook`: the hook's folder."""
     theirs = dict(launch.inherited) | dict(launch.environment)
     split = _split(launch.command)
     if not hook or split is None or theirs.get(_OFF) or theirs.get("NO_EBB_HOOK"):
@@ -38,7 +38,7 @@ def warm_launch(launch: LaunchSpec, hook: str) -> LaunchSpec | None:
 
 
 def _split(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The options of the interpreter, and the script or module with its arguments; None: it is neither."""
+    """Return the options of the interpreter, and the script or module with its arguments; None if it has neither."""
     if not command or not _PYTHON.fullmatch(os.path.basename(command[0])):  # noqa: PTH119
         return None
     at = 1
@@ -58,14 +58,14 @@ def _split(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | 
 
 
 class WarmFolder:
-    """Of one run."""
+    """The files of one run's warm process."""
 
     def __init__(self, paths: Paths, key: RunKey) -> None:
         self._path = Path(paths.folder(key)) / "warm"
 
     @property
     def exists(self) -> bool:
-        """Whether the run has, or is to have, a process that is warm."""
+        """Whether the run has, or is to have, a warm process."""
         return (self._path / "modules").exists()
 
     @property
@@ -73,14 +73,14 @@ class WarmFolder:
         return (self._path / "warmed").exists()
 
     def make(self, modules: Sequence[str]) -> None:
-        """Raises OSError."""
+        """Request a warm process. Raises OSError."""
         self._path.mkdir(parents=True, exist_ok=True)
         new = self._path / "modules.new"
         new.write_text("\n".join(modules), encoding="ascii")
         new.rename(self._path / "modules")
 
     def go(self, variables: Mapping[str, str]) -> None:
-        """Has the process begin; harmless to repeat. Raises OSError."""
+        """Let the process begin; harmless to repeat. Raises OSError."""
         new = self._path / "go.new"
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -89,7 +89,7 @@ class WarmFolder:
 
 
 def program_of(pid: int) -> str:
-    """The file that a process executes; empty if it has ended."""
+    """Return the file that a process executes; empty if it has ended."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
     return ""

@@ -1,7 +1,7 @@
-"""Runs that execute on one device at the same time: memory limits, and NVIDIA's MPS where the settings ask for it (ADR 46).
+"""Runs that execute on one device at the same time: memory limits, and NVIDIA's MPS if it is enabled (ADR 46).
 
-Whether a run is a client of MPS is decided when it starts, and is in its environment. So a restarted agent knows as much as the
-one before.
+Whether a run is a client of MPS is decided when it starts, and is in its environment. So a restarted agent knows as much as
+the one before.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 LIMIT_VARIABLE = "EBB_DEVICE_MEMORY_LIMIT_MIB"
-"""What the run may use of each of its devices, for the hook inside PyTorch."""
+"""Variable with the memory that the run may use of each of its devices, for the hook inside PyTorch."""
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 class Packing:
-    """Of the runs of one spool. `start` launches a run that has waited for its daemon. `daemons` is None where MPS is not used.
-    `guarded` calls a function for the event loop, and tells of what fails in it."""
+    """The packed runs of one spool. `start` launches a run that has waited for its daemon. `daemons` is None if MPS is not
+    used. `guarded` calls a function for the event loop, and reports what fails in it."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Packing:
         self._guarded = guarded
         self._starting: dict[RunKey, asyncio.Task[str]] = {}
         self._without: set[RunKey] = set()
-        """Runs whose daemon could not be started. They share the device as the driver lets them."""
+        """Runs whose daemon could not be started. They share the device as the driver allows."""
         self._ready: set[RunKey] = set()
         self._turn = asyncio.Lock()
         self._untidy = False
         self._keeping: asyncio.Task[Mapping[Server, str]] | None = None
 
     def may_start(self, key: RunKey) -> bool:
-        """Whether a run has the daemon that it needs. If it has to wait, it is started when the daemon answers."""
+        """Whether a run has the daemon that it needs. If not, the run is started when the daemon answers."""
         record = self._spool.runs[key]
         if self._daemons is None or key in self._ready or key in self._without:
             return True
@@ -62,7 +62,7 @@ class Packing:
         return False
 
     def environment(self, launch: LaunchSpec) -> Mapping[str, str]:
-        """What a run with this plan needs beside what its devices ask for."""
+        """Return the variables that a run with this plan needs in addition to those of its devices."""
         limit = 0 if launch.share is None else launch.share.device_memory_mib
         found = {LIMIT_VARIABLE: str(limit)} if limit else {}
         if self._daemons is not None and launch.key in self._ready and (server := self._server(launch)) is not None:
@@ -74,7 +74,7 @@ class Packing:
         return record is not None and bool(_pipes(record))
 
     def over(self, key: RunKey) -> None:
-        """A run has ended. Daemons that no run uses are stopped."""
+        """Handle the end of a run. Daemons that no run uses are stopped."""
         self._ready.discard(key)
         self._without.discard(key)
         if (task := self._starting.pop(key, None)) is not None:
@@ -82,7 +82,7 @@ class Packing:
         self.tidy()
 
     def tidy(self) -> None:
-        """Stops daemons that no run uses, and starts those again that have died."""
+        """Stop daemons that no run uses, and restart those that have died."""
         self._untidy = self._daemons is not None and bool(self._daemons.known())
         if self._untidy and self._keeping is None:
             self._untidy = False
@@ -90,7 +90,7 @@ class Packing:
             self._keeping.add_done_callback(partial(self._guarded, self._kept))
 
     def close(self) -> None:
-        """Daemons go on, as their clients do."""
+        """Leave the daemons running, as their clients do."""
         for task in (*self._starting.values(), *([self._keeping] if self._keeping is not None else ())):
             task.cancel()
 
@@ -101,7 +101,7 @@ class Packing:
 
     async def _keep(self) -> Mapping[Server, str]:
         assert self._daemons is not None
-        async with self._turn:  # what is wanted is asked in turn: a run that is about to start has asked for its daemon
+        async with self._turn:  # computed in turn: a run that is about to start has requested its daemon by then
             return await self._daemons.keep(self._wanted())
 
     def _answered(self, key: RunKey, task: "asyncio.Task[str]") -> None:
@@ -124,7 +124,7 @@ class Packing:
                 self.tidy()
 
     def _server(self, launch: LaunchSpec) -> Server | None:
-        """The daemon for a run that is packed on one device; None for any other run. A client of MPS sees one device."""
+        """Return the daemon for a run that is packed on one device, since a client of MPS sees one device; otherwise None."""
         if launch.share is None or len(launch.devices) != 1 or not is_packed(launch.key, launch.share):
             return None
         (device,) = launch.devices
@@ -140,13 +140,13 @@ class Packing:
 
 
 def is_packed(key: RunKey, plan: SharePlan) -> bool:
-    """Whether others execute at the same time as this run, perhaps on its devices, or may come to. A run becomes a client of
-    MPS when it starts or never, so the first one of a device is one, too."""
+    """Whether other runs execute at the same time as this one, perhaps on its devices, or may later. A run becomes a client of
+    MPS when it starts or never, so the first run on a device becomes one, too."""
     return plan.packed or any(key in row.runs and len(row.runs) > 1 for row in plan.rows)
 
 
 def _pipes(record: RunRecord) -> str:
-    """The folder of the daemon that a run is a client of; empty for none."""
+    """Return the folder of the daemon of which a run is a client; empty for none."""
     if not record.pid:
         return ""
     _, found, rest = (b"\0" + read(f"/proc/{record.pid}/environ")).partition(f"\0{_PIPES}=".encode())

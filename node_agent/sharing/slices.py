@@ -1,8 +1,8 @@
 """Executes the share plans of this node: the rows of a group take turns on its devices (Gandiva, section 3.1).
 
-`parking.turns` says which row is active; this keeps the timers. Members of other rows are parked first, and those of the active
-row resume or start as soon as their devices are free. A run that cannot be parked keeps its devices until the next turn, when
-another park is tried, and the scheduler is told.
+`slice_schedule` says which row is active; this keeps the timers. Members of other rows are parked first, and those of the
+active row resume or start as soon as their devices are free. A run that cannot be parked keeps its devices until the next turn,
+when another park is tried, and the scheduler is informed.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _LIMIT_OF_TURN = 0.5
-"""Of a row's turn, which the parks before it may take. The scheduler has turns last longer if they take more: see
+"""Part of a row's turn that the parks before it may take. If they take more, the scheduler makes turns longer: see
 `policies/gandiva/slicing/switching_cost.py`."""
 _SHORTEST_LIMIT = 2.0
-"""Seconds that a park may take, however short the turns are."""
+"""Seconds that a park may take even if turns are very short."""
 _PREPARE_AT = 0.5
-"""Of the first turn of a run: the time until its host memory is made ready for its first park."""
+"""Part of a run's first turn until its host memory is prepared for its first park."""
 _SMOOTHING = 0.3
 """Weight of the last turn in the mean of what rows lose."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -41,33 +41,33 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class _Group:
-    """What this agent knows of a group beside the spool. All of it can be lost."""
+    """The agent's state of a group, besides the spool. All of it can be lost."""
 
     timer: asyncio.TimerHandle | None = None
     preparing: asyncio.TimerHandle | None = None
     row: int | None = None
-    """The one that was active last."""
+    """The row that was active last."""
     turn: tuple[int, ...] = ()
-    """Its name."""
+    """Name of the turn."""
     previous: int | None = None
     switched: float = 0.0
     """Monotonic time of the last switch of rows."""
     switching: set[RunKey] = field(default_factory=set)
-    """Members whose park or resume is under way since then."""
+    """Members whose park or resume has been in progress since then."""
     losses: dict[int, float] = field(default_factory=dict)
     used_losses: dict[int, float] = field(default_factory=dict)
-    """Those that the turns of the present cycle are made by: they do not change within a cycle."""
+    """Losses from which the turns of the present cycle are computed: they do not change within a cycle."""
     cycle: int = -1
     generation: int = 0
     refused: set[RunKey] = field(default_factory=set)
-    """Members of which the scheduler was told that they cannot be parked, since the plan changed."""
+    """Members reported to the scheduler as impossible to park, since the plan changed."""
     unable: set[RunKey] = field(default_factory=set)
-    """Those that could not be parked in this turn."""
+    """Members that could not be parked in this turn."""
 
 
 class Slices:
-    """Of the runs of one spool. `start` launches a run that was held back until its turn. One that `waits` is launched by
-    itself later."""
+    """The turns of one spool's runs. `start` launches a run that was held back until its turn. One that `waits` is launched
+    later without that."""
 
     def __init__(
         self,
@@ -88,28 +88,28 @@ class Slices:
         self._wall = wall
         self._groups: dict[int, _Group] = {}
         self._begun: set[RunKey] = set()
-        """Runs that were let start, and have no process yet."""
+        """Runs that were allowed to start, and have no process yet."""
         self._tried: set[RunKey] = set()
         """Runs of which a park was refused. Another agent tries again."""
         self._held: set[RunKey] = set()
         """Runs that may not start before their turn."""
 
     def may_start(self, key: RunKey) -> bool:
-        """Whether a run that is to start has its devices now. If it has to wait, it is started in its turn."""
+        """Whether a run that is to start has its devices now. If not, it is started in its turn."""
         record = self._spool.runs[key]
         if record.share is None or not self.is_sliced(record) or len(record.share.rows) < 2 or key in self._begun:
             self._held.discard(key)
             return True
         self._held.add(key)
-        self.look(record.share.group)  # which starts it, if it is its turn
+        self.look(record.share.group)  # this starts the run, if it is its turn
         return False
 
     def is_held(self, key: RunKey) -> bool:
-        """Whether a run has asked for its turn to start in, and has had none."""
+        """Whether a run waits to start in its turn."""
         return key in self._held
 
     def expect(self, key: RunKey) -> None:
-        """A run may have been started by an agent before this one."""
+        """Note that an earlier agent may have started a run."""
         self._begun.add(key)
 
     def is_sliced(self, record: RunRecord) -> bool:
@@ -117,7 +117,7 @@ class Slices:
         return record.share is not None and not record.to_park
 
     def look(self, group: int) -> None:
-        """Does what the turn of the group asks for, now and whenever it changes."""
+        """Do what the turn of the group requires, now and whenever it changes."""
         members = [record for record in self._spool.live() if record.share is not None and record.share.group == group]
         if not members:
             self._forget(group)
@@ -141,7 +141,7 @@ class Slices:
         self._move(state, plan, turn, members)
 
     def parked(self, key: RunKey, moving: float) -> None:
-        """A member is parked, and did not execute any more for the last `moving` seconds."""
+        """Note that a member is parked, after it had not executed for `moving` seconds."""
         if (found := self._of(key)) is None:
             return
         group, state, record = found
@@ -152,7 +152,7 @@ class Slices:
         self.look(group)
 
     def resumed(self, key: RunKey) -> None:
-        """A member executes again."""
+        """Note that a member executes again."""
         if (found := self._of(key)) is None:
             return
         group, state, record = found
@@ -163,8 +163,8 @@ class Slices:
         self.look(group)
 
     def refused(self, key: RunKey) -> bool:
-        """A member cannot be parked. It keeps its devices in the next turn, and is asked again after that. Returns whether the
-        scheduler is to hear of it: once for each plan."""
+        """Note that a member cannot be parked. It keeps its devices in the next turn, and is asked again after that. Return
+        whether to inform the scheduler: once for each plan."""
         if (found := self._of(key)) is None:
             return True
         _, state, _ = found
@@ -175,18 +175,18 @@ class Slices:
         return is_news
 
     def gave_up(self, key: RunKey) -> None:
-        """The launch of a run has failed for now. Others may use its devices until the next try."""
+        """Note that a launch has failed for now. Others may use the run's devices until the next try."""
         if key in self._begun and (record := self._spool.runs[key]).share is not None:
             self._begun.discard(key)
             self.look(record.share.group)
 
     def started(self, key: RunKey) -> None:
-        """It has its process, or is over."""
+        """Note that a run has its process, or has ended."""
         self._begun.discard(key)
         self._held.discard(key)
 
     def over(self, record: RunRecord) -> None:
-        """A member has ended: its row may have nobody left."""
+        """Handle the end of a member, after which its row may be empty."""
         self.started(record.key)
         self._tried.discard(record.key)
         if record.share is not None:
@@ -197,7 +197,7 @@ class Slices:
             self._forget(group)
 
     def observed(self) -> tuple[SliceObservation, ...]:
-        """What each member of a group with several rows has had of its time."""
+        """Return the device time of each member of groups with several rows."""
         return tuple(sorted(self._observed(time.monotonic()), key=lambda seen: seen.key))
 
     def _observed(self, now: float) -> Iterator[SliceObservation]:
@@ -228,13 +228,13 @@ class Slices:
         live = {record.key for record in members if record.pid or not self._waits(record.key)}
         known = self._spool.runs
         is_local = all(key in known for row in plan.rows for key in row.runs)
-        # A row of which this node knows that nobody can execute gives its time to the others. Other nodes cannot know that
-        # yet, so a group on several nodes keeps its turns until the scheduler changes the plan.
+        # If this node knows that no run of a row can execute, the row gives its time to the others. Other nodes cannot know
+        # that yet, so a group on several nodes keeps its turns until the scheduler changes the plan.
         weights = turns.with_turns(
             {place: row.weight for place, row in enumerate(plan.rows) if not is_local or any(key in live for key in row.runs)}
         )
         stopping = [r for r in members if r.phase is RunPhase.STOPPING and r.pid and self._is_in(plan, r.key)]
-        if stopping:  # one that executes first, and until it has ended: its grace period does not wait
+        if stopping:  # one that executes comes first, until it has ended: its grace period does not wait
             first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
             place = next(place for place, row in enumerate(plan.rows) if first.key in row.runs)
             return turns.lasting(place, now, first.key.job_id, first.key.run)
@@ -274,7 +274,7 @@ class Slices:
                 self._parking.want(key, parked=False)  # it has its grace period to use
             elif of[key].pid and key not in state.unable:
                 state.switching.add(key)
-                # Without the generation, of which nodes hear one after the other: the park is the same one.
+                # Without the generation, which reaches the nodes at different times: the park is the same one.
                 number = park_number(plan.group, *turn.name)
                 self._parking.want(key, parked=True, limit=limit, number=number)
         for key in sorted(go):
@@ -287,7 +287,7 @@ class Slices:
                 self._guarded(self._start, key)
         for key in active & of.keys():
             if key not in go and _has_begun(of[key]) and self._parking.executes(key):
-                self._parking.want(key, parked=False)  # a park of it may be under way
+                self._parking.want(key, parked=False)  # it may just be being parked
 
     @staticmethod
     def _is_in(plan: SharePlan, key: RunKey) -> bool:
@@ -329,5 +329,5 @@ class Slices:
 
 
 def _has_begun(record: RunRecord) -> bool:
-    """Whether a run has a process that executes its program. One that is warm only waits until it may begin."""
+    """Whether a run has a process that executes its program. A warm process only waits until it may begin."""
     return bool(record.pid) and record.phase is not RunPhase.STARTING

@@ -1,1 +1,1 @@
-"""What the agent must not forget when it is killed."""
+"""The agent's durable state, which survives a kill of the agent."""

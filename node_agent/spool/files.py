@@ -1,4 +1,4 @@
-"""The file of a spool, and those that SQLite keeps beside it."""
+"""The file of a spool, and those that SQLite keeps next to it."""
 
 import contextlib
 import itertools
@@ -8,7 +8,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def check(path: Path) -> None:
-    """Raises ValueError if there is a file that is no database. SQLite takes a file of one byte, or of none, for a new one."""
+    """Raise ValueError if a file is there that is no database. SQLite takes a file of one byte, or of none, for a new one."""
     if path.exists():
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
@@ -16,7 +16,7 @@ def check(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames the spool, and what SQLite keeps beside it, to a name that is free."""
+    """Rename the spool, and the files that SQLite keeps next to it, to a name that is free."""
     number = next(number for number in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{number}").exists())
     aside = path.with_name(f"{path.name}.damaged-{number}")
     for suffix in ("-wal", "-shm", ""):
@@ -26,6 +26,6 @@ def set_aside(path: Path) -> Path:
 
 
 def discard(path: Path) -> None:
-    """The spool first: without it, what SQLite keeps beside it means nothing."""
+    """Remove the files, the spool first: without it, those that SQLite keeps next to it mean nothing."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

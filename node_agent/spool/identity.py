@@ -1,7 +1,7 @@
-"""What outlives a spool: the node's name, whom it obeys, and the boot of the machine that the spool beside it belongs to.
+"""The state that outlives a spool: the node's name, the cluster that it obeys, and the boot in which the spool was made.
 
-One small file, written durably and seldom. It is read first, so that a spool which a power cut may have damaged is never
-looked at: the boot has changed by then.
+One small file, written durably and rarely. It is read first, so that a spool that a power cut may have damaged is never
+opened: the boot has changed by then.
 """
 
 import json
@@ -18,12 +18,12 @@ FILE = "node.json"
 class Identity:
     kernel_boot: str
     cluster_id: str = ""
-    """The cluster and the epoch that were obeyed last; "" and 0 at first."""
+    """The cluster and the epoch that were obeyed last; initially "" and 0."""
     epoch: int = 0
     node: str = ""
-    """Whose the spool is; "" where an agent wrote this that did not keep the name."""
+    """Name of the node that owns the spool; "" if written by an agent that did not keep the name."""
     seal: str = ""
-    """Of the epoch, in hexadecimal: shows a scheduler that the cluster was led in it."""
+    """Seal of the epoch, in hexadecimal: proves to a scheduler that the cluster was led in it."""
 
 
 def read(path: Path) -> Identity | None:

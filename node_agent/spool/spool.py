@@ -1,11 +1,11 @@
-"""What the agent must not forget when it is killed: its runs, the reports not yet acknowledged, and whom it obeys.
+"""The agent's durable state: its runs, the reports not yet acknowledged, and the scheduler that it obeys.
 
-SQLite, one file. `synchronous=OFF`: a write reaches the kernel, which survives the agent's death but not the machine's,
-and need not, since a reboot ends every run and changes the boot id: a spool of an older boot is thrown away unread. So a
-write costs some 50 microseconds, and is made inline; `together` makes one of several. A run's change and the report that
-tells of it are one transaction. All runs are held in memory as well, and memory says what the file says.
+SQLite, one file. With `synchronous=OFF`, a write reaches the kernel, which survives the agent's death but not the machine's.
+That suffices, since a reboot ends every run and changes the boot ID: a spool of an earlier boot is discarded unread. So a
+write costs some 50 microseconds, and is made inline; `together` makes several into one. A run's change and its report are
+one transaction. All runs are also held in memory, which always agrees with the file.
 
-Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
+Each spool has its own ID, which is part of the boot ID: a new spool means that older runs are gone.
 """
 
 import sqlite3
@@ -22,11 +22,11 @@ from node_agent.spool import files, identity, tables
 from node_agent.spool.identity import Identity
 
 KEEP_ENDED = 24 * 3600.0
-"""How long an ended run is remembered, so that its start, sent again, does not run it twice."""
+"""Seconds for which an ended run is remembered, so that its start, sent again, does not run it twice."""
 
 
 class Spool:
-    """The only writer and reader of its file. Create it with `opening.open_spool`."""
+    """The only writer and reader of its file. Create it with `runs.spool_opening.open_spool`."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Identity) -> None:
         self.path = path
@@ -55,29 +55,29 @@ class Spool:
         return [record for record in self._runs.values() if record.phase is not RunPhase.ENDED]
 
     def told(self) -> tuple[RunRecord, ...]:
-        """What a scheduler must know of when the agent connects: runs that are not over, or with a report that is not
-        acknowledged. All others are over for the scheduler as well."""
+        """Return the runs that a scheduler must know when the agent connects: those that have not ended, or have a report that
+        is not acknowledged. All others have ended for the scheduler as well."""
         waiting = {report.key for report in self._reports.values()}
         return tuple(r for r in self._runs.values() if r.phase is not RunPhase.ENDED or r.key in waiting)
 
     def pending(self, after: int = 0) -> list[Report]:
-        """Reports that are not acknowledged, in order."""
+        """Return the reports that are not acknowledged, in order."""
         return [report for sequence, report in self._reports.items() if sequence > after]
 
     def failed(self, report: Report) -> bool:
-        """Whether the run ended as one does under which a device breaks: badly, and though nobody had told it to stop."""
+        """Whether the run's end may be due to a broken device: it failed, and had not been told to stop."""
         ended, record = report.event, self._runs.get(report.key)
         told = record is not None and record.stop_received is not None
         return isinstance(ended, Exited) and bool(ended.code or ended.signal or ended.unknown) and not (ended.yielded or told)
 
     @property
     def cluster(self) -> tuple[str, int]:
-        """The cluster and the epoch that were obeyed last; ("", 0) at first."""
+        """The cluster and the epoch that were obeyed last; initially ("", 0)."""
         return self._identity.cluster_id, self._identity.epoch
 
     @property
     def seal(self) -> bytes:
-        """Of that epoch, as its scheduler gave it."""
+        """The seal of that epoch, from its scheduler."""
         return bytes.fromhex(self._identity.seal)
 
     def obey(self, cluster_id: str, epoch: int, seal: bytes = b"") -> None:
@@ -85,7 +85,7 @@ class Spool:
 
     @property
     def node(self) -> str:
-        """Whose runs and reports these are; "" where nobody has said so yet."""
+        """Name of the node that owns these runs and reports; "" if not set yet."""
         return self._identity.node
 
     def name(self, node: str) -> None:
@@ -100,21 +100,21 @@ class Spool:
             self._identity = held
 
     def together(self) -> AbstractContextManager[object]:
-        """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
+        """Write everything inside as one transaction. Effects that depend on it must wait until it has ended.
 
-        Where something inside fails, nothing was written, and memory is as it was before. Of a run that changes several times
-        inside, the file sees the last.
+        If something inside fails, nothing was written, and memory is as it was before. If a run changes several times inside,
+        only its last state is written.
         """
         return self._transaction()
 
     def remember(self, records: Iterable[RunRecord]) -> None:
-        """Keeps records that there is nothing to report about, all in one transaction."""
+        """Keep records without a report, all in one transaction."""
         with self._transaction() as new:
             for record in records:
                 self._runs[record.key] = new.runs[record.key] = record
 
     def report(self, record: RunRecord, *events: RunEvent) -> None:
-        """Keeps a record together with the reports that tell of its change."""
+        """Keep a record together with the reports of its change."""
         with self._transaction() as new:
             self._runs[record.key] = new.runs[record.key] = record
             for event in events:
@@ -124,7 +124,7 @@ class Spool:
                 new.reports.append(report)
 
     def acknowledge(self, sequence: int) -> None:
-        """Forgets the reports up to this one: the scheduler has committed them."""
+        """Forget the reports up to this one: the scheduler has committed them."""
         done = [number for number in self._reports if number <= sequence]
         if done:
             with self._transaction() as new:
@@ -133,7 +133,7 @@ class Spool:
                     del self._reports[number]
 
     def prune(self, now: float) -> int:
-        """Forgets runs that ended long before `now` (seconds since 1970) and are acknowledged; how many."""
+        """Forget acknowledged runs that ended long before `now` (seconds since 1970); return how many."""
         waiting = {report.key for report in self._reports.values()}
         old = [
             r.key
@@ -155,7 +155,7 @@ class Spool:
         return next(iter(self._reports), self._next_sequence) - 1
 
     def discard(self) -> None:
-        """Ends this spool. The next one that is opened here is a new one, and obeys the same."""
+        """End this spool. The next one that is opened here is a new one, and obeys the same scheduler."""
         self.close()
         files.discard(self.path)
 
@@ -165,7 +165,7 @@ class Spool:
 
     @contextmanager
     def _transaction(self) -> Iterator["_Unwritten"]:
-        """Memory is changed inside; the file at the end, all at once."""
+        """Change memory inside; write the file at the end, in one transaction."""
         if self._unwritten is not None:  # inside `together`
             yield self._unwritten
             return
@@ -177,7 +177,7 @@ class Spool:
                 new.write(self._db, self._next_sequence)
                 self._db.execute("COMMIT")
         except BaseException as error:
-            if self._db.in_transaction:  # SQLite has ended it by itself where the disk is full
+            if self._db.in_transaction:  # SQLite itself has ended it if the disk is full
                 self._db.execute("ROLLBACK")
             self._read()
             if isinstance(error, sqlite3.OperationalError):
@@ -189,7 +189,7 @@ class Spool:
 
 @dataclass(slots=True)
 class _Unwritten:
-    """What a transaction has changed."""
+    """The changes of a transaction."""
 
     runs: dict[RunKey, RunRecord] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)

@@ -13,9 +13,9 @@ from node_agent.run_state.save_values import SaveOutcome, SaveResult
 from node_agent.run_state.share_plan import SharePlan, ShareRow
 
 _VERSION = 8
-"""Of the tables below. The first had no number, and no tasks; the second knew no generations; the third no checkpoint signals
-and commands; the fourth no resizes; the fifth no parks; the sixth no kills because of device memory; the seventh no numbers
-of parks."""
+"""Version of the tables below. The first had no number, and no tasks; the second no generations; the third no checkpoint
+signals and commands; the fourth no resizes; the fifth no parks; the sixth no kills because of device memory; the seventh no
+numbers of parks."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
@@ -95,7 +95,7 @@ class Newer(ValueError):
 
 
 def make(db: sqlite3.Connection) -> None:
-    """Makes the tables, or brings those of an older agent into their shape. Raises Newer."""
+    """Make the tables, or migrate those of an older agent. Raises Newer."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if "run" not in tables:
         db.executescript(f"BEGIN; {_SCHEMA} INSERT INTO meta VALUES ('schema', {_VERSION}); COMMIT;")
@@ -195,7 +195,7 @@ _encode = json.JSONEncoder(default=asdict).encode
 
 
 def _text(value: LaunchSpec | RunEvent, **more: str) -> str:
-    """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
+    """Return the value as JSON. `asdict` would copy everything, and so cost several times what the row does."""
     return _encode(more | {name: getattr(value, name) for name in _NAMES[type(value)]})
 
 

@@ -1,4 +1,4 @@
-"""The agent of another node, as this one fetches checkpoints from it."""
+"""Another node's agent, as a source of checkpoints."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,13 +30,13 @@ _FINAL = (
 
 
 class CheckpointSource:
-    """A connection, made at the first call. Raises SourceRefuses, Changed, and AioRpcError or OSError for the connection."""
+    """A connection, made at the first call. Raises SourceRefuses, Changed, and AioRpcError or OSError for connection errors."""
 
     def __init__(
         self, node: str, address: str, cluster: Callable[[], str], key: Callable[[], bytes], security: Security
     ) -> None:
         self._key = key
-        # The certificate of an agent names its node, since its address may be any.
+        # An agent's certificate names its node, since its address may change.
         options = (*_OPTIONS, ("grpc.ssl_target_name_override", node)) if security.tls_ca is not None else _OPTIONS
         self._channel = security.channel(address, options)
         self._describe: Any = self._channel.unary_unary(

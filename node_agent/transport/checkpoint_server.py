@@ -1,7 +1,7 @@
-"""Gives the checkpoints of this node to the agents of other nodes.
+"""Serves the checkpoints of this node to the agents of other nodes.
 
-Whoever calls shows the transfer key of the cluster, which the scheduler gives to agents alone. Where the link to the scheduler
-is encrypted, this is as well, by the agent's own certificate; an agent without one gives no checkpoints away.
+Callers show the transfer key of the cluster, which the scheduler gives only to agents. If the link to the scheduler is
+encrypted, this is as well, by the agent's own certificate; an agent without one serves no checkpoints.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from node_agent.transport.security import Security
 log = logging.getLogger(__name__)
 
 PORT_FILE = "checkpoint.port"
-"""In the state directory: the port of the agent before this one, which other nodes have been told."""
+"""File in the state directory: the port of the agent before this one, which other nodes know."""
 _OPTIONS = (
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
-    ("grpc.so_reuseport", 0),  # another agent with this port is found out
+    ("grpc.so_reuseport", 0),  # so that another agent with this port is detected
 )
 
 
 class CheckpointServer:
-    """Of one agent. `key` gives the transfer key, or nothing before the first welcome; `modules` what the last run of a job has
-    imported here, and `would_dump` whether its run is dumped by CRIU if it has to move."""
+    """The server of one agent. `key` gives the transfer key, or nothing before the first welcome; `modules` what the last run
+    of a job has imported here, and `would_dump` whether CRIU would dump the job's run if it had to move."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class CheckpointServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int, security: Security, state: Path) -> int:
-        """Listens, at the port of last time where none is named (0); the port, or 0 where it cannot be given away safely.
+        """Listen, on the previous port if none is given (0); return the port, or 0 if checkpoints cannot be served safely.
         Raises OSError."""
         self._server = server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((self._handlers(),))

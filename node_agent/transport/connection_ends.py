@@ -1,4 +1,4 @@
-"""What the end of a connection means, and what to do about it: in the scheduler's own words where it gave a reason."""
+"""Explains the end of a connection and what to do about it, in the scheduler's own words if it gave a reason."""
 
 import re
 
@@ -10,13 +10,13 @@ from node_agent.transport.security import Security
 
 _MAKE = "`ebb-scheduler token create --user agents --role agent` on the scheduler's machine makes one"
 _UNSAID = "Internal error from Core"
-"""What the library says where a stream had ended as we were about to write: it may have been told why, and does not tell us."""
+"""The library's message if a stream had ended before a write: the stream may have had a reason, which it does not pass on."""
 _CUT = ("Socket closed", "Connection reset", "SETTINGS frame", "Handshake read failed", "Endpoint closing")
-"""What the library says where the two sides do not speak the same: one with TLS, the other without."""
+"""The library's messages if only one of the two sides uses TLS."""
 
 
 def ended(target: str, error: Exception, security: Security, *, welcomed: bool) -> AgentError:
-    """The error that ended a connection, for people. `welcomed`: after the scheduler had accepted this agent."""
+    """Return the error that ended a connection, for people. `welcomed`: after the scheduler had accepted this agent."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return Disconnected(target=target, why="closed the connection")
     said = error.details() or ""
@@ -44,7 +44,7 @@ def ended(target: str, error: Exception, security: Security, *, welcomed: bool) 
 
 
 def tls_problem(said: str) -> str:
-    """What gRPC says of a connection that TLS kept from being made, for people; empty where it was something else."""
+    """Explain a gRPC message if TLS kept the connection from being made; empty if something else did."""
     if found := re.search(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)", said):
         why = found[1].strip()
         return f"shows a certificate that the CA in tls_ca does not vouch for ({why}): set tls_ca to the CA that signed it"
@@ -63,7 +63,7 @@ def _name_problem(said: str) -> str:
 
 
 def _refused(reason: str, said: str, security: Security) -> str:
-    """What the scheduler says is for users, who set their token elsewhere."""
+    """Explain a refusal for agents: the scheduler's message is for users, who set their token elsewhere."""
     if reason == "NO_TOKEN":
         return f"it asks for a token: name a file with one in token_file ({_MAKE})"
     if reason in ("TOKEN_UNKNOWN", "TOKEN_EXPIRED"):
@@ -74,7 +74,7 @@ def _refused(reason: str, said: str, security: Security) -> str:
 
 
 def _perhaps(security: Security) -> str:
-    """Why a scheduler that does not say may have closed a connection before its welcome."""
+    """Return why a scheduler that does not say may have closed a connection before its welcome."""
     if security.tls_ca is None:
         return "; if it speaks TLS, set tls_ca"
     if security.tls_cert is None:

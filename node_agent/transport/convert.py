@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1. Only the modules `convert*` know protobuf types."""
+"""Converts between the agent's types and ebb.agent.v1. Only the modules `convert*` know protobuf types."""
 
 import logging
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ from node_agent.transport.messages import (
 log = logging.getLogger(__name__)
 
 _SHORTEST_PERIOD = 0.1
-"""Seconds of a cycle of turns. A shorter one would only switch."""
+"""Seconds of a cycle of turns. With a shorter one, runs would only switch."""
 METHOD = "/ebb.agent.v1.AgentLink/Connect"
 SEND_LOG = "/ebb.agent.v1.AgentLink/SendLog"
 
@@ -93,12 +93,12 @@ def encode_log(piece: LogPiece) -> bytes:
 
 
 def decode_nothing(_: bytes) -> None:
-    """The answer to a log says nothing but that it was taken."""
+    """Ignore the answer to a log, which only says that it was taken."""
 
 
 def refusal(trailing: Iterable[tuple[str, str | bytes]] | None) -> tuple[str, str]:
-    """The reason that the scheduler gave for ending the stream (google.rpc.ErrorInfo), and where the leader is, if it said
-    that; else empty."""
+    """Return the reason that the scheduler gave for ending the stream (google.rpc.ErrorInfo), and the leader's address if
+    given; else empty."""
     info = error_details_pb2.ErrorInfo()
     for key, value in trailing or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):

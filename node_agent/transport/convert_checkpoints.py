@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1, for checkpoints that go from agent to agent."""
+"""Converts between the agent's types and ebb.agent.v1, for checkpoints that go from agent to agent."""
 
 from ebb.agent.v1 import transfer_pb2 as pb
 

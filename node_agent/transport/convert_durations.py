@@ -1,4 +1,4 @@
-"""Between seconds and protobuf's durations."""
+"""Converts between seconds and protobuf's durations."""
 
 from google.protobuf.duration_pb2 import Duration
 

@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1, for snapshots, results and jobs that have ended."""
+"""Converts between the agent's types and ebb.agent.v1, for snapshots, results and jobs that have ended."""
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 
@@ -15,7 +15,7 @@ def encode_snapshot(asked: SnapshotPiece) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> tuple[bytes, int]:
-    """A piece, and the size of the whole."""
+    """Return a piece, and the size of the whole."""
     answer = pb.GetSnapshotResponse.FromString(data)
     return answer.data, answer.size
 
@@ -28,7 +28,7 @@ def encode_result(piece: ResultPiece) -> bytes:
 
 
 def decode_stored(data: bytes) -> int:
-    """How many bytes of a result are stored."""
+    """Return how many bytes of a result are stored."""
     return pb.PutResultResponse.FromString(data).stored
 
 

@@ -1,4 +1,4 @@
-"""Between what the agent observes and ebb.agent.v1."""
+"""Converts the agent's observations to ebb.agent.v1."""
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2

@@ -1,4 +1,4 @@
-"""Messages to the scheduler that are larger than it takes, in pieces that it puts together again."""
+"""Splits messages that are too large for the scheduler into pieces that it reassembles."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 LARGEST_PIECE = 1 << 20
-"""Bytes, and more only where one item of a list alone has more. The scheduler takes 2 MiB."""
+"""Bytes; more only if a single item of a list has more. The scheduler accepts 2 MiB."""
 
 
 def pieces(data: bytes, largest: int = LARGEST_PIECE) -> Iterator[bytes]:
-    """The message, which `convert.encode` has made, in one piece or several, each of which is a message of its own.
+    """Yield a message, made by `convert.encode`, in one piece or several, each of which is a message of its own.
 
-    The first has all fields but the lists; all together have the items of the lists, in their order.
+    The first has all fields but the lists; together they have the items of the lists, in order.
     """
     if len(data) <= largest:
         yield data

@@ -1,4 +1,4 @@
-"""Between what the agent knows of the saves of runs and ebb.v1."""
+"""Converts the agent's knowledge of the saves of runs to ebb.v1."""
 
 from ebb.v1 import job_pb2
 

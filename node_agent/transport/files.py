@@ -1,4 +1,4 @@
-"""Fetches snapshots, sends results and asks which jobs have ended: calls of their own, beside the stream of the link."""
+"""Fetches snapshots, sends results and asks which jobs have ended, by calls of their own outside the stream of the link."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,7 +28,7 @@ _FINAL = (
 
 
 class FileCalls:
-    """The calls of one connection. They raise FileRefused, and AioRpcError where the connection is at fault."""
+    """The calls of one connection. They raise FileRefused, and AioRpcError if the connection is at fault."""
 
     def __init__(self, channel: grpc.aio.Channel, metadata: Metadata = ()) -> None:
         self._get = channel.unary_unary(
@@ -43,17 +43,17 @@ class FileCalls:
         self._metadata = metadata
 
     async def get(self, job_id: int, digest: str, offset: int) -> tuple[bytes, int]:
-        """A piece of a snapshot from this byte on, which is empty at the end, and the size of the whole."""
+        """Fetch a piece of a snapshot from this byte on, which is empty at the end, and the size of the whole."""
         found: tuple[bytes, int] = await self._asked(self._get, SnapshotPiece(job_id, digest, offset))
         return found
 
     async def put(self, key: RunKey, size: int, offset: int, data: bytes) -> int:
-        """Stores a piece of a result; how many bytes are stored then."""
+        """Store a piece of a result; return how many bytes are then stored."""
         stored: int = await self._asked(self._put, ResultPiece(key, size, offset, data))
         return stored
 
     async def ended(self, job_ids: list[int], days: float) -> list[int]:
-        """Those of the jobs that ended so many days ago, or earlier. At most a thousand are asked for."""
+        """Return those of the jobs that ended at least this many days ago. At most a thousand may be asked for."""
         found: list[int] = await self._asked(self._ended, EndedJobs(job_ids, days))
         return found
 
@@ -70,7 +70,7 @@ class FileCalls:
 async def transferring(
     transfer: Callable[[Calls], Awaitable[None]], channel: grpc.aio.Channel, metadata: Metadata
 ) -> AsyncIterator[None]:
-    """Has `transfer` use the connection while the context lasts."""
+    """Let `transfer` use the connection while the context lasts."""
     task = asyncio.ensure_future(transfer(FileCalls(channel, metadata)))
     try:
         yield

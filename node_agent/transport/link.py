@@ -1,4 +1,4 @@
-"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on desired states, and again.
+"""The stream to the scheduler: connects, says hello, sends reports until acknowledged, passes on desired states, reconnects.
 
 Knows no processes and no files: those are behind `Node`.
 """
@@ -45,7 +45,7 @@ Call = grpc.aio.StreamStreamCall[bytes, Downward]
 
 
 class Node(Protocol):
-    """What the link speaks for."""
+    """The node for which the link speaks."""
 
     reported: asyncio.Event
     """Set when there is a new report, or when other devices are faulty than before."""
@@ -53,56 +53,56 @@ class Node(Protocol):
     def hello(self) -> Hello: ...
 
     def welcomed(self, welcome: Welcome) -> None:
-        """A scheduler that is to be obeyed from now on."""
+        """Obey this scheduler from now on."""
 
     def obey(self, wanted: Sequence[Desired]) -> None: ...
 
     def pending(self, after: int) -> list[Report]:
-        """Reports that are not acknowledged and have a number above `after`, in order."""
+        """Return the reports that are not acknowledged and have a number above `after`, in order."""
 
     def observations(self) -> Observations | None:
-        """What was seen last of the devices, and of the steps of runs; None: nothing is to be seen of either."""
+        """Return the last observations of the devices, and of the steps of runs; None: neither can be observed."""
 
     async def examined(self, reports: Sequence[Report]) -> None:
-        """Waits until the devices have been looked at once more, where one of these runs may have failed because one broke."""
+        """Wait for one more look at the devices, if one of these runs may have failed because a device broke."""
 
     def acknowledge(self, sequence: int) -> None: ...
 
     async def transfer(self, calls: Calls) -> None: ...
 
     def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
-        """The pieces of a run's log; the first is empty. Raises LogRefused."""
+        """Return the pieces of a run's log; the first is empty. Raises LogRefused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: how long to wait before the next try, and for an answer."""
+    """Seconds to wait before the next try, and for an answer."""
 
     first: float = 0.1
     longest: float = 5.0
     foreign: float = 30.0
-    """Longest wait after a scheduler of another cluster answered: that does not mend itself."""
+    """Longest wait after a scheduler of another cluster answered, which does not resolve itself."""
     proven: float = 5.0
-    """How long a link must live, where nothing is acknowledged, to count as one that works."""
+    """Seconds that a link without acknowledgements must live to count as one that works."""
     answer: float = 10.0
     heartbeat: float = 5.0
-    """Where the scheduler names no interval."""
+    """Used if the scheduler names no interval."""
 
 
 _AT_ONCE = 1000
 """Reports of one message."""
 
-# A peer that is dead, or stands still, is noticed even when no data goes, in the time in which a standby takes over; the
-# scheduler permits pings as often as this.
+# A peer that is dead, or frozen, is noticed even without traffic, in the time in which a standby takes over; the
+# scheduler permits pings at this rate.
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 2_500),
     ("grpc.keepalive_timeout_ms", 2_500),
-    ("grpc.http2.ping_timeout_ms", 2_500),  # a minute if it is not said, whatever the line above says
-    ("grpc.min_reconnect_backoff_ms", 2_000),  # which also bounds how long a connection may take to be made
+    ("grpc.http2.ping_timeout_ms", 2_500),  # a minute if not set, whatever the line above says
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # also limits how long a connection may take to be made
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.enable_http_proxy", 0),  # the scheduler is inside the site
-    ("grpc.use_local_subchannel_pool", 1),  # each try connects anew, at our pace and not the library's
+    ("grpc.use_local_subchannel_pool", 1),  # each try makes a new connection, at our pace and not the library's
 )
 
 
@@ -113,9 +113,9 @@ async def run(
     security: Security | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Keeps the agent connected to the scheduler that leads, until it is cancelled. `schedulers`: HOST:PORT[,HOST:PORT]...
+    """Keep the agent connected to the scheduler that leads, until cancelled. `schedulers`: HOST:PORT[,HOST:PORT]...
 
-    `tell` is called with how that goes, in words.
+    `tell` is called with the progress, in words.
     """
     pace = pace or Pace()
     security = security or Security()
@@ -124,7 +124,7 @@ async def run(
     tries = 0
     complaints: set[str] = set()
     while True:
-        asked = target if target in known else asked  # who named a leader that is not there would name it again
+        asked = target if target in known else asked  # a scheduler that named an absent leader would name it again
         following = _after(asked, known)
         longest = pace.longest
         session = Session(pace)
@@ -150,24 +150,24 @@ async def run(
             log.warning("%s Trying again; jobs go on.", text)
             complaints.add(reason or text)
         target = following
-        # Full jitter: a thousand agents that lost one scheduler do not return in step, nor all within a moment.
+        # Full jitter: a thousand agents that lost one scheduler should not reconnect in step, nor all within a moment.
         wait = min(longest, pace.first * 2 ** min(tries, 20))
         await asyncio.sleep(random.uniform(0, max(wait, session.configuration.reconnect_within)))
         tries += 1
 
 
 def _after(asked: str, known: Sequence[str]) -> str:
-    """The next of the schedulers that the agent was told of."""
+    """Return the next of the schedulers that the agent was told about."""
     return known[(known.index(asked) + 1) % len(known)]
 
 
 class Session:
-    """One connection: what the scheduler has configured, and whether it works."""
+    """One connection: the scheduler's configuration, and whether the connection works."""
 
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
         self.configuration = NodeConfiguration()
-        """The last one: it may change as long as the connection lasts, and says when to connect again."""
+        """The last one: it may change while the connection lasts, and says when to reconnect."""
         self._welcomed: float | None = None
         self.acknowledged = False
 
@@ -177,21 +177,21 @@ class Session:
 
     @property
     def heartbeat(self) -> float:
-        """Seconds."""
+        """Seconds between signs of life."""
         return self.configuration.heartbeat_interval or self.pace.heartbeat
 
     @property
     def worked(self) -> bool:
-        """It had something acknowledged, or lived for a while after the welcome.
+        """Whether something was acknowledged, or the connection lived for a while after the welcome.
 
-        One that is welcomed and then refused does not count, or it would be made again without a pause, forever.
+        One that is welcomed and then refused does not count, or it would be repeated without a pause, forever.
         """
         lived = self._welcomed is not None and time.monotonic() - self._welcomed >= self.pace.proven
         return self.acknowledged or lived
 
 
 def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
-    """Raises unless this scheduler is of our cluster and no older than the last one that was obeyed."""
+    """Raise unless this scheduler is of our cluster and no older than the last one that was obeyed."""
     if not hello.cluster_id:
         return
     if welcome.cluster_id != hello.cluster_id:
@@ -201,7 +201,7 @@ def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
 
 
 async def _connected(target: str, node: Node, session: Session, security: Security, tell: Callable[[str], None]) -> None:
-    """One connection, from hello to its end, which is always an exception."""
+    """Run one connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
         connect: grpc.aio.StreamStreamMultiCallable[bytes, Downward] = channel.stream_stream(
@@ -212,7 +212,7 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
         welcomed = False
         try:
             hello = node.hello()
-            with contextlib.suppress(*BROKEN):  # refused before it was heard: what is read then says why
+            with contextlib.suppress(*BROKEN):  # refused before it was read: the next read says why
                 await _write(call, hello)
             welcome = await _welcome(target, call, session.pace.answer)
             welcomed = True
@@ -237,7 +237,7 @@ async def _write(call: Call, message: Upward) -> None:
 
 
 async def _converse(target: str, call: Call, node: Node, session: Session, answer: Callable[[LogRequest], None]) -> None:
-    """Sends and receives until one of the two ends. Our own cancellation is never taken for the end of the stream."""
+    """Send and receive until one of the two ends. Our own cancellation is never taken for the end of the stream."""
     receiving, sending = _receive(target, call, node, session, answer), _send(call, node, session)
     tasks = [asyncio.create_task(receiving), asyncio.create_task(sending)]
     try:
@@ -247,7 +247,7 @@ async def _converse(target: str, call: Call, node: Node, session: Session, answe
             task.cancel()
         await asyncio.wait(tasks)
     ends = [end for task in tasks if not task.cancelled() and (end := task.exception()) is not None]
-    # A fault of our own comes first: that the stream then broke is its consequence.
+    # A fault of our own comes first: it caused the stream to break.
     faults = (end for end in ends if not isinstance(end, (Disconnected, *BROKEN)))
     raise next(faults, ends[0] if ends else Disconnected(target=target, why="closed the connection"))
 
@@ -275,21 +275,21 @@ async def _receive(target: str, call: Call, node: Node, session: Session, answer
                 answer(message)
             case NodeConfiguration():
                 session.configuration = message
-                node.reported.set()  # so that whoever waits for the next sign of life looks again how long that is
+                node.reported.set()  # so that the wait for the next sign of life is computed again
             case Welcome() | Unknown():
                 log.debug("ignored: %s", message)
     raise Disconnected(target=target, why="closed the connection")
 
 
 async def _send(call: Call, node: Node, session: Session) -> None:
-    """Sends reports as they come, and in between a sign of life: what is seen of the devices, or a heartbeat. A device that
-    fails is told at once. The one writer of the stream: while that is slow, what is seen waits nowhere, and grows old."""
+    """Send reports as they come, and in between a sign of life: observations of the devices, or a heartbeat. A device that
+    fails is reported immediately. The only writer of the stream: while that is slow, observations are not queued."""
     sent = 0
     faults = None
     while True:
         node.reported.clear()
         waiting = node.pending(sent)
-        # A fault goes before the end of the run that it broke, which would else be that of a job that failed by itself.
+        # A fault must precede the end of the run that it broke, or the job would seem to have failed by itself.
         await node.examined(waiting)
         if (seen := node.observations()) is not None and seen.faults != faults:
             faults = seen.faults
@@ -300,7 +300,7 @@ async def _send(call: Call, node: Node, session: Session) -> None:
             sent = waiting[-1].sequence
         if not node.reported.is_set():
             try:
-                # Early by up to a tenth: agents that connected together do not beat together.
+                # Early by up to a tenth, so that agents that connected together do not beat together.
                 async with asyncio.timeout(session.heartbeat * random.uniform(0.9, 1.0)):
                     await node.reported.wait()
             except TimeoutError:

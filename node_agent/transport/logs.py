@@ -1,6 +1,6 @@
-"""Sends logs that the scheduler asks for: each by a call of its own, beside the stream of the link.
+"""Sends logs that the scheduler asks for, each by a call of its own outside the stream of the link.
 
-A piece is read when the call has taken the last one. So a reader that does not read stops the reading of the file here.
+A piece is read when the call has taken the last one. So a reader that stops reading also stops the reading of the file here.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from node_agent.transport.messages import LogPiece, LogRequest
 log = logging.getLogger(__name__)
 
 AT_ONCE = 64
-"""Logs that are sent at once; more are refused."""
+"""Maximum logs that are sent at the same time; more are refused."""
 
 BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
-"""What the library raises when a stream ends under us."""
+"""Errors that the library raises when a stream breaks."""
 
 Metadata = tuple[tuple[str, str], ...]
 Source = Callable[[LogRequest], AsyncGenerator[bytes, None]]
 
 
 class LogCalls:
-    """The calls of one connection. Whatever goes wrong in one of them ends that one alone."""
+    """The calls of one connection. An error in one of them ends only that one."""
 
     def __init__(self, channel: grpc.aio.Channel, source: Source, metadata: Metadata = ()) -> None:
         self._open = channel.stream_unary(
@@ -39,7 +39,7 @@ class LogCalls:
         self._sending: set[asyncio.Task[None]] = set()
 
     def answer(self, request: LogRequest) -> None:
-        """Begins to send a log; does not wait."""
+        """Begin to send a log; do not wait."""
         source = self._source if len(self._sending) < AT_ONCE else _too_many
         task = asyncio.create_task(self._send(request, source), name=f"log {request.key}")
         self._sending.add(task)
@@ -52,7 +52,7 @@ class LogCalls:
 
     async def _send(self, request: LogRequest, source: Source) -> None:
         call: Any = self._open(metadata=self._metadata)
-        # What is written may have to wait for the job to write something; that the reader has gone must not.
+        # Writing may have to wait for the job to write something; noticing that the reader has gone must not.
         tasks = [asyncio.create_task(_write(call, request, source)), asyncio.create_task(call.code())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +64,7 @@ class LogCalls:
 
 
 async def _write(call: Any, request: LogRequest, source: Source) -> None:
-    """The whole of one call, until the scheduler has taken all of it."""
+    """Make one call, until the scheduler has taken the whole log."""
     id_ = request.id
     try:
         try:

@@ -1,4 +1,4 @@
-"""What goes over the link, in the agent's own words. `convert` turns these into ebb.agent.v1 and back."""
+"""Messages of the link, as the agent's own types. `convert` turns these into ebb.agent.v1 and back."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ class Hello:
     runs: tuple[RunRecord, ...]
     agent_version: str
     acknowledged: int = 0
-    """The last report of this boot that was."""
+    """The last report of this boot that was acknowledged."""
     seal: bytes = b""
-    """Of the epoch, as its welcome had it."""
+    """Seal of the epoch, from its welcome."""
     instance: str = ""
-    """Of this agent's process: no other has the same."""
+    """ID of this agent's process, which no other process has."""
     labels: tuple[tuple[str, str], ...] = ()
-    """By which jobs may ask for this node, as (name, value)."""
+    """Labels by which jobs may ask for this node, as (name, value)."""
     checkpoints_at: str = ""
     """HOST:PORT where agents of other nodes fetch checkpoints; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """In the order of their numbers, and without gaps."""
+    """Reports in the order of their numbers, without gaps."""
 
     reports: tuple[Report, ...]
 
@@ -45,12 +45,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfiguration:
-    """What the scheduler decides for this agent. Seconds."""
+    """The scheduler's configuration of this agent. Seconds."""
 
     heartbeat_interval: float = 0.0
-    """From one sign of life to the next, at most; 0: the scheduler names none."""
+    """Maximum time from one sign of life to the next; 0: the scheduler names none."""
     reconnect_within: float = 0.0
-    """The agents of the cluster spread over it when they connect again."""
+    """Time over which the agents of the cluster spread their reconnections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class Welcome:
     epoch: int
     acknowledged: int
     seal: bytes = b""
-    """Shows that this cluster was led in this epoch."""
+    """Proves that this cluster was led in this epoch."""
     configuration: NodeConfiguration = NodeConfiguration()
     transfer_key: bytes = b""
-    """Agents of the cluster show it to each other; empty: they fetch nothing from each other."""
+    """Key that agents of the cluster show to each other; empty: they fetch nothing from each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredRuns:
-    """What is to hold of the runs that it names; the others go on."""
+    """Desired states of the runs that it names; the others keep running."""
 
     commit_no: int
     runs: tuple[Desired, ...]
@@ -75,14 +75,14 @@ class DesiredRuns:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Every report up to here is committed."""
+    """Says that every report up to here is committed."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Asks for a run's log from a byte on; `follow` until the run is over. It is answered by a call of its own."""
+    """Asks for a run's log from a byte on; `follow`: until the run has ended. It is answered by a call of its own."""
 
     id: str
     key: RunKey
@@ -92,7 +92,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Of such an answer. The first names the request; the last is an end or an error."""
+    """A piece of such an answer. The first names the request; the last is an end or an error."""
 
     id: str = ""
     data: bytes = b""
@@ -102,7 +102,7 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something that a newer scheduler sends, and this agent does not understand."""
+    """A message of a newer scheduler that this agent does not understand."""
 
 
 Upward = Hello | Reports | Heartbeat | Observations
@@ -120,7 +120,7 @@ class SnapshotPiece:
 
 @dataclass(frozen=True, slots=True)
 class EndedJobs:
-    """Asks which of these jobs ended so many days ago, or earlier."""
+    """Asks which of these jobs ended at least this many days ago."""
 
     job_ids: list[int]
     days: float
@@ -128,7 +128,7 @@ class EndedJobs:
 
 @dataclass(frozen=True, slots=True)
 class ResultPiece:
-    """A piece of what a run left as its result."""
+    """A piece of a run's result."""
 
     key: RunKey
     size: int

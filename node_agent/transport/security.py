@@ -1,4 +1,4 @@
-"""How the agent and the scheduler know each other: TLS by certificate files, and the agent's token.
+"""How the agent and the scheduler authenticate each other: TLS by certificate files, and the agent's token.
 
 Files are read at each connection, so that a renewed certificate or token is used from the next one on.
 """
@@ -17,24 +17,24 @@ from node_agent.errors import Disconnected
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Files; without `tls_ca` there is no TLS, and a token then goes to loopback alone."""
+    """The agent's files; without `tls_ca`, TLS is off, and a token is then sent only to loopback."""
 
     token_file: Path | None = None
     tls_ca: Path | None = None
-    """Who vouches for the scheduler's certificate."""
+    """The CA that vouches for the scheduler's certificate."""
     tls_cert: Path | None = None
     """For mutual TLS, with its key."""
     tls_key: Path | None = None
 
     def channel(self, target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Raises Disconnected where a file cannot be read."""
+        """Open a channel. Raises Disconnected if a file cannot be read."""
         if self.tls_ca is None:
             return grpc.aio.insecure_channel(target, options=options)
         ca, key, cert = (_read(target, path) for path in (self.tls_ca, self.tls_key, self.tls_cert))
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
 
     def serving(self) -> grpc.ServerCredentials | None:
-        """For what this agent serves to other agents, by its own certificate; None without TLS. Raises OSError."""
+        """Return credentials for serving other agents, by the agent's own certificate; None without TLS. Raises OSError."""
         if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
             return None
         ca, key, cert = self.tls_ca.read_bytes(), self.tls_key.read_bytes(), self.tls_cert.read_bytes()
@@ -42,11 +42,11 @@ class Security:
 
     @property
     def can_serve(self) -> bool:
-        """Whether what it serves is as safe as its link: encrypted, or on loopback alone."""
+        """Whether its service is as safe as its link: encrypted, or on loopback only."""
         return self.tls_ca is None or self.tls_cert is not None
 
     def metadata(self, target: str) -> tuple[tuple[str, str], ...]:
-        """What every call brings along. Raises Disconnected."""
+        """Return the metadata of every call. Raises Disconnected."""
         token = _read(target, self.token_file)
         if token is None:
             return ()
@@ -58,7 +58,7 @@ class Security:
             raise Disconnected(target=target, why=f"cannot be called: {self.token_file} {error}") from None
 
     def check(self) -> None:
-        """Raises ValueError, naming the setting, where a file cannot be used now."""
+        """Raise ValueError, naming the setting, if a file cannot be used now."""
         settings = {"token_file": self.token_file, "tls_ca": self.tls_ca, "tls_cert": self.tls_cert, "tls_key": self.tls_key}
         found = {}
         for name, path in settings.items():
@@ -87,7 +87,7 @@ class Security:
 
 
 def is_loopback(target: str) -> bool:
-    """Whether HOST:PORT is this machine."""
+    """Whether HOST:PORT is on this machine."""
     host = target.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -96,7 +96,7 @@ def is_loopback(target: str) -> bool:
 
 
 def one_line(token: bytes) -> str:
-    """The token of a file. Raises ValueError where it holds something else."""
+    """Return the token in a file. Raises ValueError if it has anything else."""
     words = token.split()
     if len(words) != 1 or not words[0].isascii():
         raise ValueError("does not hold a token, which is one word")

@@ -1,1 +1,1 @@
-"""Snapshots on their way into runs, and results on their way out of them."""
+"""Fetches snapshots for runs, and sends the results of runs."""

@@ -1,5 +1,5 @@
-"""Removes the folders of runs that ended long ago, where the site wants that. A folder has the run's log in it, and what the
-run left there; checkpoints are elsewhere, and no node knows which of them a job still needs.
+"""Removes the folders of runs that ended long ago, if the site wants that. A folder has the run's log and the files that the
+run left there. Checkpoints are elsewhere, and no node knows which of them a job still needs.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from node_agent.processes.stray_processes import OVER
 log = logging.getLogger(__name__)
 
 _GOING = ".old"
-"""At the end of the name of a folder that is being removed: a part of a run's files is never found under the run's name."""
+"""Suffix of a folder that is being removed, so that partial files are never found under the run's name."""
 
 
 async def remove_expired(state: Path, spool: str, known: Container[str], before: float) -> int:
-    """Removes the folders of runs that ended before this time (seconds since 1970), and says how many.
+    """Remove the folders of runs that ended before this time (seconds since 1970); return how many.
 
-    `known`: by name, the runs that this spool still answers for, and by SPOOL/NAME the folders that others still use. Of
-    another spool's runs nothing is removed before it is certain that none of them lives.
+    `known`: by name, the runs that this spool still answers for, and by SPOOL/NAME the folders that others still use. Nothing
+    of another spool's runs is removed before it is certain that none of them lives.
     """
     removed, faults = 0, []
     for folder in await asyncio.to_thread(lambda: list(expired(state, spool, known, before))):
@@ -40,7 +40,7 @@ async def remove_expired(state: Path, spool: str, known: Container[str], before:
 
 
 def expired(state: Path, spool: str, known: Container[str], before: float) -> Iterator[Path]:
-    """The folders that are to be removed."""
+    """Yield the folders to be removed."""
     for folder in _subfolders(state / RUNS):
         if folder.name != spool and not (folder / OVER).exists():
             continue
@@ -52,7 +52,7 @@ def expired(state: Path, spool: str, known: Container[str], before: float) -> It
 
 
 def _last_sign(run: Path) -> float:
-    """When the run ended, or, where its launcher did not live to write that down, when it last wrote anything."""
+    """Return when the run ended or, if its launcher did not live to record that, when the run last wrote anything."""
     with suppress(OSError):
         return (run / EXIT_FILE).lstat().st_mtime
     signs = [0.0]
@@ -75,7 +75,7 @@ def _remove(run: Path) -> None:
 
 
 def _subfolders(folder: Path) -> Iterator[Path]:
-    """None of one that cannot be read: nothing is removed there, and the agent has better things to do than to fail of it."""
+    """Yield the subfolders; none if the folder cannot be read: nothing is removed there, and the agent need not fail."""
     with suppress(OSError):
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):

@@ -1,4 +1,4 @@
-"""What runs leave in EBB_RESULT_FILE, until the scheduler has it.
+"""Keeps the results that runs left in EBB_RESULT_FILE until the scheduler has them.
 
     STATE/results/CLUSTER/JOB.RUN
 
@@ -16,29 +16,29 @@ FOLDER = "results"
 
 
 class Results:
-    """Of one state directory."""
+    """The results of one state directory."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
 
     def take(self, cluster_id: str, key: RunKey) -> bool:
-        """Takes what a run has left, if it has left something; of a gang, what rank 0 has."""
+        """Take the result that a run has left, if any; for a gang, that of rank 0. Return whether there was one."""
         source = self._paths.result(key)
         if key.task or not os.path.isfile(source) or os.path.islink(source):  # noqa: PTH113, PTH114 (at the end of every run)
             return False
         folder = self._folder(cluster_id)
-        with suppress(OSError):  # nothing is reported of it: whoever waits for the result is told that there is none
+        with suppress(OSError):  # not reported: users who wait for the result learn that it is missing
             folder.mkdir(parents=True, exist_ok=True)
             Path(source).rename(folder / key.name)
             return True
         return False
 
     def waiting(self, cluster_id: str) -> dict[RunKey, Path]:
-        """Those that the scheduler does not have."""
+        """Return the results that the scheduler does not have yet."""
         found = {}
         with suppress(FileNotFoundError):
             for entry in os.scandir(self._folder(cluster_id)):
-                with suppress(ValueError, TypeError):  # somebody else's
+                with suppress(ValueError, TypeError):  # not a file of the agent
                     found[RunKey.named(entry.name)] = Path(entry.path)
         return found
 

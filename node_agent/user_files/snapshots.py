@@ -1,8 +1,8 @@
-"""Snapshots on their way into runs: each is fetched once for a node, and unpacked anew for each run that names it.
+"""Snapshots for runs: each is fetched once for a node, and unpacked separately for each run that names it.
 
-    STATE/snapshots/DIGEST        an archive, whole: its content has been compared with its name
-    STATE/snapshots/DIGEST.part   one that is being fetched
-    RUN/code                      where the snapshots of a run are unpacked, all of them or none
+    STATE/snapshots/DIGEST        a complete archive: its content has been compared with its name
+    STATE/snapshots/DIGEST.part   an archive that is being fetched
+    RUN/code                      the unpacked snapshots of a run, all of them or none
 
 Each run has a copy of its own, because programs write where they are started.
 """
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 FOLDER = "snapshots"
 KEEP = 7 * 86400.0
-"""Seconds for which an archive is kept that no run has named."""
+"""Seconds for which an archive is kept after a run last named it."""
 _PART = ".part"
 
 Fetch = Callable[[int, str, int], Awaitable[tuple[bytes, int]]]
-"""A piece of the snapshot that this job names, from this byte on, and the size of the whole."""
+"""Returns a piece of the snapshot that this job names, from this byte on, and the size of the whole."""
 
 
 class Snapshots:
-    """Of one state directory. `ready` is called with a run once its snapshots are unpacked."""
+    """The snapshots of one state directory. `ready` is called with a run once its snapshots are unpacked."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -49,7 +49,7 @@ class Snapshots:
         return bool(launch.snapshots) and not os.path.isdir(self._paths.code(launch.key))  # noqa: PTH112
 
     async def provide(self, launch: LaunchSpec, fetch: Fetch) -> None:
-        """Fetches and unpacks what a run names. Raises BadArchive, OSError, and what `fetch` raises."""
+        """Fetch and unpack what a run names. Raises BadArchive, OSError, and what `fetch` raises."""
         archives = []
         for digest in dict.fromkeys(launch.snapshots):
             async with self._locks.setdefault(digest, asyncio.Lock()):
@@ -57,8 +57,8 @@ class Snapshots:
         await asyncio.shield(self._unpacked(launch.key, archives))
 
     def _unpacked(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
-        """Done once the snapshots of a run are unpacked. The thread outlives a caller that is cancelled, and the next caller
-        waits for the same thread: two of them would write to the same folder."""
+        """Return a future that is done once the snapshots of a run are unpacked. The thread outlives a caller that is
+        cancelled, and the next caller waits for the same thread: two of them would write to the same folder."""
         if (current := self._unpacking.get(key)) is not None:
             return current
         current = self._unpacking[key] = asyncio.ensure_future(asyncio.to_thread(self._unpack, key, archives))
@@ -68,7 +68,7 @@ class Snapshots:
     def _unpacked_once(self, key: RunKey, done: asyncio.Future[None]) -> None:
         del self._unpacking[key]
         if not done.cancelled():
-            done.exception()  # whoever waits has it; where nobody does, the next try meets it again
+            done.exception()  # retrieved, also if no caller waits; the next try meets it again
 
     async def _archive(self, key: RunKey, digest: str, fetch: Fetch) -> Path:
         path = self._folder / digest
@@ -102,7 +102,7 @@ class Snapshots:
         new.parent.mkdir(parents=True, exist_ok=True)
         new.mkdir()
         for number, archive in enumerate(archives):
-            # Each by itself, and then merged: what one has unpacked must not lead the next one elsewhere.
+            # Unpack each separately, then merge: files of one must not redirect the next one elsewhere.
             each = new.with_name(f"{code.name}.{number}")
             with suppress(FileNotFoundError):
                 shutil.rmtree(each)
@@ -113,7 +113,7 @@ class Snapshots:
         new.rename(code)
 
     async def expire(self) -> int:
-        """Removes archives that no run has named for long; how many."""
+        """Remove archives that no run has named for long; return how many."""
         return await asyncio.to_thread(self._expire, time.time() - KEEP)
 
     def _expire(self, before: float) -> int:
@@ -128,7 +128,7 @@ class Snapshots:
 
 
 def _keep(part: Path, path: Path, digest: str) -> None:
-    """Raises BadArchive for another content than the name says."""
+    """Give the fetched archive its name. Raises BadArchive if the content does not match the name."""
     if (found := _digest(part)) != digest:
         part.unlink()
         raise BadArchive(f"what was fetched has the digest {found}, and not {digest}")
@@ -136,7 +136,7 @@ def _keep(part: Path, path: Path, digest: str) -> None:
 
 
 def _is_whole(path: Path, digest: str) -> bool:
-    """Whether the archive is there. One that a loss of power or a fault of the disk has damaged is removed."""
+    """Whether the archive is there. If a power loss or a disk fault has damaged it, it is removed."""
     try:
         if _digest(path) == digest:
             return True
@@ -153,7 +153,7 @@ def _digest(path: Path) -> str:
 
 
 def _merge(source: Path, into: Path) -> None:
-    """Moves what is in one folder into another. Raises BadArchive where both have the same name for different kinds."""
+    """Move the contents of one folder into another. Raises BadArchive if both have one name for different kinds."""
     for entry in os.scandir(source):
         target = into / entry.name
         if entry.is_dir(follow_symlinks=False) and target.is_dir() and not target.is_symlink():

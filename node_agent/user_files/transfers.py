@@ -1,6 +1,6 @@
 """Fetches the snapshots that runs wait for, and sends the results that they left, whenever a scheduler is connected.
 
-What is under way when a connection ends goes on with the next one, from where it was.
+What is in progress when a connection ends resumes with the next one, where it stopped.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from node_agent.user_files.snapshots import Snapshots
 log = logging.getLogger(__name__)
 
 _AGAIN = 5.0
-"""Seconds until what has failed is tried again."""
+"""Seconds until a failed transfer is repeated."""
 _PIECE = 1 << 20
 
 
 class FileRefused(Exception):
-    """The scheduler does not give a snapshot, or take a result: another try would be answered alike."""
+    """The scheduler does not give a snapshot, or take a result: another try would get the same answer."""
 
 
 class Calls(Protocol):
-    """Those of one connection. They raise FileRefused, and whatever ends the connection."""
+    """The calls of one connection. They raise FileRefused, and any error that ends the connection."""
 
     async def get(self, job_id: int, digest: str, offset: int) -> tuple[bytes, int]: ...
 
@@ -37,8 +37,8 @@ class Calls(Protocol):
 
 
 class Transfers:
-    """Of one state directory. `ready` is called with a run once its snapshots are there, `refused` with one whose snapshots
-    cannot be had, and why. `cluster` gives the cluster that is obeyed."""
+    """The transfers of one state directory. `ready` is called with a run once its snapshots are there, `refused` with one whose
+    snapshots cannot be had, and why. `cluster` gives the cluster that is obeyed."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Transfers:
         self._changed = asyncio.Event()
 
     def waits(self, launch: LaunchSpec) -> bool:
-        """Whether a run has to wait for its snapshots; they are fetched then."""
+        """Whether a run has to wait for its snapshots, which are then fetched."""
         if not self._snapshots.lacking(launch):
             return False
         self._wanted[launch.key] = launch
@@ -69,17 +69,17 @@ class Transfers:
         return key in self._wanted
 
     def drop(self, key: RunKey) -> bool:
-        """A run is not to start any more, or is over; whether it was waiting."""
+        """Forget a run that is not to start any more, or has ended; return whether it was waiting."""
         return self._wanted.pop(key, None) is not None
 
     def over(self, key: RunKey) -> None:
-        """A run has ended: what it left is sent."""
+        """Handle the end of a run: send its result."""
         self.drop(key)
         if self._results.take(self._cluster(), key):
             self._changed.set()
 
     async def run(self, calls: Calls) -> None:
-        """Works over one connection until it is cancelled."""
+        """Work over one connection until cancelled."""
         tasks: dict[object, asyncio.Task[None]] = {}
         try:
             while True:

@@ -1,1 +1,1 @@
-"""The launcher, which starts runs and outlives the agent, and the agent's end of it."""
+"""The launcher, which starts runs and outlives the agent, and the agent's client for it."""

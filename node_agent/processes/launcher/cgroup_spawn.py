@@ -1,8 +1,8 @@
-"""How the launcher makes a process that is in a control group from its first instruction. Python's posix_spawn cannot.
+"""Makes processes that are in a control group from their first instruction. Python's posix_spawn cannot.
 
-The C library's can, from glibc 2.39 on, at the same cost. Before, a fork does what it would do, and costs the launcher about
-as much again as all else of a launch: its memory is to be copied, where posix_spawn only lends it. So that is for the older
-libraries, and for what went wrong, since it can say which part did.
+The C library's can, from glibc 2.39 on, at the same cost. A fork can do the same, but costs the launcher about as much again
+as the rest of a launch: its memory has to be copied, where posix_spawn only lends it. So the fork is for older libraries, and
+for failures, since it can say which part failed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     import ctypes
 
 IGNORED = [signal.SIGPIPE, signal.SIGXFSZ]
-"""What the launcher ignores, and jobs are not to."""
+"""Signals that the launcher ignores, and jobs should not."""
 
 _SETSIGDEF, _SETSID, _SETCGROUP = 0x04, 0x80, 0x100
 """Flags of posix_spawn, as glibc has them."""
 _ROOM = 1024
-"""Bytes; more than any of the structures has that posix_spawn is told things by."""
+"""Bytes; more than any of posix_spawn's structures has."""
 _CLONE3 = 435
-"""Its number on every architecture that this runs on."""
+"""The number of the system call on every architecture that this runs on."""
 _CLONE_INTO_CGROUP = 0x200000000
 _REFUSED = (errno.ENOSYS, errno.EPERM, errno.E2BIG)
 """An older kernel has no such call, and the filter of a container may forbid it."""
 
 Streams = list[tuple[int, int, int]]
-"""As posix_spawn wants them: (POSIX_SPAWN_DUP2, descriptor, its number in the child)."""
+"""Streams as posix_spawn wants them: (POSIX_SPAWN_DUP2, descriptor, its number in the child)."""
 
 
 class Misplaced(Exception):
@@ -43,7 +43,7 @@ class Misplaced(Exception):
 
 
 def spawn_inside(group: str, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
-    """posix_spawn into a control group and a session of its own; the pid. Raises Misplaced, and what posix_spawn does."""
+    """posix_spawn into a control group and a new session; return the pid. Raises Misplaced, and what posix_spawn does."""
     try:
         directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -55,19 +55,19 @@ def spawn_inside(group: str, path: str, argv: list[str], environment: dict[str, 
         os.close(directory)
 
 
-# By the C library.
+# Through the C library.
 
 
 @functools.cache
 def _library() -> ctypes.PyDLL | None:
-    import ctypes  # a megabyte, for those who need it
+    import ctypes  # a megabyte, for launchers that need it
 
     library = ctypes.PyDLL(None)
     return library if hasattr(library, "posix_spawnattr_setcgroup_np") else None
 
 
 def by_library(group: int, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
-    """The pid; 0 where it cannot, or where something went wrong, which is then for the fork to say."""
+    """Return the pid; 0 if the library cannot do it, or if something went wrong, which the fork then reports."""
     library = _library()
     if library is None or any("=" in name or not name for name in environment):
         return 0
@@ -102,11 +102,11 @@ def by_library(group: int, path: str, argv: list[str], environment: dict[str, st
         library.posix_spawnattr_destroy(attributes)
 
 
-# By a fork.
+# Through a fork.
 
 
 def by_fork(group: int, folder: str, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
-    """Where the child fails it says so over a pipe, which its exec closes."""
+    """Fork and execute. A child that fails says so over a pipe, which its exec closes."""
     try:
         hear, tell = os.pipe2(os.O_CLOEXEC)
     except OSError as error:
@@ -134,10 +134,10 @@ def by_fork(group: int, folder: str, path: str, argv: list[str], environment: di
 
 
 def clone(group: int) -> tuple[int, bool]:
-    """fork, and whether the child is in the control group already.
+    """Fork; return the pid, and whether the child is in the control group already.
 
-    Born there, it costs no more than a fork. To move there takes the kernel a grace period of RCU: 5 to 20 ms on a machine
-    where nothing else moves. This program has one thread, and its child does no more than call the kernel.
+    A child that is born there costs no more than a fork. Moving it there takes the kernel a grace period of RCU: 5 to 20 ms on
+    an otherwise idle machine. This program has one thread, and its child only calls the kernel.
     """
     arguments = struct.pack("11Q", _CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, group)
     pid, number = _system_call()(_CLONE3, arguments, len(arguments))
@@ -150,8 +150,8 @@ def clone(group: int) -> tuple[int, bool]:
 
 @functools.cache
 def _system_call() -> Callable[..., tuple[int, int]]:
-    """What any system call returns, and errno. It keeps the interpreter's lock: in a child there is nobody to take it from."""
-    import ctypes  # a megabyte, for those who need it
+    """Return a function that makes a system call and returns its result and errno. It keeps the GIL, as a child must."""
+    import ctypes  # a megabyte, for launchers that need it
 
     call = ctypes.PyDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
@@ -159,7 +159,7 @@ def _system_call() -> Callable[..., tuple[int, int]]:
 
 
 def become(tell: int, group: str, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> None:
-    """The child's part. Does not return."""
+    """Do the child's part. Does not return."""
     kind = "group"
     try:
         if group:

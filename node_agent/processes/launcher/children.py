@@ -1,4 +1,4 @@
-"""The launcher's children: collects their exit status, ends what they leave behind, and writes down what became of each run.
+"""The launcher's children: collects their exit status, ends what they leave behind, and records the end of each run.
 
 The launcher imports this, and so it imports next to nothing.
 """
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 AGAIN = 0.5
-"""Seconds until what could not be done for want of something is tried again."""
+"""Seconds until an action that failed because resources were exhausted is tried again."""
 
 
 class Run:
-    """A run that this launcher started and that is not over."""
+    """A run that this launcher started and that has not ended."""
 
     __slots__ = (
         *("code", "directory", "group", "key", "over", "pid", "program", "restored"),
@@ -49,20 +49,20 @@ class Run:
         self.program = program
         """The file that was executed."""
         self.start = 0
-        """Known from when it is told that it runs."""
+        """Set once the run is reported as running."""
         self.code = self.signal = 0
         self.watched = 0
-        """Remaining processes that are being waited for."""
+        """Number of remaining processes that are being waited for."""
         self.saves = False
-        """What its leader has left behind has the rest of the grace period, and is not killed from here."""
+        """The processes that its leader left behind have the rest of the grace period, and are not killed from here."""
         self.over = False
-        """Nothing of it is left, and its exit file is still to be written."""
+        """Nothing of it is left, and its exit file has yet to be written."""
         self.restored: bool | None = None
-        """Whether CRIU restored it; None: it was not to be restored."""
+        """Whether CRIU restored it; None: no restore was requested."""
 
 
 class Children:
-    """`tell_end` is called when a run is over, once its exit file is there or could not be written."""
+    """`tell_end` is called when a run has ended, once its exit file is there or could not be written."""
 
     def __init__(self, selector: selectors.BaseSelector, tell_end: Callable[[Run], None]) -> None:
         self.selector = selector
@@ -72,9 +72,9 @@ class Children:
         self.boot = boot_id()
         self.runs: dict[str, Run] = {}
         self.by_pid: dict[int, Run] = {}
-        """Those whose leader is not collected."""
+        """Runs whose leader is not collected."""
         self.unsettled: list[Run] = []
-        """Those for which something could not be done and is tried again."""
+        """Runs for which an action failed and is tried again."""
         self.again_at = 0.0
         self.wakeup, wakeup = socket.socketpair()
         self.wakeup.setblocking(False)
@@ -89,7 +89,7 @@ class Children:
 
     def kill(self) -> None:
         self.restores.kill()
-        for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
+        for pid in self.by_pid:  # the others' leaders are gone, and their pids may be strangers'
             kill_group(pid)
         for run in self.runs.values():
             if run.saves and not run.over:
@@ -97,7 +97,7 @@ class Children:
                 kill_rest(run.pid, run.start, run.group)
 
     def retry(self) -> None:
-        """What could not be done, if it is time."""
+        """Retry what could not be done, if it is time."""
         if self.unsettled and time.monotonic() >= self.again_at:
             self.again_at = time.monotonic() + AGAIN
             runs, self.unsettled = self.unsettled, []
@@ -127,7 +127,7 @@ class Children:
                 run.code, run.signal = end
                 run.saves = signal.SIGTERM in (run.signal, run.code - 128) and may_save(run.directory, [run.pid])
             if run is None or not run.saves:
-                # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
+                # Not collected yet, it keeps its pid, so this cannot hit a stranger's group.
                 kill_group(ended.si_pid)
             os.waitpid(ended.si_pid, 0)
             if run is not None:
@@ -136,16 +136,16 @@ class Children:
                 self.restores.stranger_ended(ended.si_pid, end)
 
     def settle(self, run: Run) -> None:
-        """The leader is gone. The run is over as soon as nothing of its groups is left.
+        """Handle a run whose leader is gone. The run has ended as soon as nothing of its groups is left.
 
-        Where the leader was ended by the signal to leave, as a shell is at once, what it has started may be saving its work:
+        If the stop signal ended the leader, as it ends a shell immediately, what the leader has started may be saving its work:
         that has until the agent kills it.
         """
         try:
             for pid in self.rest(run):
                 with contextlib.suppress(ProcessLookupError):
                     self.watch(run, os.pidfd_open(pid))
-        except OSError:  # no descriptor is left; the end of a member that is watched leads here again
+        except OSError:  # no descriptor is left; the end of a watched member leads here again
             if run.watched == 0:
                 self.unsettled.append(run)
             return
@@ -153,7 +153,7 @@ class Children:
             self.finish(run)
 
     def watch(self, run: Run, descriptor: int) -> None:
-        """Has the end of a process (its descriptor) counted. Raises OSError where nothing more can be watched now."""
+        """Count the end of a process (its descriptor). Raises OSError if no more processes can be watched now."""
         try:
             self.selector.register(descriptor, selectors.EVENT_READ, lambda: self.member_ended(run, descriptor))
         except OSError:
@@ -162,7 +162,7 @@ class Children:
         run.watched += 1
 
     def rest(self, run: Run) -> list[int]:
-        """What is left of it, which is killed unless it may be saving."""
+        """Return what is left of the run, which is killed unless it may be saving."""
         if run.saves:
             rest = rest_of(run.pid, run.start, run.group)
             if may_save(run.directory, rest):
@@ -176,7 +176,7 @@ class Children:
         run.watched -= 1
         if run.watched == 0:
             self.settle(run)
-        elif run.saves:  # that was perhaps the last that did
+        elif run.saves:  # that was perhaps the last one that saved
             with contextlib.suppress(OSError):
                 self.rest(run)
 
@@ -188,7 +188,7 @@ class Children:
             complain(f"{run.directory}/{EXIT_FILE} cannot be written; kept in memory until it can")
 
     def keep(self, run: Run) -> None:
-        """Leaves the exit status where it outlives this program, now or later."""
+        """Write the exit status where it outlives this program, now or later."""
         content = {"pid": run.pid, "start": run.start, "boot": self.boot, "code": run.code, "signal": run.signal}
         content["program"] = run.program
         if write_exit(run.directory, content):
@@ -198,7 +198,7 @@ class Children:
 
 
 def start_of(pid: int) -> int:
-    """The start time of a child that is not collected yet. It is there; where the kernel cannot say, it is asked again."""
+    """Return the start time of a child that is not collected yet. It exists; if the kernel cannot say, ask again."""
     while True:
         try:
             return start_ticks(pid)
@@ -207,6 +207,6 @@ def start_of(pid: int) -> int:
 
 
 def complain(text: str) -> None:
-    """Into the launcher's log, if that can be written."""
+    """Write to the launcher's log, if possible."""
     with contextlib.suppress(OSError):
         os.write(2, text.rstrip().encode(errors="backslashreplace") + b"\n")

@@ -1,6 +1,6 @@
-"""The agent's end of the launcher: starts one where there is none, keeps a connection to it, and speaks in typed events.
+"""The agent's client for the launcher: starts one if needed, keeps a connection to it, and exchanges typed events.
 
-Nothing here waits for an answer. A request that is lost with the connection is found again in the spool, and made again,
+Nothing here waits for an answer. A request that is lost with the connection is found again in the spool, and repeated
 when `Connected` says that a launcher is there.
 """
 
@@ -44,7 +44,7 @@ StrPath = str | os.PathLike[str]
 
 
 _BESIDE = "+checkpoint"
-"""What follows the name of a run in that of its checkpoint command."""
+"""Suffix of the name of a run in that of its checkpoint command."""
 
 
 class LauncherClient:
@@ -63,10 +63,10 @@ class LauncherClient:
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
         self.pid = 0
-        """Of the launcher, while one is connected."""
+        """The launcher's pid, while one is connected."""
 
     async def run(self) -> None:
-        """Keeps a launcher connected until it is cancelled, or has been told to quit."""
+        """Keep a launcher connected until cancelled, or told to quit."""
         while not self._leaving:
             try:
                 reader, writer, hello = await self._open()
@@ -78,7 +78,7 @@ class LauncherClient:
                 self._writer = writer
                 self._connected.set()
                 log.info("launcher connected (pid %d)", self.pid)
-                # What fails in here is no fault of the launcher's, and is not taken for one.
+                # What fails in here is not the launcher's fault, and is not handled as such.
                 self._listen([hello])
                 async for events in self._events(reader):
                     self._listen(events)
@@ -112,11 +112,11 @@ class LauncherClient:
         )
 
     def find(self, key: RunKey, run_directory: StrPath, *, beside: bool = False) -> None:
-        """Asks for the same answer as `spawn`, without launching anything."""
+        """Ask for the same answer as `spawn`, without launching anything."""
         self._send(op="find", key=f"{self._spool}/{key.name}{_BESIDE if beside else ''}", dir=str(run_directory))
 
     async def quit(self, limit: float = 5.0) -> None:
-        """Has the launcher kill its runs and exit. Their ends are told before it is gone. One on its way is waited for."""
+        """Make the launcher kill its runs and exit. It reports their ends first. If it is just starting, wait for it."""
         try:
             async with asyncio.timeout(limit):
                 while not self.pid:
@@ -146,7 +146,7 @@ class LauncherClient:
             async with asyncio.timeout(_ANSWER_LIMIT):
                 line = await reader.readline()
             if not line:
-                raise LauncherFailed(why="it left at once", log=self._state / LOG)  # or was just leaving, being idle for long
+                raise LauncherFailed(why="it left at once", log=self._state / LOG)  # or it was exiting, idle for too long
             hello = self._event(line)
             if hello is None:
                 raise ValueError("it did not say hello")
@@ -158,7 +158,7 @@ class LauncherClient:
         return reader, writer, hello
 
     async def _events(self, reader: asyncio.StreamReader) -> AsyncIterator[list[Event]]:
-        """What the launcher tells, as it comes, until the connection ends."""
+        """Yield the launcher's events as they come, until the connection ends."""
         rest = b""
         try:
             while data := await reader.read(_CHUNK):
@@ -174,7 +174,7 @@ class LauncherClient:
                 log.warning("launcher gone (pid %d); jobs go on", self.pid)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        # Through the directory's descriptor: the path of a socket may have no more than 107 bytes.
+        # Through the directory's descriptor: the path of a socket may have at most 107 bytes.
         directory = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY)
         try:
             path = f"/proc/self/fd/{directory}/{SOCKET}"
@@ -187,14 +187,14 @@ class LauncherClient:
             os.close(directory)
 
     def _start(self, path: str) -> None:
-        """Starts a launcher on a socket that already listens, so that connecting need not wait for it."""
+        """Start a launcher on a socket that already listens, so that connecting need not wait for it."""
         with socket.socket(socket.AF_UNIX) as listener:
             Path(path).unlink(missing_ok=True)
             listener.bind(path)
             listener.listen(8)
             with (self._state / LOG).open("ab") as output:
                 try:
-                    # Returns at once: the program detaches itself, so that it is never a child of an agent.
+                    # Returns immediately: the program detaches itself, so that it is never a child of an agent.
                     subprocess.run(
                         [sys.executable, "-I", "-S", launcher.__file__, str(listener.fileno()), str(self._idle_limit)],
                         stdin=subprocess.DEVNULL,
@@ -209,7 +209,7 @@ class LauncherClient:
                     raise LauncherFailed(why=error, log=self._state / LOG) from error
 
     def _event(self, line: bytes) -> Event | None:
-        """None for the event of a run of another spool."""
+        """Return the event; None for one of a run of another spool."""
         try:
             message = json.loads(line)
             if message["event"] == "hello":

@@ -1,4 +1,4 @@
-"""The launcher's end of its agent's connection: a JSON object a line, both ways, and nothing that waits.
+"""The launcher's end of its agent's connection: one JSON object per line, both ways, and nothing that waits.
 
 The launcher imports this, and so it imports next to nothing.
 """
@@ -16,7 +16,7 @@ _UNREAD = 1 << 24
 
 
 class Connection:
-    """To one agent at a time. `obey` is called with each request."""
+    """A connection to one agent at a time. `obey` is called with each request."""
 
     def __init__(self, selector: selectors.BaseSelector, obey: Callable[[dict[str, object]], None]) -> None:
         self._selector = selector
@@ -24,14 +24,14 @@ class Connection:
         self._socket: socket.socket | None = None
         self._heard = bytearray()
         self._unsent = bytearray()
-        """What the agent's socket does not take yet: of a hello with thousands of runs, say."""
+        """Data that the agent's socket does not accept yet: that of a hello with thousands of runs, for example."""
 
     @property
     def there(self) -> bool:
         return self._socket is not None
 
     def exchange(self, connection: socket.socket) -> None:
-        """Takes a new one in place of what there is."""
+        """Replace the present connection."""
         self._close()
         connection.setblocking(False)
         self._socket = connection
@@ -43,7 +43,7 @@ class Connection:
             self._flush()
 
     def read(self) -> None:
-        """Hears all that has come."""
+        """Handle all requests that have arrived."""
         connection = self._socket
         while connection is not None and self._socket is connection:
             try:
@@ -60,7 +60,7 @@ class Connection:
             self._heard = bytearray(rest)
             for line in lines:
                 self._obey(json.loads(line))
-            if len(data) < _CHUNK:  # there was no more
+            if len(data) < _CHUNK:  # no more has arrived
                 return
 
     def _talk(self) -> None:
@@ -69,7 +69,7 @@ class Connection:
         self.read()
 
     def _flush(self) -> None:
-        """Sends what is taken now, and the rest when more is."""
+        """Send as much as the socket accepts now, and the rest later."""
         if self._socket is None:
             return
         try:
@@ -80,7 +80,7 @@ class Connection:
             self._close()
             return
         if len(self._unsent) > _UNREAD:
-            self._close()  # it hangs; when it comes back it asks for everything anew
+            self._close()  # it hangs; when it comes back it asks for everything again
             return
         mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
         if mask != self._selector.get_key(self._socket).events:

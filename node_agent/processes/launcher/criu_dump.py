@@ -1,13 +1,12 @@
-"""Dumps a run by CRIU into the checkpoint folder of its job, and ends the run: what an agent has the launcher execute beside a
-run that does not save its work itself.
+"""Dumps a run by CRIU into the checkpoint folder of its job, and ends the run. The launcher executes this on behalf of an agent
+while a run that does not save its work itself is being stopped.
 
     python -I -S criu_dump.py <request>      {"criu", "pid", "images", "about", "yield_file", "folder"}, as JSON
 
-Executed by the launcher, it outlives the agent, and its exit status says what came of it. In this order: the images are
-written beside the earlier ones, with `about` last; they take the place of the earlier ones; the run is said to have saved
-(`yield_file`); the dumped processes, which CRIU has left stopped, are killed. Whoever kills this program in between leaves
-a run that goes on or is stopped, and the agent kills that when its grace period is over. Into `folder` goes one line for
-people (`said`).
+Executed by the launcher, it outlives the agent, and its exit status tells the result. In this order: the images are written
+next to the earlier ones, with `about` last; they replace the earlier ones; the run is marked as saved (`yield_file`); the
+dumped processes, which CRIU has left stopped, are killed. If this program is killed in between, the run continues or is
+stopped, and the agent kills it when its grace period has ended. `folder` gets one line for people (`said`).
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ import subprocess
 import sys
 import time
 
-if __name__ == "__main__":  # by its path, and isolated, it finds the standard library alone
+if __name__ == "__main__":  # executed by its path, and isolated, it finds only the standard library
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
 from node_agent.processes.process_groups import pids, stat_fields
 
 SAID_FILE = "said"
 ABOUT_FILE = "ebb.json"
-"""Says what was dumped. It is written last, so a folder without it is no complete dump."""
+"""Describes the dump. Written last, so a folder without it has no complete dump."""
 NEW, OLD = ".new", ".old"
-"""What follows the name of the folder: of a dump that is being written, and of one that is being replaced."""
+"""Suffixes of the folder: of a dump that is being written, and of one that is being replaced."""
 _MIB = 1 << 20
 _HARMLESS = "rlimit: "
-"""Begins an error after which CRIU goes on: it may not open more files than the launcher."""
+"""Prefix of an error after which CRIU continues: it may not open more files than the launcher."""
 _GHOST_LIMIT = "1G"
-"""How large a file may be that has no name any more, such as memory that the workers of PyTorch's DataLoader share."""
+"""Maximum size of a file that no longer has a name, such as memory that workers of PyTorch's DataLoader share."""
 
 
 def tree(root: int) -> list[int]:
-    """A process and all that descend from it. They are stopped, so that none is made meanwhile."""
+    """Return a process and all its descendants. They are stopped, so that no others are made meanwhile."""
     children: dict[int, list[int]] = {}
     for pid in pids():
         fields = stat_fields(pid)
@@ -52,7 +51,7 @@ def tree(root: int) -> list[int]:
 
 
 def first_error(log: str, output: str) -> str:
-    """The first error in CRIU's log: those that follow come of it."""
+    """Return the first error in CRIU's log: the later ones follow from it."""
     with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         errors = (line.partition("): ")[2] for line in file if "Error (" in line)
         if error := next((error for error in errors if not error.startswith(_HARMLESS)), ""):
@@ -62,7 +61,7 @@ def first_error(log: str, output: str) -> str:
 
 
 def sync(folder: str) -> int:
-    """Has what is in a folder on the disk, readable by nobody else; how many bytes."""
+    """Write the files of a folder to the disk, readable by their owner only; return how many bytes."""
     size = 0
     for name in (*os.listdir(folder), "."):  # noqa: PTH208
         path = f"{folder}/{name}"
@@ -78,7 +77,7 @@ def sync(folder: str) -> int:
 
 
 def dump(request: dict[str, object]) -> tuple[bool, str]:
-    """Whether the run was dumped, and a sentence about that."""
+    """Dump the run; return whether that succeeded, and a sentence about it."""
     began = time.monotonic()
     images, pid = str(request["images"]), int(str(request["pid"]))
     new = images + NEW

@@ -1,4 +1,4 @@
-"""What the launcher is asked for, and what it tells, as the agent has it."""
+"""Requests to the launcher and its events, as the agent's values."""
 
 import os
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ StrPath = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A launcher is there; `runs` are those of this spool whose end it is going to tell."""
+    """A launcher is there; `runs` are those of this spool whose end it will report."""
 
     runs: Mapping[RunKey, Process]
     others: Mapping[str, Process]
-    """Runs of another spool that it still has, by their names."""
+    """Runs of another spool that it still has, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Spawned:
     pid: int
     start_ticks: int
     child: bool
-    """This launcher is going to tell its end."""
+    """Whether this launcher will report its end."""
     program: str = ""
-    """The file that was executed; empty where an older launcher does not say."""
+    """The file that was executed; empty if an older launcher does not say."""
     restored: bool | None = None
     """Whether CRIU has restored the process; None: it was not asked to."""
 
@@ -42,7 +42,7 @@ class NotSpawned:
 
 @dataclass(frozen=True, slots=True)
 class Unable:
-    """Nothing is known to be wrong with the command: this node could not launch it, and did not."""
+    """This node could not launch the command, and did not; the command itself may be fine."""
 
     key: RunKey
     error: str
@@ -50,14 +50,14 @@ class Unable:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Was looked for, and was never launched."""
+    """The run was looked for, and had never been launched."""
 
     key: RunKey
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """It was about to be launched when its launcher died; there is no such process now."""
+    """The launcher died when it was about to launch the run; no such process exists now."""
 
     key: RunKey
 
@@ -74,7 +74,7 @@ Outcome = Spawned | NotSpawned | Unable | Absent | Lost | Ended
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Of the checkpoint command of a run, and not of the run."""
+    """An event of the checkpoint command of a run, and not of the run."""
 
     event: Outcome
 
@@ -84,12 +84,12 @@ Event = Connected | Outcome | Beside
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Has CRIU restore a run in place of executing its command."""
+    """Lets CRIU restore a run instead of executing its command."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     root: int
-    """The process that is the run then."""
+    """The process that is then the run."""
     limit: float
     """Seconds until CRIU is killed, and the command executed."""
 
@@ -101,12 +101,12 @@ class SpawnRequest:
     environment: Mapping[str, str]
     working_directory: StrPath
     run_directory: StrPath
-    """The launcher makes it. Its log is in it."""
+    """Folder made by the launcher, which has the log."""
     cpus: frozenset[int] | None
     group: str = ""
-    """The control group that it is to be in; empty: none of its own."""
+    """The control group for the process; empty: none of its own."""
     beside: bool = False
-    """The checkpoint command of the run, which joins the run in its control group."""
+    """Whether this is the checkpoint command of the run, which joins the run's control group."""
     restore: Restore | None = None
     """None: the command is executed."""
 

@@ -1,10 +1,10 @@
 """The launcher: a small program that starts jobs, collects their exit status, and outlives the agent.
 
-A process's exit status goes to its parent alone. Were the agent the parent, its crash would lose them; so the parent is
-this program, which does little enough to be left running while agents come and go. It is executed by its path, as
-`python -I -S launcher.py`, and imports next to nothing: starting a job costs about a millisecond, for the process is small.
+Only its parent gets a process's exit status. If the agent were the parent, its crash would lose them. So the parent is this
+program, which does so little that it can keep running while agents come and go. It is executed by its path, as
+`python -I -S launcher.py`, and imports next to nothing: the process is small, so starting a job costs about a millisecond.
 
-One agent at a time talks to it over a unix socket, a JSON object a line:
+One agent at a time talks to it over a Unix socket, one JSON object per line:
 
     spawn {key, argv, env, cwd, dir, cpus, group, join, restore}
                                                         ->  spawned {key, pid, start, child, program, restored} | lost {key}
@@ -13,27 +13,26 @@ One agent at a time talks to it over a unix socket, a JSON object a line:
     find {key, dir}      the same, without starting it   -> ... | absent {key}
     quit {}              kill every run, and exit        -> exited ..., end of stream
                          on connecting                   -> hello {pid, runs: {key: [pid, start]}}
-                         when a run is over              -> exited {key, code, signal}
+                         when a run has ended            -> exited {key, code, signal}
 
-In a run's directory (`dir`), which it makes, it keeps two files.
-`process.json` is created empty before the process and filled after it: that makes `spawn` idempotent even over the launcher's
-own death. `exit.json` appears, complete, when the run is over: an agent that was away finds it there. It is a second name of
-the first, which has the end added, since a new file can cost more than all else of a launch; and for that reason the next
-run's directory is made in advance, with its files, as soon as there is nothing else to do. A command that was started has a
-moment for itself: that it runs is written and told after that, or when something else is to be done. `child` is false for a
-run that this launcher has not started, or that is over. `program` is the file that was executed, which was looked for by the
-job's PATH. Where one of the files cannot be written, as on a full disk, the
-launcher goes on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that
-connects, and writes down when it can.
+It makes a run's directory (`dir`), and keeps two files there. `process.json` is created empty before the process and filled
+after it, which makes `spawn` idempotent even if the launcher dies. `exit.json` appears, complete, when the run has ended, so
+that an agent that was away finds it there. It is a second name of the first file, with the end added, since a new file can cost
+more than the rest of a launch. For the same reason the next run's directory and files are made in advance, when the launcher is
+idle. A started command first has the CPU to itself for a moment: that it runs is recorded and reported after that, or when
+there is other work. `child` is false for a run that this launcher has not started, or that has ended. `program` is the file
+that was executed, found by the job's PATH. If one of the files cannot be written, as on a full disk, the launcher continues: it
+still answers for what it has launched; an end that it could not write it keeps, reports to every agent that connects, and
+writes later.
 
-Where a run is to be restored from a dump, `restore` has the command of CRIU, the root of the dumped tree and the limit in
-seconds. Then the run is told as `spawned` once CRIU has ended, with `restored`: whether its process is the one that was dumped.
-Else it is the command, executed anew. `process.json` says meanwhile what is being restored: the next launcher ends it.
+If a run is to be restored from a dump, `restore` has the command of CRIU, the root of the dumped tree and the limit in seconds.
+The run is then reported as `spawned` once CRIU has ended. `restored` says whether its process is the one that was dumped; if
+not, it is the command, executed from scratch. Meanwhile `process.json` says what is being restored: the next launcher ends it.
 
-A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
-the agent has made one ("" otherwise). A command that runs beside a run begins in the control group of the run, `join`, and its
-end is not the end of that. It is over when its leader has exited and the rest of these, which is killed then, is
-gone. The control group is left to the agent, who reads from it what the run came to.
+A run is a session and a process group of its own, and is in the control group `group` from its first instruction, if the agent
+has made one ("" otherwise). A checkpoint command of a run begins in the control group of the run, `join`, and its end
+does not end the run. A run has ended when its leader has exited and the rest of its groups, which is then killed, is gone. The
+control group is left to the agent, which reads from it how the run ended.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ import sys
 import time
 import traceback
 
-if __name__ == "__main__":  # by its path, and isolated, it finds the standard library alone
+if __name__ == "__main__":  # executed by its path, and isolated, it finds only the standard library
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
 from node_agent.processes.launcher.cgroup_spawn import IGNORED
@@ -63,10 +62,10 @@ from node_agent.processes.process_groups import SCARCE, find_leader, start_ticks
 _QUIET = 0.02
 """Seconds without anything to do after which the next directory is made."""
 _HEAD_START = 0.002
-"""Seconds that a command has to itself, most likely on the core that this program would take, before it is written down and
-told that it runs. Whatever else is to be done comes after that, and does not wait for it."""
+"""Seconds that a command has to itself, most likely on the core that this program would use, before it is recorded and reported
+as running. Other work comes after that, and does not wait for it."""
 _MOST_BEGUN = 16
-"""Runs that are not told of yet; each holds a file open."""
+"""Maximum of runs that are not reported yet; each holds a file open."""
 _PREPARED = "spare-"
 _FILES = (PROCESS_FILE, LOG_FILE)
 
@@ -84,14 +83,14 @@ class Launcher:
         self.restores = Restores(self.children, self.begin_anew, self.tell_restored, lambda: self.quitting)
         self.children.restores = self.restores
         self.begun: list[tuple[Run, int]] = []
-        """Those of which nothing is told yet, each with the open file to write it down in."""
+        """Runs that are not reported yet, each with the open file in which to record it."""
         self.quitting = False
         self.all_cpus = os.sched_getaffinity(0)
         self.home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.prepared = PreparedFolder(f"{os.getcwd()}/{_PREPARED}{os.getpid()}", _FILES)  # noqa: PTH109
         self.wants_spare = True
         for name in os.listdir("."):  # noqa: PTH208
-            if name.startswith(_PREPARED):  # of a launcher that was killed; one that still lives can do without, too
+            if name.startswith(_PREPARED):  # of a launcher that was killed; one that still lives can do without it
                 remove(name, _FILES)
         self.nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.set_inheritable(listener.fileno(), False)  # jobs inherit nothing that is not given to them
@@ -99,7 +98,7 @@ class Launcher:
         self.selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def serve(self) -> None:
-        """Works until it was told to quit, or has had neither run nor agent for `idle_limit` seconds."""
+        """Work until told to quit, or until it has had neither run nor agent for `idle_limit` seconds."""
         idle_since = time.monotonic()
         children = self.children
         while not (self.quitting and all(run.over for run in children.runs.values())):
@@ -134,9 +133,9 @@ class Launcher:
             connection = self.listener.accept()[0]
         except OSError as error:
             if error.errno in SCARCE:
-                time.sleep(AGAIN)  # it is going to be asked again at once
+                time.sleep(AGAIN)  # the selector reports it again immediately
             return
-        self.agent.read()  # what the agent before this one asked for, it may have died waiting for
+        self.agent.read()  # the agent before this one may have died waiting for these requests
         self.tell_begun()
         self.agent.exchange(connection)
         runs = {run.key: [run.pid, run.start] for run in self.children.runs.values()}
@@ -146,7 +145,7 @@ class Launcher:
                 self.tell_end(run)
 
     def attempt(self, request: dict[str, object]) -> None:
-        """Obeys, and survives it: whatever the disk and the kernel refuse is told."""
+        """Obey the request; report whatever the disk or the kernel refuses."""
         try:
             self.obey(request)
         except OSError as error:
@@ -170,7 +169,7 @@ class Launcher:
     # Starting.
 
     def find(self, request: dict[str, object]) -> None:
-        """Answers for a run that is not this launcher's, or is over, by what its directory holds."""
+        """Answer for a run that is not this launcher's, or has ended, from the files in its directory."""
         key, directory = str(request["key"]), str(request["dir"])
         try:
             with open(f"{directory}/{PROCESS_FILE}", encoding="utf-8") as file:  # noqa: PTH123
@@ -219,7 +218,7 @@ class Launcher:
         self.begin(request, mark, log)
 
     def begin(self, request: dict[str, object], mark: int, log: int, restored: bool | None = None) -> None:
-        """Starts what is requested. `mark`: the open process file, which is closed; `log` as in `execute`."""
+        """Start what is requested. `mark`: the open process file, which is closed; `log` as in `execute`."""
         key, directory = str(request["key"]), str(request["dir"])
         restore: dict[str, object] | None = request.get("restore") if restored is None else None  # type: ignore[assignment]
         if restore is not None:
@@ -240,7 +239,7 @@ class Launcher:
             kind, text = ("failed", text) if text else ("unable", describe(error))
             self.send({"event": kind, "key": key, "error": text})
         else:
-            # It runs. Whatever fails from here on, that is what is answered.
+            # It runs: that is the answer, whatever fails from here on.
             run = Run(key, pid, directory, str(request["group"]), program)
             run.restored = restored
             self.children.add(run)
@@ -254,16 +253,16 @@ class Launcher:
         close(mark)
 
     def begin_anew(self, request: dict[str, object], mark: int) -> None:
-        """CRIU has not restored a run."""
+        """Execute the command of a run that CRIU has not restored."""
         self.begin(request, mark, -1, restored=False)
-        self.tell_begun()  # its end may be collected at once
+        self.tell_begun()  # its end may be collected immediately
 
     def tell_restored(self, run: Run, mark: int) -> None:
         self.begun.append((run, mark))
         self.tell_begun()
 
     def tell_begun(self) -> None:
-        """Before anything else that may be about those runs."""
+        """Record and report begun runs, before anything else about them."""
         begun, self.begun = self.begun, []
         for run, mark in begun:
             run.start = start_of(run.pid)
@@ -277,8 +276,8 @@ class Launcher:
         self.send({"event": "spawned", **about, "restored": run.restored})
 
     def execute(self, request: dict[str, object], log: int, restore: dict[str, object] | None = None) -> tuple[int, str]:
-        """Starts it, or CRIU to `restore` it; its pid, and the file that was executed. `log` is its open log, if not -1, and
-        closed."""
+        """Start the command, or CRIU to `restore` it; return its pid and the file that was executed. `log`: its open log,
+        which is closed, or -1."""
         cpus: list[int] = request["cpus"]  # type: ignore[assignment]
         if log < 0:
             log = os.open(f"{request['dir']}/{LOG_FILE}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -289,7 +288,7 @@ class Launcher:
             if restore is not None:
                 streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1)]
                 return spawn_found(restore["argv"], restore["env"], streams, group)  # type: ignore[arg-type]
-            os.chdir(str(request["cwd"]))  # before the command is looked for, which may be named relative to it
+            os.chdir(str(request["cwd"]))  # before the command is searched, which may be relative to it
             streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
             pid, path = spawn_found(request["argv"], request["env"], streams, group)  # type: ignore[arg-type]
             return pid, os.path.join(str(request["cwd"]), path.removeprefix("./"))  # noqa: PTH118
@@ -305,7 +304,7 @@ class Launcher:
 
 def main(descriptor: int, idle_limit: float) -> None:
     for number in signal.valid_signals():
-        # What the agent's parent chose to ignore, jobs would ignore too. A Python handler is not inherited, an ignore is.
+        # Jobs would inherit signals that the agent's parent ignores. A Python handler is not inherited, an ignore is.
         if number not in (*IGNORED, signal.SIGKILL, signal.SIGSTOP):
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
@@ -315,6 +314,6 @@ def main(descriptor: int, idle_limit: float) -> None:
 
 if __name__ == "__main__":
     if os.fork():
-        os._exit(0)  # the agent waits for this process, and not for the other, which is nobody's child
+        os._exit(0)  # the agent waits for this process, and not for the other, which it does not parent
     os.setsid()
     main(int(sys.argv[1]), float(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""A folder made in advance: where the disk is busy a new file or folder takes half a millisecond, and a new name a tenth of it.
+"""A folder made in advance: on a busy disk a new file or folder takes half a millisecond, and a new name a tenth of it.
 
 The launcher imports this, and so it imports next to nothing.
 """
@@ -24,7 +24,7 @@ class PreparedFolder:
         return self._open is None
 
     def make(self) -> None:
-        """Makes it, unless it is there; it may also be left from before. Where it cannot be made there is none."""
+        """Make the folder, unless it is ready; it may also be left from before. If it cannot be made, none is ready."""
         if self._open is not None:
             return
         opened: list[int] = []
@@ -39,21 +39,21 @@ class PreparedFolder:
             self._open = opened
 
     def take(self, path: str) -> list[int] | None:
-        """Gives the folder this path, and its files, open. None, and nothing has changed, where none is prepared or it
-        cannot go there: the path is that of a folder which is not empty, say, or its parent is missing."""
+        """Give the folder this path, and return its open files. Return None, with nothing changed, if none is prepared or it
+        cannot be moved there, for example because a folder there is not empty, or its parent is missing."""
         if self._open is None:
             return None
         try:
             os.rename(self.path, path)  # noqa: PTH104
         except OSError:
             if not os.path.isdir(self.path):  # noqa: PTH112
-                self.remove()  # somebody has: another is to be made
+                self.remove()  # it was removed: another one has to be made
             return None
         opened, self._open = self._open, None
         return opened
 
     def remove(self) -> None:
-        """There is none any more."""
+        """Remove the folder."""
         if self._open is not None:
             _close(self._open)
             self._open = None
@@ -61,7 +61,7 @@ class PreparedFolder:
 
 
 def remove(path: str, files: tuple[str, ...]) -> None:
-    """What a prepared folder may have left. Whoever made it may yet take it: before it loses a file it has another name."""
+    """Remove what a prepared folder may have left. Its maker may still take it: so it is renamed before it loses a file."""
     with contextlib.suppress(OSError):
         gone = f"{path}.gone"
         os.rename(path, gone)  # noqa: PTH104

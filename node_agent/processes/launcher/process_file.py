@@ -1,4 +1,4 @@
-"""The process file of a run, where it is written again in place of what it holds.
+"""The process file of a run: rewriting it in place.
 
 The launcher imports this, and so it imports next to nothing.
 """
@@ -12,7 +12,7 @@ from node_agent.processes.launcher.spawn import PROCESS_FILE, write_json
 
 
 def open_mark(directory: str) -> int:
-    """The process file of a run, to write to; -1 where it cannot be had, as if its disk were full."""
+    """Open the process file of a run for writing; -1 if that is impossible, as on a full disk."""
     try:
         return os.open(f"{directory}/{PROCESS_FILE}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -20,7 +20,7 @@ def open_mark(directory: str) -> int:
 
 
 def rewrite(directory: str, content: dict[str, object]) -> bool:
-    """Writes it, or says that it could not."""
+    """Replace the content; return whether that succeeded."""
     mark = open_mark(directory)
     try:
         return write_json(mark, content)
@@ -29,6 +29,6 @@ def rewrite(directory: str, content: dict[str, object]) -> bool:
 
 
 def close(descriptor: int) -> None:
-    """Also where there is none, or its disk refuses."""
+    """Close a descriptor, even if it is -1 or its disk refuses."""
     with contextlib.suppress(OSError):
         os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Runs that are restored from a dump by CRIU, in place of being executed.
+"""Runs that CRIU restores from a dump, instead of executing their command.
 
 CRIU makes the root of the dumped tree a sibling of itself, and so a child of the launcher, and exits: from then on the run is
-that process. Until then the run is CRIU, and nobody is told that the run has begun. If CRIU fails, the launcher executes the
-command of the run.
+that process. Until then the run is CRIU, and is not reported as begun. If CRIU fails, the launcher executes the command of the
+run.
 
 The launcher imports this, and so it imports next to nothing.
 """
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 Request = dict[str, object]
 
 PID_FILE = "restored.pid"
-"""In the directory of a run: CRIU writes the root of the restored tree there."""
+"""File in the directory of a run to which CRIU writes the root of the restored tree."""
 _DEATH = 5.0
-"""Seconds that killed processes may take to be gone."""
+"""Seconds that killed processes may take to disappear."""
 
 
 class Restores:
-    """Of one launcher. `begin` executes the command of a run that CRIU has not restored, given its request and its open
-    process file; `tell` is called with a run that CRIU has restored, and its open process file. `quitting` says whether
-    nothing begins any more."""
+    """The restores of one launcher. `begin` executes the command of a run that CRIU has not restored, given its request and its
+    open process file; `tell` is called with a run that CRIU has restored, and its open process file. `quitting` says whether
+    nothing may begin any more."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Restores:
         self._tell = tell
         self._quitting = quitting
         self.runs: dict[Run, tuple[Request, float]] = {}
-        """Those whose process is CRIU, each with its request, and when CRIU is killed that has not restored it."""
+        """Runs whose process is CRIU, each with its request, and the time at which CRIU is killed if it has not restored it."""
         self._unclaimed: dict[int, tuple[int, int]] = {}
         """Children of no run that have ended meanwhile: one may be a root that did not live long."""
 
     def is_ready(self, directory: str, restore: Request) -> bool:
-        """Notes in the directory of a run that CRIU is going to be executed."""
+        """Record in the directory of a run that CRIU is going to be executed."""
         try:
             forget_root(directory)
         except OSError:
@@ -61,14 +61,14 @@ class Restores:
         return rewrite(directory, self._known(0, restore, now_ticks()))
 
     def begun(self, run: Run, request: Request, restore: Request) -> None:
-        """CRIU works for a run, and is its process."""
+        """Track CRIU as the process of a run that it restores."""
         self.runs[run] = request, time.monotonic() + float(str(restore["limit"]))
         run.start = start_of(run.pid)
         if not rewrite(run.directory, self._known(run.pid, restore, run.start)):
             self._kill(run)  # a launcher after this one would not know what to end
 
     def ended(self, run: Run, code: int, signum: int) -> None:
-        """CRIU has exited, and is collected. The run is what it has restored, or else its command."""
+        """Handle the exit of CRIU, which is collected. The run is what it has restored, or else its command."""
         request, _ = self.runs.pop(run)
         root = restored_root(run.directory) if code == signum == 0 else 0
         if root and (root in self._unclaimed or is_child(root)):
@@ -83,17 +83,17 @@ class Restores:
             self._unclaimed.clear()
 
     def failed(self, run: Run) -> None:
-        """CRIU has failed, and is not collected yet, so its number is its own. It has ended what it had begun, unless it was
-        killed itself."""
+        """Clean up after CRIU has failed. It is not collected yet, so its pid is its own. It has ended what it had begun,
+        unless it was killed itself."""
         self._kill(run)
 
     def stranger_ended(self, pid: int, end: tuple[int, int]) -> None:
-        """A child of no run has ended."""
+        """Note the end of a child of no run."""
         if self.runs:
             self._unclaimed[pid] = end
 
     def limit(self) -> None:
-        """Kills what CRIU has been restoring for too long."""
+        """Kill each restore that takes too long."""
         for run, (_, until) in self.runs.items():
             if time.monotonic() >= until:
                 self._kill(run)
@@ -118,12 +118,12 @@ class Restores:
         kill_restored(run.pid, int(str(request["restore"]["root"])), run.start)  # type: ignore[index]
 
     def _known(self, criu: int, restore: Request, since: int) -> Request:
-        """What is written down before CRIU is executed, and then again with its pid: the next launcher ends it."""
+        """Return what is recorded before CRIU is executed, and again with its pid, so that the next launcher can end it."""
         return {"restoring": criu, "root": restore["root"], "start": since, "boot": self._children.boot}
 
 
 def restored_root(directory: str) -> int:
-    """The root of the tree that CRIU has restored; 0: it does not say."""
+    """Return the root of the tree that CRIU has restored; 0: it does not say."""
     try:
         with open(f"{directory}/{PID_FILE}", encoding="ascii") as file:  # noqa: PTH123
             return int(file.read())
@@ -132,7 +132,7 @@ def restored_root(directory: str) -> int:
 
 
 def forget_root(directory: str) -> None:
-    """What an earlier try has left says nothing about this one. Raises OSError if it cannot be removed."""
+    """Remove the result of an earlier try. Raises OSError if it cannot be removed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{directory}/{PID_FILE}")  # noqa: PTH108
 
@@ -147,7 +147,7 @@ def is_child(pid: int) -> bool:
 
 
 def program_of(pid: int) -> str:
-    """The file that a process executes; empty if it has ended."""
+    """Return the file that a process executes; empty if it has ended."""
     try:
         return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
     except OSError:
@@ -155,14 +155,14 @@ def program_of(pid: int) -> str:
 
 
 def now_ticks() -> int:
-    """The start time of a process that starts now, at least."""
+    """Return the lowest start time of a process that starts now."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def restored_by(criu: int, root: int, since: int) -> list[int]:
-    """What lives of a restore: CRIU, and what it has restored, which is in the session of CRIU or in that of the root.
+    """Return the live processes of a restore: CRIU, and what it has restored, which is in the session of CRIU or of the root.
 
-    `since`: the start time of CRIU. What is older has its number from before, and so has what is in its session.
+    `since`: the start time of CRIU. Older processes had their pids before, and so had those in their sessions.
     """
     sessions = {criu, root} if start_ticks(root) >= since else {criu}
     found = []
@@ -180,16 +180,16 @@ def kill_restored(criu: int, root: int, since: int) -> None:
 
 
 def abandon(known: dict[str, object], directory: str) -> bool:
-    """Ends a restore of a launcher that died meanwhile, by what it has written down. Returns whether nothing of it lives."""
+    """End a restore of a launcher that died meanwhile, by its record. Return whether nothing of it lives."""
     criu, root, since = (int(str(known[name])) for name in ("restoring", "root", "start"))
     if criu and start_ticks(criu) not in (0, since):
-        criu = 0  # its number is another's by now
+        criu = 0  # its pid belongs to another process by now
     else:
         criu = criu or find_leader(directory)
     end = time.monotonic() + _DEATH
     while restored_by(criu, root, since):
         if time.monotonic() > end:
             return False
-        kill_restored(criu, root, since)  # again: what is being made meanwhile is found by the next look
+        kill_restored(criu, root, since)  # repeatedly: the next look finds what is being made meanwhile
         time.sleep(0.01)
     return True

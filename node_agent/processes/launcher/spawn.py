@@ -1,4 +1,4 @@
-"""One launch, as the launcher carries it out: the process, the files that tell of it, and whose fault a failure is."""
+"""One launch, as the launcher carries it out: the process, its files, and which part is at fault if it fails."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ PROCESS_FILE = "process.json"
 EXIT_FILE = "exit.json"
 LOG_FILE = "output.log"
 STOP_FILE = "stop.json"
-"""By it a run is told why it is to leave; there before the signal."""
+"""File that tells a run why it must stop; written before the signal."""
 YIELD_FILE = "yielded"
-"""By it a run says that it saved its work and leaves because it was told to."""
+"""File by which a run says that it saved its work and exits because it was told to."""
 SAVERS_FILE = "savers"
-"""To it a process of a run adds its pid, a line."""
+"""File to which each saving process of a run adds a line with its pid."""
 _SAVERS_LIMIT = 1 << 16
-"""Characters: thousands of processes."""
+"""Maximum characters: thousands of processes."""
 
 _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
 
 
 def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, group: str) -> tuple[int, str]:
-    """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid, and the file that it is.
+    """Spawn the command, which is searched for as execvpe would, in a session of its own; return its pid and its file.
 
-    Costs half of what the subprocess module does. Raises OSError with the command for its file name, or without one where no
-    command could be executed now.
+    Costs half of what the subprocess module does. Raises OSError with the command as its file name, or without a file name if
+    no command could be executed now.
     """
     command, number = argv[0], 0
     found = [command]
@@ -53,7 +53,7 @@ def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, 
 
 
 def savers_of(directory: str) -> set[int]:
-    """The processes of a run that have said that they save, and that what they have started is their own to end."""
+    """Return the processes of a run that have said that they save, and that they end their own children."""
     try:
         with open(f"{directory}/{SAVERS_FILE}", encoding="ascii") as file:  # noqa: PTH123
             return {int(line) for line in file.read(_SAVERS_LIMIT).split()}
@@ -62,8 +62,8 @@ def savers_of(directory: str) -> set[int]:
 
 
 def may_save(directory: str, rest: list[int]) -> bool:
-    """Whether what is left of a run without its leader may be saving its work: the run was told to leave, and has not said that
-    it saved, or not all of its savers are gone."""
+    """Whether what is left of a run without its leader may be saving its work: the run was told to stop, and has not said that
+    it saved, or some of its savers remain."""
     if not os.path.exists(f"{directory}/{STOP_FILE}"):  # noqa: PTH110
         return False
     saved = os.path.exists(f"{directory}/{YIELD_FILE}")  # noqa: PTH110
@@ -71,7 +71,7 @@ def may_save(directory: str, rest: list[int]) -> bool:
 
 
 def write_json(descriptor: int, content: dict[str, object]) -> bool:
-    """Writes it in place of what the file holds, or says that it could not."""
+    """Replace the file's content; return whether that succeeded."""
     data = json.dumps(content).encode()
     try:
         if os.write(descriptor, data) != len(data):
@@ -84,9 +84,9 @@ def write_json(descriptor: int, content: dict[str, object]) -> bool:
 
 
 def write_exit(directory: str, content: dict[str, object]) -> bool:
-    """Leaves the exit file, whole or not at all; False where that is to be tried again."""
+    """Write the exit file, whole or not at all; return False if that should be tried again."""
     process, path = f"{directory}/{PROCESS_FILE}", f"{directory}/{EXIT_FILE}"
-    with contextlib.suppress(OSError):  # where the job has done away with one or made the other, it is a new file
+    with contextlib.suppress(OSError):  # if the job has removed one or made the other, a new file is written
         mark = os.open(process, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if write_json(mark, content):
@@ -99,12 +99,12 @@ def write_exit(directory: str, content: dict[str, object]) -> bool:
             json.dump(content, file)
         os.replace(path + ".new", path)  # noqa: PTH105
     except OSError as error:
-        return error.errno in (errno.ENOENT, errno.ENOTDIR)  # the run's directory was removed: nobody is going to look
+        return error.errno in (errno.ENOENT, errno.ENOTDIR)  # the run's directory was removed, so the file is not needed
     return True
 
 
 def fault_in_request(error: Exception, request: dict[str, object]) -> str:
-    """Which part of the request could not be executed, and why; empty where that is this node's own fault.
+    """Return which part of the request could not be executed, and why; empty if this node is at fault.
 
     An error with a file name comes from the child: from entering its working directory, or from executing the command.
     """

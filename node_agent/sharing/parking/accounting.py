@@ -1,7 +1,7 @@
-"""What is kept of a run's parks, as it changes. Pure.
+"""Updates the record of a run's parks. Pure.
 
-`began`: when this agent began to park the run or to resume it. If another agent had begun before, nobody knows how long the
-run has waited for an agent in between, and that is no part of what a park or a resume takes.
+`began`: when this agent began to park the run or to resume it. If another agent had begun before, it is unknown how long the
+run has waited for an agent in between, and that is no part of the duration of a park or a resume.
 """
 
 from dataclasses import replace
@@ -11,14 +11,14 @@ from node_agent.run_state.park_state import ParkStage, ParkState, Rung
 from node_agent.sharing.parking.ladder import Parked
 
 _SMOOTHING = 0.3
-"""Weight of the last time in the mean of what parks and resumes take. The second time takes the place of the first, in which
-the host memory may have had to be made ready."""
+"""Weight of the last duration in the mean of parks and resumes. The second duration replaces the first, which may include the
+time to prepare the host memory."""
 _FORGETTING = 0.1
-"""By which part of the difference a wait is forgotten that was longer than the last one."""
+"""Part of the difference by which a wait that was longer than the last one is forgotten."""
 
 
 def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> ParkState:
-    """A rung is going to be tried."""
+    """Return the state before a rung is tried."""
     changed = state.changed if state.stage is ParkStage.PARKING else now
     return replace(state, stage=ParkStage.PARKING, rung=rung, driver_pids=pids, changed=changed)
 
@@ -44,25 +44,25 @@ def parked(state: ParkState, done: Parked, began: float, now: float) -> ParkStat
 
 
 def _mean(before: float, last: float, times: int, weight: float = _SMOOTHING) -> float:
-    """`times`: that are in the mean before. Nothing is, whatever `times`, if an older agent has counted them only."""
+    """`times`: how many are in the mean before. Older agents counted them without a mean, which is then 0."""
     return last if times < 2 or not before else before + weight * (last - before)
 
 
 def _since(state: ParkState, began: float, now: float) -> float:
-    """Seconds that this agent has been at what it does to the run."""
+    """Return for how many seconds this agent has been parking or resuming the run."""
     return max(0.0, now - max(state.changed, began))
 
 
 def resuming(state: ParkState, now: float) -> ParkState:
-    """From a park, or from half of one."""
+    """Return the state before a run resumes from a park, or from an unfinished one."""
     parked_for = now - state.changed if state.stage is ParkStage.PARKED else 0.0
     changed = state.changed if state.stage is ParkStage.RESUMING else now
     return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
 
 
 def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
-    """Again, or still: a park has failed. `outlasted`: for so long that park was tried, if it was given up because its
-    time was over. More time does not help one that failed for another reason."""
+    """Return the state of a run that executes again, or still: a park has failed. `outlasted`: the time for which that park was
+    tried, if it was given up when its time had passed. More time does not help one that failed for another reason."""
     took, resumed = _since(state, began, now), state.stage is ParkStage.RESUMING
     return replace(
         state,
@@ -77,7 +77,7 @@ def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0)
 
 
 def executed(record: RunRecord, began: float, now: float) -> float:
-    """Seconds that a run has executed since it joined its share group, or since its process `began` if that was later."""
+    """Return how long a run has executed since it joined its share group, or since its process `began` if that was later."""
     since = max(began, 0.0 if record.share is None else record.share.since)
     state = record.park
     lost = state.parked_seconds + state.switching_seconds

@@ -1,6 +1,6 @@
-"""Stops all processes of a run, and lets them go on: its control group where it has one, and its process group.
+"""Stops all processes of a run, and continues them: those of its control group, if it has one, and of its process group.
 
-A signal that was sent is no proof. The kernel is asked whether the processes have stopped.
+Sending a signal proves nothing. The kernel is asked whether the processes have stopped.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 
 
 class Processes(NamedTuple):
-    """Those of a run."""
+    """The processes of a run."""
 
     leader: int
     start_ticks: int
     control_group: str
-    """Its path; empty where it has none."""
+    """Its path; empty if it has none."""
 
     def members(self) -> set[int]:
         found = set(group_members(self.leader)) if led_by(self.leader, self.start_ticks) else set()
@@ -41,7 +41,7 @@ class Processes(NamedTuple):
 
 
 async def stop(run: Processes, deadline: float) -> str:
-    """Stops them; why some still run at the deadline (monotonic)."""
+    """Stop the processes; return why some still run at the deadline (monotonic)."""
     frozen, pause = _freeze(run, "1"), _FIRST_PAUSE
     while True:
         if not frozen:
@@ -56,7 +56,7 @@ async def stop(run: Processes, deadline: float) -> str:
 
 
 def go_on(run: Processes) -> None:
-    """Lets them run, stopped or not."""
+    """Continue the processes, stopped or not."""
     _freeze(run, "0")
     _signal(run, signal.SIGCONT)
 
@@ -66,7 +66,7 @@ def are_stopped(run: Processes) -> bool:
 
 
 def _freeze(run: Processes, value: str) -> bool:
-    """Whether the kernel freezes the control group; what is forked there meanwhile is frozen as well."""
+    """Return whether the kernel freezes the control group, including processes that are forked there meanwhile."""
     if not populated(run.control_group):
         return False
     try:
@@ -77,7 +77,7 @@ def _freeze(run: Processes, value: str) -> bool:
 
 
 def _running(run: Processes, frozen: bool) -> set[int]:
-    """Those that have not stopped. The state of a frozen process does not tell that it is frozen, its group does."""
+    """Return the processes that have not stopped. A frozen process's state does not show that, but its group's does."""
     outside = run.members()
     if frozen:
         held = set(inside(run.control_group))

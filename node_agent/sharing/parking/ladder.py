@@ -1,11 +1,11 @@
-"""Parks the processes of one run by the first rung that does it, and resumes them.
+"""Parks the processes of one run by the first rung that can, and resumes them.
 
 1. Cooperative: each process moves its device memory to the host between two steps, says so, and is stopped.
 2. The driver's checkpoint, for one process on one GPU. It needs no help from the program.
 3. Stopped: for a run that has nothing on a device.
 
-A run that no rung parks goes on as before. Every rung can be tried again from any point, since an agent may be killed at any
-point: a request to a process says what is to hold, and the driver says what became of a process.
+A run that no rung parks continues as before. Every rung can be retried from any point, since an agent may be killed at any
+point: a request to a process states the desired result, and the driver reports the state of a process.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 RESUME_LIMIT = 60.0
 """Seconds. A run that has not resumed by then is lost."""
 _LOCK_LIMIT = 5.0
-"""Seconds for the CUDA calls that are under way."""
+"""Seconds for the CUDA calls in progress."""
 _LOOK_LIMIT = 3.0
-"""Seconds until the devices must have been looked at again. They are looked at every second, unless the driver hangs."""
+"""Seconds to wait for another look at the devices. Looks come every second, unless the driver hangs."""
 _LOOK_PAUSE = 0.02
 _MIB = 1 << 20
 
@@ -42,19 +42,19 @@ class Target:
 
     processes: Processes
     folder: str
-    """Of its control files."""
+    """The folder of its control files."""
     on_devices: Callable[[float], Mapping[int, int] | None]
-    """What each process has on devices, in MiB, by a look that began since a time (monotonic); None: that is not known."""
+    """The memory of each process on devices, in MiB, by a look that began since a time (monotonic); None: not known."""
     at_step: Callable[[], int] = lambda: 0
     """The first step after which its processes may park; 0: any."""
     alone: bool = True
-    """It is not a task of a gang."""
+    """Whether it is not a task of a gang."""
     on_nodes: int = 1
-    """So many nodes have tasks of its gang."""
+    """Number of nodes that have tasks of its gang."""
     number: int = 0
-    """Of this park, the same on all nodes of the gang; 0: that is not known."""
+    """Number of this park, the same on all nodes of the gang; 0: not known."""
     mps: bool = False
-    """It is a client of MPS."""
+    """Whether it is a client of MPS."""
 
 
 class Parked(NamedTuple):
@@ -63,9 +63,9 @@ class Parked(NamedTuple):
     residue_bytes: int
     phases: Phases
     moving: float
-    """Seconds in which it did not execute any more, and was not parked yet."""
+    """Seconds in which it no longer executed, and was not parked yet."""
     saves: bool = False
-    """All of its processes can save while they are parked."""
+    """All of its processes can save while parked."""
 
 
 class Resumed(NamedTuple):
@@ -75,16 +75,16 @@ class Resumed(NamedTuple):
 class Failed(NamedTuple):
     reason: str
     lost: bool = False
-    """Nobody can say that its processes will ever go on."""
+    """It is unknown whether its processes can ever continue."""
     late: bool = False
-    """It had not ended when its time was over, or when it was not wanted any more. With more time it may be parked."""
+    """It had not ended when its time had passed, or when it was no longer wanted. With more time it may succeed."""
 
 
 class _Runs(NamedTuple):
-    """A run that was not stopped, and goes on."""
+    """A run that was not stopped, and keeps running."""
 
     used: Mapping[int, int] | None
-    """What it has on devices."""
+    """The run's memory on devices."""
     reason: str
 
 
@@ -99,12 +99,12 @@ class Ladder:
     async def park(
         self, run: Target, before: ParkState, *, limit: float, most_bytes: int, abandoned: Callable[[], bool], noted: Noted
     ) -> Parked | Failed:
-        """Parks a run within `limit` seconds. At most `most_bytes` are moved to host memory. `before` is what an agent has done
-        to it already, and `noted` keeps which rung is tried, before anything is done."""
+        """Park a run within `limit` seconds. At most `most_bytes` are moved to host memory. `before` is what an agent has
+        already done to it, and `noted` records which rung is tried, before anything is done."""
         began = time.monotonic()
         deadline = began + limit
-        freezing.go_on(run.processes)  # an agent may have died when it had stopped them
-        used = run.on_devices(before.changed)  # an older look shows nothing of a process that the driver had suspended then
+        freezing.go_on(run.processes)  # an agent may have died after stopping them
+        used = run.on_devices(before.changed)  # an older look does not show a process that the driver had suspended then
         reasons, late = [], False
         if before.rung is not Rung.DRIVER or not before.driver_pids:
             later = used == {} or (self._driver is not None and run.alone)
@@ -129,7 +129,7 @@ class Ladder:
         return Failed("; ".join(reasons), late=late or time.monotonic() >= deadline)
 
     async def resume(self, run: Target, before: ParkState) -> Resumed | Failed:
-        """Has a run go on that is parked, or half parked."""
+        """Resume a run that is parked, or partly parked."""
         began = time.monotonic()
         deadline = began + RESUME_LIMIT
         freezing.go_on(run.processes)
@@ -149,9 +149,9 @@ class Ladder:
         return Resumed((*phases.items(), ("resume", time.monotonic() - asking)))
 
     async def save(self, run: Target, state: ParkState, deadline: float) -> str:
-        """Has a parked run save its checkpoint and exit. Returns why it stays parked; empty: it exits, or has.
+        """Make a parked run save its checkpoint and exit. Return why it stays parked; empty: it exits, or has exited.
 
-        Harmless to repeat: what is saved is not saved again."""
+        Harmless to repeat: a checkpoint is not saved twice."""
         if state.rung is not Rung.COOPERATIVE or not state.saves:
             return "it cannot save while it is parked"
         freezing.go_on(run.processes)
@@ -160,7 +160,7 @@ class Ladder:
         replies = await requests.ask(run.folder, control.SAVE, control.SAVED, deadline=deadline)
         if replies.why:
             if why := await freezing.stop(run.processes, time.monotonic() + 1.0):
-                log.warning("parked processes are not stopped: %s", why)  # they sleep until they are asked to resume
+                log.warning("parked processes are not stopped: %s", why)  # they sleep until asked to resume
             return replies.why
         requests.tell(run.folder, control.LEAVE)
         return ""
@@ -220,7 +220,7 @@ class Ladder:
         return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop, saves)
 
     async def _by_stopping(self, run: Target, deadline: float, noted: Noted) -> "Parked | _Runs":
-        """Stops a run that has nothing on a device. A look from before may have missed what it has taken since, so the devices
+        """Stop a run that has nothing on a device. An earlier look may have missed what it has allocated since, so the devices
         are looked at again once its processes have stopped."""
         noted(Rung.STOPPED, ())
         stopping = time.monotonic()
@@ -274,7 +274,7 @@ class Ladder:
 
 
 async def _looked(run: Target, since: float, deadline: float) -> Mapping[int, int] | None:
-    """What a run has on devices by a look that began since this time, waiting for one; None: there is none in time."""
+    """Wait for a look at the devices that began since this time, and return the run's memory there; None: no look in time."""
     until = min(deadline, time.monotonic() + _LOOK_LIMIT)
     while (used := run.on_devices(since)) is None and time.monotonic() < until:
         await asyncio.sleep(_LOOK_PAUSE)

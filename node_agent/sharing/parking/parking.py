@@ -1,6 +1,6 @@
-"""Has runs parked or executing, whichever is wanted of them: one state machine, whoever wants it.
+"""Makes runs parked or executing, as wanted: one state machine for all who want it.
 
-What is going to be done is written to the spool before it is done. An agent that finds a run half parked goes on from there.
+Each step is written to the spool before it is done. An agent that finds a run partly parked resumes from there.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from node_agent.spool.spool import Spool
 log = logging.getLogger(__name__)
 
 _STEPS_AHEAD = 2
-"""Of the furthest step that is known, until all processes of a training park: none of them can have got further by then."""
+"""Steps after the furthest known one at which all processes of a training park: none can have got further by then."""
 _SECONDS_AHEAD = 0.05
-"""In which all processes have been asked."""
+"""Seconds within which all processes have been asked."""
 
 
 class Told(Protocol):
-    """Who is told of parks. Every method is called once the spool has kept the change."""
+    """The receiver of results. Every method is called once the spool has kept the change."""
 
     def parked(self, key: RunKey, phases: Phases) -> None: ...
 
@@ -46,33 +46,33 @@ class Told(Protocol):
 
 
 class Node(NamedTuple):
-    """What parking needs to know of the node."""
+    """The node, as far as parking has to know it."""
 
     total_bytes: int
     """Host memory for parked runs."""
     on_devices: Callable[[RunKey, float], Mapping[int, int] | None] = lambda _key, _since: {}
-    """What each process of a run has on devices, in MiB, by a look that began since a time (monotonic); None: unknown."""
+    """The memory of each process of a run on devices, in MiB, by a look that began since a time (monotonic); None: unknown."""
     uses_mps: Callable[[RunKey], bool] = lambda _: False
 
 
 class Wanted(NamedTuple):
-    """What is wanted of a run."""
+    """The wanted state of a run."""
 
     parked: bool
     limit: float = 0.0
     """Seconds that a park may take."""
     number: int = 0
-    """Of the park."""
+    """Number of the park."""
 
 
 def park_number(*parts: int) -> int:
-    """The number of a park that has this name within a launch. All nodes make it from the same parts, without talking."""
+    """Return the number of the park with this name within a launch. All nodes compute the same without talking."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 1) or 1
 
 
 class Parking:
-    """Of the runs of one spool. `guarded` calls a function for the event loop, and tells of what fails in it."""
+    """The parks of one spool's runs. `guarded` calls a function for the event loop, and reports what fails in it."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Parking:
         self._wanted: dict[RunKey, Wanted] = {}
         self._at_work: dict[RunKey, asyncio.Task[None]] = {}
         self._steps: dict[tuple[int, int], int] = {}
-        """By launch: the step after which all its tasks park."""
+        """The step after which all tasks of a launch park, by launch."""
 
     def want(self, key: RunKey, parked: bool, limit: float = 0.0, number: int = 0) -> None:
-        """A run that has a process is to be parked within `limit` seconds, or is to execute. Harmless to repeat.
+        """Make a run that has a process park within `limit` seconds, or execute. Harmless to repeat.
 
         `number` is that of the park, which a gang on several nodes needs: the same on all of them, and another one for each
         park (`park_number`)."""
@@ -113,12 +113,12 @@ class Parking:
         return resumes or self._spool.runs[key].park.stage is not ParkStage.PARKED
 
     def prepare(self, key: RunKey) -> None:
-        """Has the host memory made ready that a first park of a run will need."""
+        """Prepare the host memory that a first park of a run will need."""
         if key not in self._at_work and not self._spool.runs[key].park.switches:
             requests.tell(self._paths.park(key), control.PREPARE)
 
     def save(self, key: RunKey, deadline: float) -> None:
-        """A parked run is to save its checkpoint and exit, without its devices. Harmless to repeat."""
+        """Make a parked run save its checkpoint and exit, without its devices. Harmless to repeat."""
         self._wanted[key] = Wanted(True)
         if key not in self._at_work:
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._save(key, deadline))
@@ -132,13 +132,13 @@ class Parking:
             self._told.not_saved(key, why)
 
     def over(self, key: RunKey) -> None:
-        """The run has ended, or is being killed."""
+        """Forget a run that has ended, or is being killed."""
         self._wanted.pop(key, None)
         if (task := self._at_work.pop(key, None)) is not None:
             task.cancel()
 
     def close(self) -> None:
-        """Changes nothing from here on; the next agent goes on from the spool."""
+        """Change nothing from here on; the next agent resumes from the spool."""
         for task in self._at_work.values():
             task.cancel()
         self._at_work.clear()
@@ -184,7 +184,7 @@ class Parking:
                 noted=partial(self._note_rung, key),
             )
             if not isinstance(result, Failed):
-                # Others may have been parked meanwhile, of which nobody knew how much they would move.
+                # Others may have been parked meanwhile, when it was not known how much they would move.
                 room = host_memory.room(self._spool.live(), key, total)
                 if result.bytes > room:
                     why = host_memory.full(total, total - room)
@@ -200,7 +200,7 @@ class Parking:
             self._keep(record, accounting.parked(record.park, result, began, now))
             self._holding.allow(record, self._spool.runs[key].park.most_bytes)
             log.debug("run %s: parked (%s), %d MiB moved", key, result.rung, result.bytes >> 20)
-            if self._is_to_park(key):  # otherwise it resumes at once, and nobody may use its devices
+            if self._is_to_park(key):  # otherwise it resumes immediately, and its devices are not free
                 self._told.parked(key, result.phases)
             return
         self._holding.allow(record, record.park.most_bytes)
@@ -208,7 +208,7 @@ class Parking:
             limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
             self._keep(record, accounting.executes(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
-            return  # another park is wanted by now, which is tried next
+            return  # another park is wanted by now, and is tried next
         if self._is_to_park(key):
             self._wanted[key] = Wanted(False)
             log.warning("run %s: cannot be parked: %s%s", key, result.reason, "; killing it" if result.lost else "")
@@ -255,7 +255,7 @@ class Parking:
         )
 
     def _at_step(self, record: RunRecord) -> int:
-        """The first step after which the processes of a run may park; 0 for a program that has one process that can park.
+        """Return the first step after which the processes of a run may park; 0 for a program with one process that can park.
 
         Processes that train together must park after the same step. They are never more than a step apart, as each step waits
         for all of them, so a step that is a few ahead of the furthest is the same to all.

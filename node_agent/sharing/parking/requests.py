@@ -1,7 +1,7 @@
 """Asks the training processes of a run to park or resume, through their control files (`ebb_inject.ebb_hook.control`).
 
-The files belong to the run, so anything may be in them. A process publishes its answer in memory that it has mapped, and no
-event tells of that: the agent reads the file again and again, at first after a millisecond, later less often.
+The files belong to the run, so anything may be in them. A process publishes its answer in memory that it has mapped, which
+triggers no event: the agent polls the file, at first after a millisecond, later less often.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from ebb_inject.ebb_hook import control
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 _PAUSE_GROWTH = 1.05
-"""An answer is seen late by a twentieth of the time that it took."""
+"""Growth of the pause: an answer is seen late by a twentieth of the time that it took."""
 _MOST_BYTES = 1 << 50
-"""More than any program can have moved."""
+"""More bytes than any program can have moved."""
 _REASON_LIMIT = 500
 
 
 class Answer(NamedTuple):
-    """What a process has said last, made plausible."""
+    """The last answer of a process, made plausible."""
 
     number: int
     state: str
@@ -29,22 +29,22 @@ class Answer(NamedTuple):
     bytes: int
     residue: int
     saves: bool
-    """It can save its checkpoint while it is parked."""
+    """Whether it can save its checkpoint while parked."""
     seconds: Mapping[str, float]
 
 
 class Replies(NamedTuple):
     answers: Mapping[str, Answer]
-    """Of the processes that have answered the request, by their control files."""
+    """Answers of the processes that have answered the request, by control file."""
     why: str
     """Why not all of them have done what was asked; empty if they have."""
     is_late: bool = False
-    """The deadline was over."""
+    """The deadline had passed."""
     is_abandoned: bool = False
 
 
 def answer_of(path: str) -> Answer | None:
-    """The last answer of a process; None if there is none."""
+    """Return the last answer of a process; None if it has not answered."""
     try:
         found = control.answer(path)
     except OSError:
@@ -82,8 +82,8 @@ async def ask(
     most_bytes: int = 0,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> Replies:
-    """Asks all processes of a run, also those that come to have a control file meanwhile, and waits until each has reached
-    the state `wanted` or has ended, or one of them has refused, or it is `abandoned`, or the deadline (monotonic) is over."""
+    """Ask all processes of a run, also those that get a control file meanwhile, and wait until each has reached the state
+    `wanted` or has ended, or one has refused, or it is `abandoned`, or the deadline (monotonic) has passed."""
     sent: dict[str, int] = {}
     answers: dict[str, Answer] = {}
     pause = _FIRST_PAUSE
@@ -113,7 +113,7 @@ async def ask(
 
 
 def tell(folder: str, command: int) -> None:
-    """Asks all processes of a run, and waits for nothing. One that cannot be asked is left out."""
+    """Ask all processes of a run, without waiting. One that cannot be asked is left out."""
     try:
         for path in control.live(folder):
             control.send(path, command)
@@ -122,7 +122,7 @@ def tell(folder: str, command: int) -> None:
 
 
 async def resumed(folder: str, deadline: float) -> str:
-    """Has all parked processes go on; why some do not. Those that have not parked are told, and not waited for.
+    """Resume all parked processes; return why some do not. Others get the request, but are not waited for.
 
     A process that lacks memory says so and stays parked, so it is asked again until the deadline.
     """

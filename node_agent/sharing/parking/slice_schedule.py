@@ -1,7 +1,7 @@
-"""Which row of a share group executes now, and what that asks of its members. Pure: no clock but what is passed in.
+"""Decides which row of a share group executes now, and what its members have to do. Pure: the clock is passed in.
 
 The phase of a cycle is the wall clock modulo the period. So the agents of all nodes of a group switch together without talking
-to each other, and an agent that restarts goes on in the middle of a turn.
+to each other, and an agent that restarts resumes in the middle of a turn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,28 +11,28 @@ from typing import NamedTuple
 from node_agent.run_state.run_key import RunKey
 
 RENEWED = 30.0
-"""Seconds after which a turn without an end has another name."""
+"""Seconds after which a turn without an end gets another name."""
 _LEAST = 0.1
 """The part of its share that a row keeps, however long switching takes."""
 
 
 class Turn(NamedTuple):
     row: int
-    """Its place among the rows."""
+    """Its position among the rows."""
     begins: float
     ends: float
     """Wall-clock times, in seconds."""
     name: tuple[int, ...] = ()
-    """Which turn of its plan this is: the same on all nodes of the group."""
+    """Name of this turn within its plan: the same on all nodes of the group."""
 
     @property
     def renewed(self) -> float:
-        """When it has another name, or is over: members that could not be parked are asked again."""
+        """When it gets another name, or ends: members that could not be parked are then asked again."""
         return self.begins + RENEWED if self.name and self.ends == inf else self.ends
 
 
 class Member(NamedTuple):
-    """A run of a share group on this node that is not over."""
+    """A run of a share group on this node that has not ended."""
 
     key: RunKey
     devices: frozenset[int]
@@ -43,17 +43,17 @@ class Member(NamedTuple):
 class Moves(NamedTuple):
     park: frozenset[RunKey]
     go: frozenset[RunKey]
-    """To resume, or to start."""
+    """Runs to resume or to start."""
 
 
 def with_turns(weights: Mapping[int, int]) -> dict[int, int]:
-    """Of these rows, by their places, those that have a turn. Rows of weight 0 have one only if there are no others."""
+    """Return the rows, by position, that have a turn. Rows of weight 0 have one only if there are no others."""
     return {place: weight for place, weight in weights.items() if weight} or dict.fromkeys(weights, 1)
 
 
 def durations(weights: Sequence[int], period: float, losses: Sequence[float] = ()) -> list[float]:
-    """The seconds of each row's turn. `losses`: the seconds that each row loses in its turn until it executes, less those that
-    it gains afterwards until it is parked. Without losses, turns are proportional to weights; with them, what is left is."""
+    """Return the seconds of each row's turn. `losses`: the seconds that each row loses in its turn until it executes, less
+    those that it gains afterwards until it is parked. Turns without their losses are proportional to weights."""
     losses = losses or (0.0,) * len(weights)
     each = (period - sum(losses)) / sum(weights)
     found = [
@@ -63,7 +63,7 @@ def durations(weights: Sequence[int], period: float, losses: Sequence[float] = (
 
 
 def at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[float] = ()) -> Turn:
-    """The turn at a time. `weights` has the weights of the rows that take turns, by their places."""
+    """Return the turn at a time. `weights` has the weights of the rows that take turns, by position."""
     cycle = int(wall // period)
     begins, over = cycle * period, (cycle + 1) * period
     rows = list(weights)
@@ -71,18 +71,18 @@ def at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[
         if wall < begins + seconds:
             return Turn(row, begins, begins + seconds, (cycle, row))
         begins += seconds
-    return Turn(rows[-1], begins, over, (cycle, rows[-1]))  # what is lost in rounding is its
+    return Turn(rows[-1], begins, over, (cycle, rows[-1]))  # it gets what rounding has lost
 
 
 def lasting(row: int, wall: float, *cause: int) -> Turn:
-    """A turn without an end. All nodes of a group give it another name at the same time, so that they ask again together for
-    the park of a gang that some of them could not park. `cause`: why this row has it, if not by the plan."""
+    """Return a turn without an end. All nodes of a group rename it at the same time, so that together they ask again for the
+    park of a gang that some of them could not park. `cause`: why this row has it, if not by the plan."""
     window = int(wall // RENEWED)
     return Turn(row, window * RENEWED, inf, (-1, window, row, *cause))
 
 
 def moves(active: Collection[RunKey], members: Collection[Member]) -> Moves:
-    """What is to be done so that the runs of the active row execute, and no others. A run goes on as soon as no run of another
+    """Return what to do so that only the runs of the active row execute. A run starts or resumes as soon as no run of another
     row executes on one of its devices: memory that is not free yet cannot be taken."""
     others = [member for member in members if member.key not in active and member.executes]
     taken = frozenset().union(*(member.devices for member in others))
