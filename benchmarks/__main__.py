@@ -60,7 +60,7 @@ def main(names: list[str]) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on, and what else it was doing."""
+    """Return the machine on which the figures were measured, and its load."""
     return {
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),

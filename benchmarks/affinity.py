@@ -51,13 +51,13 @@ RULES: dict[str, Rule] = {
 
 
 class Seen:
-    """What is noted of a simulation as it goes."""
+    """Observations of a simulation while it runs."""
 
     def __init__(self) -> None:
         self.within: Counter[tuple[int, str]] = Counter()
-        """Tasks by number of devices and the smallest part of the node that has all of these."""
+        """Tasks by number of devices and the smallest part of the node that contains all of them."""
         self.idle = self.fragments = 0
-        """Device-microseconds that were idle, and of these such on nodes that were in use in part."""
+        """Idle device-microseconds, and those of them on nodes that were partly in use."""
         self._at: Micros = 0
         self._now = 0, 0
 
@@ -88,7 +88,7 @@ def run() -> list[Figure]:
 
 
 def _simulated(workload: Philly, nodes: int, rule: Rule) -> tuple[Seen, float]:
-    """What was seen, and the mean time in hours that jobs waited."""
+    """Return the observations, and the mean waiting time of jobs in hours."""
     seen, waits = Seen(), list[Micros]()
 
     def policy(state: State, _rng: Rng) -> Proposals:

@@ -1,9 +1,8 @@
-"""What an agent costs its node while it works: all of its processes, on a node with eight GPUs and a run on each.
+"""Cost of an agent for its node: all of its processes, on a node with eight GPUs and a run on each.
 
-A real agent, its launcher and the process that talks to the driver; a real scheduler, to which the agent says each second
-what it sees; eight runs that sleep. The driver is the tests' own library in NVML's place, where the memory of each GPU rises
-and falls. Its calls cost nothing, which is its one lie: what a real driver takes for them is to be added
-(`make gpu-report` measures that).
+A real agent, its launcher and the process that queries the driver; a real scheduler, to which the agent sends its readings
+each second; eight runs that sleep. In place of NVML, the driver is the tests' own library, in which the memory of each GPU
+rises and falls. Its calls cost nothing, unlike a real driver's: that time has to be added (`make gpu-report` measures it).
 """
 
 import json
@@ -63,7 +62,7 @@ def run() -> list[Figure]:
 
 
 def _start(client: Client, state: Path, shim: Shim) -> set[int]:
-    """Has a run on each GPU, with a wave of its own; their pids."""
+    """Start a run on each GPU, with its own memory cycle, and return their pids."""
     _wait(lambda: [node.state for node in client.nodes()] == [NodeState.UP], "the agent connects")
     jobs = [client.submit(["sleep", "3600"], devices=1, cpus=0.1, memory="64MiB") for _ in range(GPUS)]
     pids = set()
@@ -118,7 +117,7 @@ def _is_launcher(process: psutil.Process, state: Path) -> bool:
 
 
 def _seconds(processes: Mapping[str, psutil.Process]) -> dict[str, float]:
-    """Of CPU, in user and kernel."""
+    """Return the CPU seconds of each process, user and kernel."""
     return {name: (used := process.cpu_times()).user + used.system for name, process in processes.items()}
 
 

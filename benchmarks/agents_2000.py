@@ -1,7 +1,7 @@
-"""What a scheduler makes of 2,000 nodes of eight GPUs, and of 100,000 jobs that wait for them.
+"""Performance of a scheduler with 2,000 nodes of eight GPUs, and 100,000 jobs that wait for them.
 
 The agents are simulated in one process (`many_agents`), with a real stream each; scheduler and database are real, and all
-share the machine. Every node is taken by one job; what is submitted besides waits.
+share the machine. Every node is occupied by one job; all other submitted jobs wait.
 """
 
 import asyncio
@@ -169,7 +169,7 @@ def _scheduler(cluster: Cluster) -> psutil.Process:
 
 
 def _seconds(process: psutil.Process) -> float:
-    """Of CPU, in user and kernel."""
+    """Return the CPU seconds of a process, user and kernel."""
     used = process.cpu_times()
     return used.user + used.system
 

@@ -1,4 +1,4 @@
-"""What a request for cells costs, decided and enacted in memory, in clusters as large as HiveD's simulated one (section 5.4).
+"""Cost of a request for cells, decided and enacted in memory, in clusters as large as HiveD's simulated one (section 5.4).
 
 Both readings of it: 8 pods of 256 nodes, and of 1,024. Five levels, four virtual clusters that own half of everything as pods
 and half as smaller cells; a fifth of the requests is opportunistic; runs end at random, so that 55 % of the GPUs are in use.
@@ -146,7 +146,7 @@ class Cluster8:
         return took
 
     def _follow(self) -> None:
-        """Who was told to leave goes, and does not come back; others end until the load is right."""
+        """End the preempted runs and cancel their jobs; then end others until the load is reached."""
         while self.told:
             key = self.told.pop()
             if key.job_id in self.state.jobs.rows:

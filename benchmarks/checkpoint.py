@@ -1,8 +1,8 @@
-"""What a checkpoint of 500 MB costs a training: for how long a save in the background, or in the foreground, stops the loop.
+"""Cost of a checkpoint of 500 MB for a training: how long a save in the background, or in the foreground, stops the loop.
 
-The state is 32 tensors of PyTorch if it is installed, and 32 arrays of NumPy otherwise. The stall of each save is compared with
-one copy of the same state into memory that is in use already, measured right before and after the save. The first save of a
-run also gets its memory from the system: it is shown for comparison, beside a copy into new memory.
+The state is 32 PyTorch tensors if it is installed, and 32 NumPy arrays otherwise. The stall of each save is compared with one
+copy of the same state into memory that is already in use, measured right before and after the save. The first save of a run
+also gets its memory from the system: it is shown for comparison, together with a copy into new memory.
 """
 
 import copy

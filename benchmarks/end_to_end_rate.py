@@ -1,9 +1,9 @@
-"""How many jobs a second go all the way: submitted, placed, run (`true`), their end on record; HyperQueue beside it.
+"""Jobs per second from end to end: submitted, placed, run (`true`), and their end recorded; compared with HyperQueue.
 
 Ebb gets 3,000 jobs, one durable call each. HyperQueue gets the same 3,000 jobs, one call each, and once more as 3,000 tasks
-of one job in a single call, the best that its client can do. Both may run 20 at once, and both keep a log file for each.
-Ebb's time is from the first submit to the last end; HyperQueue's to the last start (its client looks for ends once a
-second), which is in its favour. They take turns, and the medians count.
+of one job in a single call, the best that its client can do. Both may run 20 at a time, and both keep a log file for each.
+Ebb's time is from the first submit to the last end; HyperQueue's to the last start (its client polls for ends once a
+second), which is in its favor. They take turns, and the medians count.
 """
 
 import asyncio

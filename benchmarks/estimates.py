@@ -38,7 +38,7 @@ LIMIT_S = 60.0
 
 
 class Taken(NamedTuple):
-    """Of a program: seconds by the clock, and of processor time of its main thread (None: it has several)."""
+    """Times of a program, in seconds: wall clock, and processor time of its main thread (None: it has several)."""
 
     clock: float
     processor: float | None

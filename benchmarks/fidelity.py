@@ -45,12 +45,12 @@ class Preempted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A history of some jobs beside the live one."""
+    """Another history of the same jobs, compared with the live one."""
 
     wait: float
-    """The mean wait over the live one."""
+    """The mean wait, divided by the live one."""
     reordered: float
-    """The share of pairs of jobs that began in another order."""
+    """The share of pairs of jobs that started in another order."""
     preempted: Preempted
 
 
@@ -72,7 +72,7 @@ def run() -> list[Figure]:
 
 
 def _off(value: float, right: float) -> float:
-    """By how many percent."""
+    """Return the difference in percent."""
     return 100 * abs(value / right - 1)
 
 

@@ -1,11 +1,11 @@
-"""What a bench returns: figures, each with its target where it has one."""
+"""The figures that a benchmark returns, with their targets, if they have one."""
 
 from collections.abc import Sequence
 from typing import TypedDict
 
 
 class Figure(TypedDict):
-    """One measured value. `target` is empty, and `met` None, where the value is there for comparison only."""
+    """One measured value. `target` is empty, and `met` None, if the value is only for comparison."""
 
     bench: str
     metric: str

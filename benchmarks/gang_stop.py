@@ -1,7 +1,7 @@
-"""What it costs to be able to stop all ranks of a gang at one step, and what an all-reduce at every step would cost.
+"""Cost of being able to stop all ranks of a gang at one step, and of an all-reduce at every step instead.
 
-The first figures are processor time, so that other programs count little. Those of the process group need torch, and are left
-out without it.
+The first figures are processor time, so that other programs have little effect. Those of the process group need torch, and are
+omitted without it.
 """
 
 import importlib.util
@@ -150,7 +150,7 @@ def _looking(folder: Path, context: str) -> float:
 
 
 def _pair(folder: Path, program: str, argument: float) -> list[str]:
-    """What two processes print, which are the ranks of a gang."""
+    """Return the output of two processes, the ranks of a gang."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with ExitStack() as stack:

@@ -1,11 +1,10 @@
-"""What counting steps costs: a step in the training process, the import, and the agent's reading of 64 runs.
+"""Cost of counting steps: a step in the training process, the import, and the agent's reading of 64 runs.
 
-All times are processor time, so that other programs count little. A step is one of a loop that does nothing else, so its
+All times are processor time, so that other programs have little effect. A step is one of a loop that does nothing else, so its
 caches are warm. The hook for PyTorch's optimizers is measured as the difference that it makes to a step of an optimizer that
-does nothing, in a process that finds the hook as a job does and looks for requests to park. The import is measured in
-processes of its own, which import nothing else first. The agent reads the files as it does on a node: from a spool with 64 live
-runs of
-one process each, which have published a step since the last reading.
+does nothing, in a process that loads the hook as a job does and checks for requests to park. The import is measured in
+separate processes, which import nothing else first. The agent reads the files as it does on a node: from a spool with 64 live
+runs of one process each, which have published a step since the last reading.
 """
 
 import os
@@ -112,7 +111,7 @@ def _step(counter: Steps) -> float:
 
 
 def _loop(file: Path) -> float:
-    """What count() adds to a loop."""
+    """Measure the time that count() adds to a loop."""
     os.environ["EBB_STEPS_FILE"] = str(file)
 
     def measure() -> float:
@@ -132,7 +131,7 @@ def _loop(file: Path) -> float:
 
 
 def _hooked(folder: Path) -> float:
-    """What the hook adds to a step of an optimizer of PyTorch."""
+    """Measure the time that the hook adds to a step of a PyTorch optimizer."""
     if find_spec("torch") is None:
         raise RuntimeError("this bench needs torch, of which a build for CPUs is enough: uv pip install -p .venv --group torch")
     environment = os.environ | {

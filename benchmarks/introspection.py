@@ -1,9 +1,9 @@
-"""What introspection costs the engine: 5,000 nodes of eight devices, on which 20,000 runs ask for more devices than there are,
+"""Cost of introspection for the engine: 5,000 nodes of eight devices, on which 20,000 runs request more devices than exist,
 and each run reports a mini-batch time once a minute.
 
-Jobs take turns, are profiled, and are packed where the reports say that it pays. Beside the reports, three runs end each
-second, and as many jobs come. A step takes what has come in a tenth of a second. Times are of the engine's thread, without
-the commit, and without the reading of messages.
+Jobs take turns, are profiled, and are packed if the reports show that it pays. In addition to the reports, three runs end
+each second, and as many jobs arrive. A step takes the events of a tenth of a second. Times are of the engine's thread, without
+the commit and the decoding of messages.
 """
 
 from random import Random

@@ -72,7 +72,7 @@ class Fleet:
 
 
 class Node:
-    """What `link.run` speaks for. A run begins at once, and lasts until it is told to end."""
+    """The node that `link.run` represents. A run starts immediately, and lasts until it is told to stop."""
 
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.reported = asyncio.Event()

@@ -1,8 +1,8 @@
-"""What the exact matching of AlloX costs: fresh, and one arrival into a solved queue (docs/matching.md).
+"""Cost of AlloX's exact matching: from scratch, and for one arrival into a solved queue (docs/matching.md).
 
 The jobs are like those that AlloX's authors published: ten users, CPU times of 80 to 350 s, and lognormal speed-ups. All slots
 are busy, each until a random time within the next 300 s, or all are idle. A solution includes the proof that no schedule is
-better. The bench checks the proof anew if the problem is small enough. Times are processor time of the only thread.
+better. The benchmark checks the proof again if the problem is small enough. Times are processor time of the only thread.
 """
 
 import subprocess
@@ -33,9 +33,9 @@ CASES = (
 )
 """Jobs, slots of each kind, and the target in ms if all slots are busy."""
 QUEUES = ((2_000, (10, 10)), (10_000, (20, 20)))
-"""Queues that are long beside the number of slots."""
+"""Queues that are long relative to the number of slots."""
 CHECKED = 50_000_000
-"""Jobs times positions up to which the proof is checked anew."""
+"""Jobs times positions up to which the proof is checked again."""
 
 
 def problem(jobs: int, slots: tuple[int, ...], busy: bool, seed: int = 1, tail: float = 0.0) -> Problem:
@@ -88,7 +88,7 @@ def arrival(jobs: int, slots: tuple[int, ...]) -> float:
 
 
 def loading() -> tuple[float, float]:
-    """What it costs to load the solver after NumPy: ms and MiB, the least of five."""
+    """Measure the cost of loading the solver after NumPy: ms and MiB, the least of five."""
     code = (
         "import numpy, time, sys; rss = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
         "memory, begin = rss(), time.perf_counter()\n"

@@ -14,25 +14,25 @@ from scheduler_service.sim.workloads.distributions import Empirical
 
 
 def times(lives: Iterable[Life]) -> Times:
-    """Of jobs that are over, that lost no work, and of which it is known how long they run where nothing disturbs them.
+    """Return the delays of ended jobs that lost no work and whose undisturbed run time is known.
 
-    What was never seen is left as it is in the simulator by default. No delay is below zero: where the scheduler heard late
-    of a beginning, an end may seem early.
+    Delays that were never observed keep the simulator's default. No delay is below zero: if the scheduler was notified late of
+    a start, an end may seem early.
     """
     starts: list[Micros] = []
     checkpoints: list[Micros] = []
     alone: list[Micros] = []
-    """What jobs took that ran once, beyond their work."""
+    """Times in excess of their work, for jobs that ran once."""
     parks: list[Micros] = []
     unparks: list[Micros] = []
     more: list[tuple[Micros, int]] = []
-    """What others took beyond theirs, and how often they went on from a checkpoint."""
+    """Times in excess of their work, for other jobs, and the number of times that they resumed from a checkpoint."""
     for life in lives:
         ran = resumed = 0
         for launch in life.launches:
             if launch.began_us is None:
                 continue
-            assert launch.ended_us is not None  # it is over
+            assert launch.ended_us is not None  # it has ended
             starts.append(launch.began_us - launch.placed_us)
             until = launch.ended_us if launch.signalled_us is None else launch.signalled_us
             if until > launch.began_us and launch.signalled_us is not None:

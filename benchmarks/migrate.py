@@ -39,7 +39,7 @@ class Moved(NamedTuple):
     cpu_save: float
     cpu_load: float
     cpu_source: float
-    """Of the agent, from the order to migrate to the first steps at the destination."""
+    """CPU time of the agent, from the order to migrate to the first steps at the destination."""
     cpu_destination: float
 
 
@@ -111,7 +111,7 @@ def _moves(client: Client, cluster: Cluster, name: str, more: dict[str, str]) ->
 
 
 def _processor_time(pid: int) -> float:
-    """Of a process and its threads, in seconds."""
+    """Return the processor time of a process and its threads, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -19,7 +19,7 @@ from client_sdk.training import job  # noqa: E402
 
 WIDTH = 64
 PAUSE = 0.02
-"""Seconds of each step beside what it computes."""
+"""Seconds that each step sleeps in addition to its computation."""
 
 
 def tell(what: str, at: float | None = None) -> None:

@@ -188,7 +188,7 @@ JOBS: dict[str, Callable[[], Step]] = {
 
 
 def seconds_of_a_step(step: Step) -> float:
-    """Of the third part of a second, after the first step."""
+    """Return the mean time of a step, over a third of a second after the first step."""
     step()
     began, count = time.perf_counter(), 0
     while (took := time.perf_counter() - began) < 0.3:

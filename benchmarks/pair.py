@@ -24,11 +24,11 @@ class Pair:
 
     @property
     def address(self) -> str:
-        """Of both, for clients."""
+        """The addresses of both, for clients."""
         return self.cluster.address
 
     def ask(self, query: str) -> Any:
-        """The first row that the database gives."""
+        """Return the first row of a query."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             return connection.execute(query.encode()).fetchone()
 
@@ -48,16 +48,16 @@ class Pair:
         return (self.cluster.folder / f"{name}.log").stat().st_size
 
     def log(self, name: str, after: int = 0) -> str:
-        """What a process has logged, from a byte on."""
+        """Return the log of a process, from a byte on."""
         return (self.cluster.folder / f"{name}.log").read_bytes()[after:].decode(errors="replace")
 
     def wait_standing_by(self, name: str, after: int) -> None:
-        """Until a scheduler has said that it stands by, after that byte of its log."""
+        """Wait until a scheduler has logged, after that byte of its log, that it is standing by."""
         wait_until(lambda: "standing by" in self.log(name, after), f"the {name} stands by")
 
 
 def wait_until(what: Callable[[], object], words: str) -> None:
-    """Raises RuntimeError where it takes longer than LIMIT."""
+    """Raises RuntimeError if it takes longer than LIMIT."""
     limit = time.monotonic() + LIMIT
     while not what():
         if time.monotonic() > limit:
@@ -67,7 +67,7 @@ def wait_until(what: Callable[[], object], words: str) -> None:
 
 @contextmanager
 def pair(folder: Path) -> Iterator[Pair]:
-    """Starts all, waits until one leads and the other stands by, and removes all at the end."""
+    """Start both schedulers, wait until one leads and the other is a standby, and remove everything at the end."""
     database = Embedded(folder / "pg", state_dir=folder / "state")
     url = database.start()
     try:

@@ -1,11 +1,11 @@
-"""What parking a PyTorch program and resuming it costs, beside the time that copying the same bytes twice takes.
+"""Cost of parking and resuming a PyTorch program, compared with the time of copying the same bytes twice.
 
-500 MB of tensors, of 1 to 32 MB each, are moved to the arena and back, in a process of its own. The target relates the
-whole pair to two copies of the same bytes. The first goes to memory that exists, as the arena does after the first park or
-after `PREPARE`. The second goes to new tensors (`clone`), as the system must give memory that was released again. Times
-are processor time, which other programs disturb little, and medians. The phases are of the wall clock.
+500 MB of tensors, of 1 to 32 MB each, are moved to the arena and back, in a separate process. The target relates the whole
+pair to two copies of the same bytes. The first goes to memory that exists, as the arena does after the first park or after
+`PREPARE`. The second goes to new tensors (`clone`), since the system must provide released memory again. Times are processor
+time, on which other programs have little effect, and medians. The phases are wall-clock times.
 
-CPU tensors stand for those of a GPU, which `make bench-gpu` measures.
+CPU tensors take the place of a GPU's, which `make bench-gpu` measures.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the ranks of a data-parallel training save together: its bytes and its time, by their number."""
+"""Bytes and time of a checkpoint that the ranks of a data-parallel training save together, by the number of ranks."""
 
 import os
 import statistics
@@ -74,5 +74,5 @@ def saves(folder: Path, ranks: int, megabytes: int) -> Saves:
 
 
 def _step(file: Path) -> str:
-    """Of which step a file of a checkpoint is."""
+    """Return the step of a checkpoint's file."""
     return file.parent.name.partition("-step-")[2].partition("-")[0]

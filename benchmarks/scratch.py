@@ -1,4 +1,4 @@
-"""Where a bench keeps its files."""
+"""The temporary folder of a benchmark."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""What a simulation of FitGpp's workload takes on one core: 2^16 jobs on 84 nodes under each policy, 2^19 under FIFO.
+"""Time of simulating FitGpp's workload on one core: 2^16 jobs on 84 nodes under each policy, 2^19 under FIFO.
 
-As the paper has it: decisions once a minute, one trial at a time waits for its victims, and the submit times that a load of
-2.0 gives under FIFO are given to the other policies too.
+As in the paper: decisions once a minute, one trial at a time waits for its victims, and the submit times that result from a
+load of 2.0 under FIFO are used for the other policies, too.
 """
 
 from benchmarks.figures import Figure, figure

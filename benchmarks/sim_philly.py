@@ -1,9 +1,9 @@
-"""What a simulation of the Philly trace takes on one core, under FIFO; and that it gives what other simulators give.
+"""Time of simulating the Philly trace on one core, under FIFO, and agreement of the results with other simulators.
 
-The slices are 1,000 jobs on 128 GPUs and 5,000 on 512 where GPUs alone count, for which an exact counting FIFO and Tiresias'
+The slices are 1,000 jobs on 128 GPUs and 5,000 on 512 where only GPUs count, for which an exact counting FIFO and Tiresias'
 simulator are known to agree. The whole trace runs on 56 nodes of 8 GPUs, on which it waits; wider jobs are gangs. The trace is
-not part of the project: `EBB_PHILLY` names its file (see `sim/workloads/philly.py` for the columns). Without it there is the
-small slice alone. Nor is Tiresias' simulator, which runs beside Ebb's where `EBB_TIRESIAS` names its folder.
+not part of the project: `EBB_PHILLY` names its file (see `sim/workloads/philly.py` for the columns). Without it, only the
+small slice is simulated. Tiresias' simulator is not included, either; it also runs if `EBB_TIRESIAS` names its folder.
 """
 
 import csv
@@ -26,8 +26,8 @@ SLICE = Path(__file__).parents[1] / "tests" / "sim" / "data" / "philly_slice_100
 FROM_S = 35 * 86_400
 POWERS_OF_TWO = {"1", "2", "4", "8", "16", "32"}
 TIRESIAS_S = 30.8
-"""What it took for the slice of 5,000 jobs where Ebb's aims were set, on another machine of two cores; the next fastest took
-nearly three times as long."""
+"""Seconds of Tiresias' simulator for the slice of 5,000 jobs when Ebb's targets were set, on another machine of two cores;
+the next fastest took nearly three times as long."""
 
 
 def counting_gpus(file: Path, **options: Any) -> Philly:

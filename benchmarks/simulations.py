@@ -18,17 +18,17 @@ from scheduler_service.sim.experiments.cases import Case, simulate
 
 
 class Took(NamedTuple):
-    """What a simulation took, and what came of it; times are in seconds."""
+    """Cost and results of a simulation; times are in seconds."""
 
     seconds: float
-    """Of a processor."""
+    """Processor time."""
     peak_mib: float
-    """Resident, at most."""
+    """The maximum resident memory."""
     jobs: int
     events: int
-    """Submits, beginnings and ends of runs."""
+    """Submits, and starts and ends of runs."""
     completion: float
-    """From submit to end, on average."""
+    """The average time from submit to end."""
     wait: float
     """On average."""
     makespan: float
@@ -64,7 +64,7 @@ def _here(asked: Mapping[str, Any]) -> Took:
 
 
 def _peak_mib() -> float:
-    """Of this program alone; what `getrusage` says may be of the one that has started it."""
+    """Return the peak memory of this program alone; that of `getrusage` may be of the program that started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 

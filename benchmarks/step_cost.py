@@ -1,8 +1,8 @@
-"""What a step costs: it must depend on what the step changes, not on how many jobs are live.
+"""Cost of a step: it must depend on what the step changes, not on the number of live jobs.
 
 Clusters under FitGpp, loaded until jobs queue, so that trials have to preempt; then a stream of exits, starts and submits
-of both classes, one event a step. A step is timed from the event to the adopted state. Report numbers and job ids are
-found outside the timed part.
+of both classes, one event per step. A step is timed from the event to the adopted state. Report numbers and job IDs are
+determined outside the timed part.
 """
 
 from collections import deque
@@ -36,14 +36,14 @@ class Stream:
         self.capacity = capacity
         self.now = 0
         self.rows_put = 0
-        """By the last step."""
+        """The number of rows written by the last step."""
         self.sequences: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.to_start: deque[tuple[int, RunKey]] = deque()
         self.to_stop: deque[tuple[int, RunKey]] = deque()
         self.running: list[tuple[int, RunKey]] = []
         self.at: dict[RunKey, int] = {}
-        """Run -> its place in `running`."""
+        """The index of each run in `running`."""
         for i in range(nodes):
             name = f"node-{i:05}"
             self.names[i + 1] = name

@@ -1,12 +1,11 @@
-"""How long from the words of a submit to the user's command at work, on an idle cluster, beside a trivial scheduler.
+"""Time from a submit until the user's command runs, on an idle cluster, compared with a trivial scheduler.
 
-The trivial scheduler shows what of a start is gRPC, one durable commit and the command. What Ebb takes above it is Ebb's own,
-and has the target; HyperQueue stands beside both for information.
+The trivial scheduler shows the part of a start that is gRPC, one durable commit and the command. Ebb's time in addition to that
+has the target; HyperQueue is measured for comparison.
 
-The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
-figure includes the loading of a small C program; what that alone costs is measured too, and is in it for all systems.
-Their submits alternate, each through its own Python client, and each waits until the last job has ended, and then for a
-moment.
+The command is `date +%s%N`: it immediately reads the clock, and its output is in the job's log. So the figure includes the
+loading of a small C program, whose cost is also measured alone, and is included for all systems. Their submits alternate, each
+through its own Python client, and each waits until the last job has ended, and then for a moment.
 """
 
 import os
@@ -86,7 +85,7 @@ def _trivial(start: trivial.Start, output: Path) -> float:
 
 
 def _said(output: Path) -> int:
-    """What the command has written, once it has."""
+    """Wait for the output of the command, and return it."""
     time.sleep(PAUSE)
     while not output.exists() or not (said := output.read_text()):
         time.sleep(PAUSE)

@@ -1,7 +1,7 @@
-"""What it costs to find whom a job of a virtual cluster has preempted, and which cells a run may be promoted in.
+"""Cost of finding the runs to preempt for a job of a virtual cluster, and the cells in which a run may be promoted.
 
-In each case a policy supposes that runs have ended, that jobs lose what is kept for them or their guarantee, or that cells are
-bound. A cluster of 64 nodes with 8 GPUs each is full; one request is decided and enacted in memory, undone, and taken again.
+In each case a policy supposes that runs have ended, that jobs lose their earmarks or their guarantee, or that cells are bound.
+A cluster of 64 nodes with 8 GPUs each is full; one request is decided and enacted in memory, undone, and repeated.
 """
 
 from collections.abc import Callable

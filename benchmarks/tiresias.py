@@ -26,14 +26,14 @@ class Took(NamedTuple):
     """Times are in seconds."""
 
     seconds: float
-    """Of a processor, all of it: Python's start, too."""
+    """The total processor time, including Python's start."""
     completion: float
     wait: float
     makespan: float
 
 
 def named() -> Path | None:
-    """The folder that `EBB_TIRESIAS` names; None: it names none. Raises FileNotFoundError where the simulator is not there."""
+    """Return the folder in `EBB_TIRESIAS`; None if it is not set. Raises FileNotFoundError if the simulator is not there."""
     if "EBB_TIRESIAS" not in os.environ:
         return None
     simulator = Path(os.environ["EBB_TIRESIAS"]).absolute()

@@ -1,9 +1,9 @@
-"""How long a trial waits until it starts on a full node, where a training with PyTorch has to save and leave for it.
+"""Waiting time of a trial on a full node, where a PyTorch training is preempted for it and has to save.
 
-The node has eight devices, and as many trainings. Each trial takes one of them from its training, which saves by
-`job.checkpointable`, and ends; the training then goes on, and the next trial comes. Beside it: the same trial on an idle node.
-The trial is `date +%s%N`, whose answer is in its log, as in `submit_to_start`. Of the wait, the save and the end of the process
-are told apart: from the submit to the checkpoint on the disk, from there to the start of the trial.
+The node has eight devices, and as many trainings. Each trial preempts one training, which saves with `job.checkpointable`. When
+the trial has ended, the training resumes, and the next trial arrives. For comparison: the same trial on an idle node.
+The trial is `date +%s%N`, whose output is in its log, as in `submit_to_start`. The wait is divided into two parts: from the
+submit to the checkpoint on disk, and from there to the start of the trial, which includes the end of the process.
 """
 
 import shutil
@@ -60,7 +60,7 @@ def run() -> list[Figure]:
 
 
 def _trials(folder: Path, trainings: int) -> list[tuple[float, float]]:
-    """Of each trial, in ms: from its submit to its start, and from the checkpoint of the training that left to its start."""
+    """Return for each trial the ms to its start from its submit, and from the checkpoint of the preempted training."""
     flags = ("--min-run", "0", "--fitgpp-cap", str(TRIALS))
     with Cluster(folder, flags) as cluster:
         cluster.start_scheduler()

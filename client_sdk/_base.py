@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` are told when they are made, and what their calls stand on."""
+"""The constructor of `Client` and `AsyncClient`, and the base classes of their calls."""
 
 import os
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Asking:
-    """Calls by subject are parts of `Client`, which knows how to ask the scheduler."""
+    """Base of the groups of calls that make up `Client`, which sends their requests to the scheduler."""
 
     def _ask(self, request: jobs.Request[T]) -> T:
         raise NotImplementedError
@@ -38,7 +38,7 @@ class BaseClient(Generic[TransportT]):
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Raises ModuleNotFoundError, with what to install, where the package is there without its extra `client`."""
+        """Raises ModuleNotFoundError, with what to install, if the extra `client` of the package is not installed."""
         extras.require("grpc", "a client", "client")
         self.address = jobs.address(address)
         self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
@@ -49,4 +49,4 @@ class BaseClient(Generic[TransportT]):
         self._set_up()
 
     def _set_up(self) -> None:
-        """Makes what only this kind of client has."""
+        """Create the attributes that only this kind of client has."""

@@ -44,14 +44,14 @@ class Exchange:
         expires: Moment | None = None,
         request_id: str | None = None,
     ) -> Posting:
-        """Offers cells from `begin` (None: now) until `end`, or for `duration`: for at least `ask` GPU-hours of surplus (None:
-        as many as they are), or for the cells in `wants`. `expires`: when it leaves the board, at the latest.
+        """Offers cells from `begin` (None: now) until `end`, or for `duration`, in exchange for at least `ask` GPU-hours of
+        surplus (None: as many as the lot has) or for the cells in `wants`. `expires`: when it leaves the board at the latest.
 
-        A moment is a datetime with a time zone, or text as of `ebb exchange offer`: "2025-01-31T08:00" (UTC), "+2h" (from now;
-        a window that begins in so many full minutes begins with the minute), "now".
+        A moment is a datetime with a time zone, or text as in `ebb exchange offer`: "2025-01-31T08:00" (UTC), "+2h" (from now;
+        a window that begins in a whole number of minutes begins at a full minute), "now".
 
-        The scheduler takes the same `request_id` for the same offer, however often it is sent; one is made up where none is
-        given. An offer whose times count from now is another one each time.
+        `request_id` is an idempotency key: a repeated offer with the same ID creates no second posting. By default it is
+        generated. An offer with times relative to now is a different one each time.
         """
         lot = _requests.lot(pool, level, cells, begin, end, duration)
         return self._ask(_requests.post(virtual_cluster, PostingKind.OFFER, lot, ask, wants, expires, request_id))
@@ -89,12 +89,12 @@ class Exchange:
         return self._ask(_requests.accept(posting, virtual_cluster, cells, begin, end, request_id))
 
     def withdraw(self, posting: Posting | int, virtual_cluster: str = "") -> Posting:
-        """Takes a posting off the board; what was agreed on stays agreed. Operators may leave out whose it is."""
+        """Takes a posting off the board; agreed exchanges remain. Operators may omit the virtual cluster."""
         return self._ask(_requests.withdraw(posting, virtual_cluster))
 
     def give_back(self, exchange: CellExchange | int, virtual_cluster: str = "") -> CellExchange:
-        """Asks for the end of an exchange before its time: it is over when both sides have asked. Without a virtual cluster,
-        which is for operators, it is over at once. Safe to repeat."""
+        """Asks to end an exchange early: it ends once both sides have asked. Only operators may
+        omit the virtual cluster; then it ends immediately. Safe to repeat."""
         return self._ask(_requests.give_back(exchange, virtual_cluster))
 
     def postings(self, *, virtual_cluster: str = "", states: Sequence[PostingState] = ()) -> Iterator[Posting]:
@@ -116,11 +116,11 @@ class Exchange:
                 return
 
     def surpluses(self, *, virtual_cluster: str = "") -> Sequence[Surplus]:
-        """What each has given less what it has taken; over all of them that comes to nothing."""
+        """Device time that each virtual cluster has given, less what it has taken. The sum over all of them is 0."""
         return self._ask(_requests.GetSurpluses(virtual_cluster))
 
     def ledger(self, *, virtual_cluster: str = "") -> Iterator[LedgerEntry]:
-        """Everything that was booked, that of the newest exchange first."""
+        """All entries of the ledger, newest exchange first."""
         token = ""
         while True:
             page = self._ask(_requests.LedgerPage(virtual_cluster, token))
@@ -130,7 +130,7 @@ class Exchange:
 
 
 class AsyncExchange:
-    """What `Exchange` does, awaited."""
+    """The calls of `Exchange`, as coroutines."""
 
     def __init__(self, ask: _AskAsync) -> None:
         self._ask = ask

@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` change of jobs that are submitted."""
+"""The calls of `Client` and `AsyncClient` that change submitted jobs."""
 
 from collections.abc import Sequence
 
@@ -12,27 +12,27 @@ from client_sdk.models import Dependency, Job, JobAtRisk
 
 class JobChanges(Asking):
     def cancel(self, job: Job | int) -> Job:
-        """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat.
+        """Cancels a job. A queued job ends immediately, a running one gets its grace period. Safe to repeat.
 
-        Raises NotFound where there is no such job.
+        Raises NotFound if the job does not exist.
         """
         return self._ask(jobs.OfJob("Cancel", job_id(job)))
 
     def suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> Job:
-        """Has a running job save its work and leave until it is resumed; its devices become free.
+        """Suspends a running job: it saves its work and stops until it is resumed; its devices become free.
 
-        `park` has its run leave its devices and stay in the memory of its node: it resumes there in a moment, without a
-        checkpoint, as soon as its devices are idle. A run that cannot be parked saves its work and leaves. With `park_only` it
-        goes on instead; FailedPrecondition (CANNOT_PARK) says at once that it cannot be parked, if that is known.
+        With `park`, its run releases its devices and stays in the memory of its node: it resumes there within moments, without
+        a checkpoint, as soon as its devices are idle. A run that cannot be parked saves its work and stops, or with `park_only`
+        continues; FailedPrecondition (CANNOT_PARK) is raised immediately if it is already known that it cannot be parked.
 
-        Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
-        FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
+        Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound if the job does not exist, and
+        FailedPrecondition if its state does not allow the call (WRONG_STATE) or if it has ended (JOB_ENDED).
         """
         return self._ask(jobs.Suspend(job_id(job), park, park_only))
 
     def resume(self, job: Job | int) -> Job:
-        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is, as
-        soon as its devices are idle."""
+        """Puts a suspended job back into its queue; it continues from its checkpoint. A parked job resumes in place as soon as
+        its devices are idle."""
         return self._ask(jobs.OfJob("Resume", job_id(job)))
 
     def hold(self, job: Job | int) -> Job:
@@ -40,35 +40,35 @@ class JobChanges(Asking):
         return self._ask(jobs.OfJob("Hold", job_id(job)))
 
     def release(self, job: Job | int) -> Job:
-        """Lets a held job stand in its queue again."""
+        """Puts a held job back into its queue."""
         return self._ask(jobs.OfJob("Release", job_id(job)))
 
     def requeue(self, job: Job | int) -> Job:
-        """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
+        """Requeues a running job after it saves its work and stops. A job that waits for a retry is retried immediately."""
         return self._ask(jobs.Requeue(job_id(job), self._ask(jobs.OfJob("Get", job_id(job))).run))
 
     def resize(self, job: Job | int, tasks: int) -> Job:
-        """Changes the number of tasks of an elastic job. One that runs saves its work, leaves, and starts again with that many
-        tasks when these fit; `resize` to the old number takes it back.
+        """Changes the number of tasks of an elastic job. A running job saves its work, stops, and starts again with this number
+        of tasks once they fit; `resize` to the old number undoes the change.
 
-        Safe to repeat. Raises NotFound where there is no such job, and FailedPrecondition where the job is not elastic
+        Safe to repeat. Raises NotFound if the job does not exist, and FailedPrecondition if the job is not elastic
         (NOT_ELASTIC), the number is out of its bounds (TASKS_OUT_OF_BOUNDS) or could never run, or the job is ending.
         """
         return self._ask(jobs.Resize(job_id(job), tasks))
 
     def migrate(self, job: Job | int, *nodes: str, devices: Sequence[Sequence[int]] = ()) -> Job:
-        """Has a running job go on at another node: at one for all of its tasks, or at one for each, in the order of ranks. The
-        node makes itself ready; then the job saves its work, stops, and begins there. `devices` names those of each node.
+        """Moves a running job to another node: one for all of its tasks, or one for each, in the order of ranks. The node
+        prepares; then the job saves its work, stops, and starts there. `devices` lists the devices to use on each node.
 
-        Safe to repeat. Raises InvalidArgument for no node, or for devices of another number of nodes; NotFound where there is
-        no such job or node; and FailedPrecondition where the job does not run, the node has no room (NO_ROOM_THERE), or the job
-        cannot go there (CANNOT_MIGRATE).
+        Safe to repeat. Raises InvalidArgument without a node, or if `devices` and `nodes` differ in length; NotFound if the job
+        or a node does not exist; and FailedPrecondition if the job is not running, the node has no room (NO_ROOM_THERE), or the
+        job cannot move there (CANNOT_MIGRATE).
         """
         return self._ask(jobs.migrate(job_id(job), nodes, devices))
 
     def lost_by_suspend(self, job: Job | int, *, park: bool = False, park_only: bool = False) -> tuple[JobAtRisk, ...]:
-        """The job, if `suspend` would lose what it has done, because nothing saves it. Changes nothing, and raises what
-        `suspend` raises. It may take some seconds until it is sure that a job is at risk; so do the two that follow."""
+        """The job, if `suspend` would lose its work because nothing saves it. Changes nothing, and raises what `suspend`
+        raises. Like the next two calls, it may take some seconds to determine that a job is at risk."""
         return self._ask(jobs.Risks(jobs.Suspend(job_id(job), park, park_only)))
 
     def lost_by_requeue(self, job: Job | int) -> tuple[JobAtRisk, ...]:
@@ -90,19 +90,19 @@ class JobChanges(Asking):
         skip_steps: int | None = None,
         share: Sharing = None,
     ) -> Job:
-        """Changes a live job; what is left out stays. A time limit of 0 takes it away.
+        """Changes a live job; omitted arguments change nothing. A time limit of 0 removes the limit.
 
-        `grace` counts for every stop from then on; with "auto", the scheduler takes it from how long the job's saves last.
+        `grace` applies to every later stop; with "auto", the scheduler derives it from how long the job's saves take.
 
-        `skip_steps` has the next launches count so many steps, from the first one of the job on, without taking them; 0 takes
-        it back. What is skipped is not trained: it is for a job that is replayed.
+        With `skip_steps`, the next launches count this number of steps, from the job's first one, without executing them; 0
+        cancels the skip. Skipped steps are not trained: this is for a job that is replayed.
 
-        `share` is how a job that asks for a part of a device holds it: "exclusive", "packed" or "sliced". It counts from the
-        next run on; a job that shares its device with nobody has it alone at once.
+        `share` is how a job that requests a part of a device shares it: "exclusive", "packed" or "sliced". It applies from the
+        next run on; with "exclusive", a job that is alone on its device gets it exclusively immediately.
 
-        `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
-        what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
-        state forbids it, or where the dependencies could never hold or wait for each other.
+        `dependencies` replace all existing dependencies, for a job that has never started. Raises InvalidArgument for an
+        invalid value, NotFound for a job that does not exist, and FailedPrecondition if the job's state does not allow the
+        change, or if the dependencies could never be met or form a cycle.
         """
         return self._ask(jobs.update(job, priority, time_limit, dependencies, grace, skip_steps, share))
 

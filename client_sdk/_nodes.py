@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` ask of nodes."""
+"""The calls of `Client` and `AsyncClient` for nodes."""
 
 from collections.abc import Sequence
 
@@ -19,31 +19,31 @@ class NodeCalls(Asking):
                 return found
 
     def node(self, name: str) -> Node:
-        """A node as it stands, and what its agent sees of its devices. Raises NotFound, as do the following."""
+        """A node, with its agent's readings of its devices. Raises NotFound, as do the following calls."""
         return self._ask(jobs.OfNode("GetNode", name))
 
     def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
-        """Has nothing new placed on a node. Its runs finish; with `evict` they are told to leave, and queue again."""
+        """Drains a node: nothing new is placed on it. Its runs finish; with `evict` they are stopped and requeued."""
         return self._ask(jobs.Drain(name, reason, evict))
 
     def lost_by_drain(self, name: str, *, evict: bool = False) -> tuple[JobAtRisk, ...]:
-        """The jobs that would lose what they have done by `drain`, because nothing saves them. Changes nothing."""
+        """The jobs that `drain` would cause to lose their work, because nothing saves them. Changes nothing."""
         return self._ask(jobs.Risks(jobs.Drain(name, "", evict)))
 
     def undrain(self, name: str) -> Node:
-        """Opens a drained node again, and forgets its strikes."""
+        """Opens a drained node again and clears its strikes."""
         return self._ask(jobs.OfNode("Undrain", name))
 
     def fence(self, name: str) -> Node:
-        """Declares a silent node dead: its runs are over, and their jobs queue again.
+        """Declares a silent node dead: its runs count as ended, and their jobs are requeued.
 
-        Only where it is certain that nothing runs there any more, as when its power is off: a run that lives on would run
-        beside its successor. Raises FailedPrecondition for a node that is up (NODE_UP).
+        Use it only if it is certain that nothing runs there any more, as when its power is off: a surviving run would run at
+        the same time as its successor. Raises FailedPrecondition for a node that is up (NODE_UP).
         """
         return self._ask(jobs.OfNode("Fence", name))
 
     def delete_node(self, name: str) -> None:
-        """Takes a silent node on which nothing runs out of the cluster. Should its agent come again, it joins as a new one.
+        """Removes a silent node without runs from the cluster. If its agent connects again, the node joins as a new one.
         Raises FailedPrecondition for a node that is up (NODE_UP) or has runs (NODE_IN_USE), and NotFound."""
         self._ask(jobs.DeleteNode(name))
 
@@ -76,7 +76,7 @@ class AsyncNodeCalls(AskingAsync):
         return await self._ask(jobs.OfNode("Undrain", name))
 
     async def fence(self, name: str) -> Node:
-        """As `Client.fence`. Only where it is certain that nothing runs there any more."""
+        """As `Client.fence`. Use it only if it is certain that nothing runs there any more."""
         return await self._ask(jobs.OfNode("Fence", name))
 
     async def delete_node(self, name: str) -> None:

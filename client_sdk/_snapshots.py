@@ -1,4 +1,4 @@
-"""Stores archives with the scheduler, in pieces: an upload that was cut off goes on where it was."""
+"""Uploads archives to the scheduler in pieces, so that an interrupted upload can resume."""
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -39,7 +39,7 @@ def upload(archive: "Archive") -> Asked[str]:
 
 
 def carried_out(course: Asked[T], ask: Callable[[Request[Any]], Any]) -> T:
-    """What a course returns, with `ask` for its requests."""
+    """Run a course, sending its requests with `ask`, and return its result."""
     answer = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` ask of virtual clusters and cells."""
+"""The calls of `Client` and `AsyncClient` for virtual clusters and cells."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from client_sdk.models import CellQuota, PinnedCell, Pool, VirtualCluster, Virtu
 
 class VirtualClusterCalls(Asking):
     def virtual_clusters(self) -> Sequence[VirtualCluster]:
-        """Every virtual cluster, with how its cells stand, in the order in which they were created.
+        """Every virtual cluster, with its current use, in the order of creation.
 
-        This and all that follows of virtual clusters and cells raises FailedPrecondition (NO_VIRTUAL_CLUSTERS) where the site
-        has none.
+        This and the following calls for virtual clusters and cells raise FailedPrecondition (NO_VIRTUAL_CLUSTERS) on a site
+        without virtual clusters.
         """
         return self._ask(jobs.ListVirtualClusters())
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
-        """A virtual cluster as it stands. Raises NotFound."""
+        """A virtual cluster, with its current use. Raises NotFound."""
         return self._ask(jobs.GetVirtualCluster(name))
 
     def create_virtual_cluster(
@@ -30,11 +30,11 @@ class VirtualClusterCalls(Asking):
         policy: VirtualClusterPolicy | None = None,
         validate_only: bool = False,
     ) -> VirtualCluster:
-        """Promises cells to a tenant. The same again is the same answer. The answer names the runs that lose their guarantee by
-        it (`demoted`); with `validate_only` nothing is changed.
+        """Creates a virtual cluster, which guarantees cells to a tenant. Safe to repeat. The answer lists the runs that lose
+        their guarantee (`demoted`); with `validate_only` nothing is changed.
 
-        Raises FailedPrecondition where all virtual clusters together could then not have what they own: its `metadata` names
-        pool, level and how many are missing. AlreadyExists for another of that name, NotFound for a pool or level.
+        Raises FailedPrecondition if all virtual clusters together would own more cells than exist: its `metadata` has the pool,
+        the level and the missing number. Raises AlreadyExists for a different one of that name, NotFound for a pool or level.
         """
         return self._ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy, validate_only))
 
@@ -48,20 +48,20 @@ class VirtualClusterCalls(Asking):
         policy: VirtualClusterPolicy | None = None,
         validate_only: bool = False,
     ) -> VirtualCluster:
-        """Changes what is given; `quotas` and `pins` take the place of all that there were. Raises as the create does.
+        """Changes what is given; `quotas` and `pins` replace all existing ones. Raises the same errors as the create.
 
-        What no longer fits runs on as opportunistic; nothing else moves. The answer names such runs (`demoted`); with
+        Runs that no longer fit keep running as opportunistic; no run moves. The answer lists them (`demoted`); with
         `validate_only` nothing is changed.
         """
         return self._ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy, validate_only))
 
     def delete_virtual_cluster(self, name: str) -> None:
-        """Only one without live jobs. Raises FailedPrecondition, NotFound."""
+        """Deletes a virtual cluster that has no live jobs. Raises FailedPrecondition and NotFound."""
         self._ask(jobs.DeleteVirtualCluster(name))
 
     def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
-        """The pools with their cells: whose each is, and how each device is held. Raises NotFound for a pool or virtual
-        cluster that is not there."""
+        """The pools with the owners of their cells and the use of their devices. Raises NotFound for a pool or virtual
+        cluster that does not exist."""
         return self._ask(jobs.ListCells(pool, virtual_cluster))
 
 

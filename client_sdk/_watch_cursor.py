@@ -1,4 +1,4 @@
-"""How a watch goes on over its connections, and how a wait comes to its end: decisions alone, no I/O."""
+"""Decides how a watch resumes after a broken connection, and when a wait ends. No I/O."""
 
 import random
 import time
@@ -12,19 +12,19 @@ BACKOFF_FIRST, BACKOFF_MOST = 0.1, 1.0
 
 
 def deadline_in(timeout: float | None) -> float | None:
-    """The moment (of `time.monotonic`) at which the time given is over."""
+    """Return the `time.monotonic` value at which the timeout expires."""
     return None if timeout is None else time.monotonic() + timeout
 
 
 def full_jitter(failures: int) -> float:
-    """The pause after so many failures before this one."""
+    """Return a random pause after this number of failures."""
     return random.uniform(0, min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(failures, 10)))
 
 
 class Connections:
-    """The connections of something that goes on over as many as it takes.
+    """The successive connections of one watch or log.
 
-    The first may take `timeout` seconds. One that worked and broke is made again forever, or until `deadline`.
+    Connecting first may take `timeout` seconds. A connection that worked and broke is retried forever, or until `deadline`.
     """
 
     def __init__(self, timeout: float, deadline: float | None) -> None:
@@ -47,7 +47,7 @@ class Connections:
 
 
 class WatchCursor(Connections):
-    """A watch. Each connection goes on after the last commit that the one before it brought."""
+    """The position of a watch. Each connection continues after the last commit received on the one before."""
 
     def __init__(self, job_id: int, after_commit: int, timeout: float, deadline: float | None) -> None:
         super().__init__(timeout, deadline)
@@ -68,7 +68,7 @@ class LogPiece(NamedTuple):
 
 
 class LogCourse(Connections):
-    """The reading of a run's output. Each connection goes on at the byte after the last that the one before it brought."""
+    """The position in a run's output. Each connection continues after the last byte received on the one before."""
 
     def __init__(self, job_id: int, run: int, task: int, follow: bool, timeout: float) -> None:
         super().__init__(timeout, None)

@@ -46,10 +46,10 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
     ...         jobs = [await client.submit(["python", "train.py", name], devices=1) for name in names]
     ...         return await asyncio.gather(*map(client.wait, jobs))
 
-    Arguments, answers, retries and errors are those of `Client`. A task that is cancelled gives up its call at once; what it
-    asked for may have happened all the same, as with DeadlineExceeded. A process that is forked while one is connected cannot
-    use another: start it by multiprocessing's spawn, or use `Client` there. `list`, `watch` and `logs` are asynchronous
-    generators: who may leave a loop over one early closes it by `contextlib.aclosing`, as with any such generator.
+    Arguments, answers, retries and errors are those of `Client`. Cancelling a task abandons its call immediately, but the
+    scheduler may still carry it out, as with DeadlineExceeded. A process forked while an AsyncClient is connected cannot
+    use another one: start it by multiprocessing's spawn, or use `Client` there. `list`, `watch` and `logs` are asynchronous
+    generators: if a loop over one may end early, close it by `contextlib.aclosing`, as with any such generator.
     """
 
     def _set_up(self) -> None:
@@ -65,7 +65,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection, and with it every call and watch under way: they raise Cancelled. Safe to repeat."""
+        """Closes the connection; calls and watches in progress raise Cancelled. Safe to repeat."""
         self._closed = True
         if self._made is not None:
             await self._made.close()
@@ -91,7 +91,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         timeout: float | None = None,
         **options: Unpack[JobOptions],
     ) -> Job:
-        """As `Client.submit`. Give a request_id where the task may be cancelled and the job submitted again."""
+        """As `Client.submit`. Pass a request_id if the task may be cancelled and the job submitted again."""
         spec = job_spec(command, **options)
         if options.get("snapshot"):
             import asyncio  # of a program that uses this, it is loaded
@@ -102,7 +102,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
 
     def functions(self, *, python: str | None = None, **options: Unpack[JobOptions]) -> "AsyncFunctionExecutor":
-        """As `Client.functions`; `submit` of what this returns, and `result` of its futures, are awaited."""
+        """As `Client.functions`; the returned executor's `submit` and its futures' `result` are coroutines."""
         from client_sdk._functions.executors import AsyncFunctionExecutor
 
         return AsyncFunctionExecutor(self, python, options)
@@ -112,7 +112,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         return await self._transport.ask(jobs.submit(spec, request_id), timeout)
 
     async def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
-        """As `Client.preview`: what would happen if this were submitted now."""
+        """As `Client.preview`."""
         return await self._ask(jobs.TryOut(job_spec(command, **options)))
 
     async def get(self, job: Job | int) -> Job:
@@ -157,7 +157,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
     async def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
     ) -> AsyncGenerator[JobUpdate, None]:
-        """As `Client.watch`: a snapshot, then every change, over connections that break."""
+        """As `Client.watch`: a snapshot, then every change, across broken connections."""
         watched = None if job is None else job_id(job)
         async with aclosing(self._transport.watch(watched or 0, after_commit, deadline_in(timeout))) as updates:
             async for update in updates:
@@ -203,7 +203,7 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
     async def logs(
         self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0
     ) -> AsyncGenerator[str, None]:
-        """As `Client.logs`; what that raises at once comes with the first piece here."""
+        """As `Client.logs`; errors that it raises immediately are raised with the first piece here."""
         from client_sdk._transport import logs as _logs
 
         course = LogCourse(job_id(job), run or 0, task, follow, self._timeout)

@@ -61,7 +61,7 @@ def _in_git(root: Path) -> bool:
 
 
 def _git(root: Path, *words: str) -> bytes:
-    """What git says. Raises OSError, and CalledProcessError."""
+    """Return the output of a git command. Raises OSError and CalledProcessError."""
     here = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return subprocess.run(["git", *words], cwd=root, env=here, capture_output=True, check=True).stdout
 

@@ -49,25 +49,25 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
     ...     job = client.submit(["python", "train.py"], name="resnet", devices=1)
     ...     job = client.wait(job)
 
-    `address` is host:port, or several with commas between them, where a site has more than one scheduler: calls then go to
-    the one that leads, and follow when another takes over. Left out, it is taken from EBB_ADDRESS, else 127.0.0.1:7737.
-    `timeout` (seconds) is what each call may take, tries over a scheduler that restarts included. With `standby_reads` what
-    only reads is answered by whichever scheduler is asked; else by the leader, and by a standby while there is none.
+    `address` is host:port, or a comma-separated list on a site with more than one scheduler: calls then go to the leader, and
+    to its successor after a failover. By default it is EBB_ADDRESS, or else 127.0.0.1:7737. `timeout` (seconds) limits each
+    call, including retries while a scheduler restarts. With `standby_reads`, any scheduler answers calls that only read;
+    without it, the leader does, or a standby while no scheduler leads.
 
-    `token` (or EBB_TOKEN; or the file named by `token_file` or EBB_TOKEN_FILE) says who you are, where the scheduler asks for
-    it. `tls_ca` (or EBB_TLS_CA), the certificate of the site's CA, turns TLS on; `tls_cert` and `tls_key` (EBB_TLS_CERT,
-    EBB_TLS_KEY) are your own, where it wants to see one. A token never leaves this machine without TLS.
+    `token` (or EBB_TOKEN; or the file named by `token_file` or EBB_TOKEN_FILE) identifies you, if the scheduler requires
+    authentication. `tls_ca` (or EBB_TLS_CA), the certificate of the site's CA, turns TLS on; `tls_cert` and `tls_key`
+    (EBB_TLS_CERT, EBB_TLS_KEY) are your client certificate, if the scheduler requires one. A token never leaves this machine
+    without TLS.
 
-    Every method raises an `EbbError`: `Unauthenticated` where the scheduler does not know the token, `PermissionDenied`
-    where its owner may not do this, `FailedPrecondition` where a file named above cannot be used, `Unavailable` where the
-    scheduler could not be reached in time,
-    `DeadlineExceeded` where it did not answer in time, and what the method's own text names.
+    Every method raises an `EbbError`: `Unauthenticated` if the scheduler does not know the token, `PermissionDenied` if its
+    owner may not do this, `FailedPrecondition` if a file named above cannot be used, `Unavailable` if the scheduler could not
+    be reached in time, `DeadlineExceeded` if it did not answer in time, and the errors that the method documents.
     """
 
     def _set_up(self) -> None:
         self._lock = threading.Lock()
         self.exchange = Exchange(self._ask)
-        """Cells that virtual clusters give each other for windows of time."""
+        """Calls for the exchange of cells between virtual clusters."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,14 +76,14 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         self.close()
 
     def close(self) -> None:
-        """Ends the connection, and with it every watch under way. Safe to repeat."""
+        """Closes the connection, which ends all watches. Safe to repeat."""
         with self._lock:
             self._closed = True
             if self._made is not None:
                 self._made.close()
 
     def another(self) -> "Client":
-        """A client of the same scheduler with a connection of its own."""
+        """A client of the same scheduler with its own connection."""
         asked = self._access
         return Client(
             self.address,
@@ -123,12 +123,12 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
 
         `client_sdk.JobOptions` describes every option of a job, such as `name`, `cpus`, `memory`, `devices` and `time_limit`.
 
-        The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
-        is given, and kept over this call's own tries; give one to make retries of your own program safe too. `timeout`
-        (seconds) is what all tries together may take; by default it is the client's.
+        `request_id` is an idempotency key: a repeated submit with the same ID creates no second job. By default it is
+        generated and covers the retries within this call; pass one to make retries by your own program safe, too. `timeout`
+        (seconds) limits all tries together; by default it is the client's.
 
-        Raises InvalidArgument for a job that is no job, AlreadyExists for a request_id of a different one,
-        FailedPrecondition for one that could never start, and ResourceExhausted while the scheduler has too much waiting.
+        Raises InvalidArgument for an invalid job, AlreadyExists for the request_id of a different job, FailedPrecondition
+        for a job that could never start, and ResourceExhausted while too many requests wait in the scheduler.
         """
         archive = taken(options)
         spec = job_spec(command, **options)
@@ -144,27 +144,28 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         ...     future = gpu.submit(train, lr=0.1)
         ...     print(future.result())
 
-        `python` is the program that runs them on the node: of the same version as this one, and with the package `cloudpickle`.
-        By default it is the interpreter of this program, by its path, or that of `venv` or `conda` if you name one.
-        Raises InvalidArgument for options that make no sense, and FailedPrecondition where `cloudpickle` is missing here.
+        `python` is the interpreter on the node: it must have the same version as this one, and the package `cloudpickle`.
+        By default it is this program's interpreter, by its path, or that of `venv` or `conda` if you name one.
+        Raises InvalidArgument for invalid options, and FailedPrecondition if `cloudpickle` is not installed here.
         """
         from client_sdk._functions.executors import FunctionExecutor
 
         return FunctionExecutor(self, python, options)
 
     def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
-        """As `submit`, from a spec: one that another job's `spec` field holds, for example."""
+        """As `submit`, from a spec, such as another job's `spec` field."""
         return self._transport.ask(jobs.submit(spec, request_id), timeout)
 
     def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
-        """What would happen if this were submitted now, with the options of `submit`: nothing is kept of it.
+        """The outcome of a `submit` with these options, if it were made now. The scheduler stores nothing.
 
-        Would it start, and where? Would runs have to leave for it? Else, whom would it wait for? Raises as `submit` does.
+        It tells whether and where the job would start, which runs would be preempted for it, or what it would wait for. Raises
+        as `submit` does.
         """
         return self._ask(jobs.TryOut(job_spec(command, **options)))
 
     def get(self, job: Job | int) -> Job:
-        """A job as it stands now. Raises NotFound."""
+        """A job in its current state. Raises NotFound."""
         return self._ask(jobs.OfJob("Get", job_id(job)))
 
     def list(
@@ -180,7 +181,7 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         """Jobs in these states (none given means all), newest first, fetched page by page as the iterator advances: all, or
         only those of a virtual cluster, of a user, the caller's own (`mine`), or of exactly this name.
 
-        Raises NotFound for a virtual cluster that there is not, and of which there never was a job.
+        Raises NotFound for a virtual cluster that does not exist and never had a job.
         """
         only, token = jobs.Only(vc, user, mine, name), ""
         while True:
@@ -201,19 +202,19 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         page_token: str = "",
         count: bool = True,
     ) -> JobPage:
-        """One page of what `list` goes through, which may be smaller than `page_size`, and how many jobs follow it (unless
-        `count` is False). The next page is that of its `next_page_token`."""
+        """One page of `list`, which may be smaller than `page_size`, and the number of jobs after it (unless `count` is False).
+        Its `next_page_token` fetches the next page."""
         only = jobs.Only(vc, user, mine, name)
         return self._ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
 
     def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
     ) -> Iterator[JobUpdate]:
-        """Every change of one job, or of all, from a snapshot of what is now (or after the commit in `after_commit`).
+        """Every change of one job, or of all jobs, after a snapshot of the current state (or after the commit `after_commit`).
 
-        Goes on where it was when a connection breaks, for as long as it takes once it has worked. The watch of one job
-        ends after the job has; `timeout` (seconds) raises DeadlineExceeded. Raises NotFound for a job that is not there.
-        Closing the iterator ends the watch.
+        If a connection that has worked breaks, it reconnects for as long as necessary and continues where it was. The watch
+        of one job ends after the job has; `timeout` (seconds) raises DeadlineExceeded. Raises NotFound for a job that does not
+        exist. Closing the iterator ends the watch.
         """
         watched = None if job is None else job_id(job)
         for update in self._transport.watch(watched or 0, after_commit, deadline_in(timeout)):
@@ -222,9 +223,9 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
                 return
 
     def wait(self, job: Job | int, timeout: float | None = None) -> Job:
-        """Waits until a job has ended, over restarts of the scheduler if need be, and returns it as it ended.
+        """Waits until a job has ended, even across restarts of the scheduler, and returns the ended job.
 
-        Raises DeadlineExceeded when it has not after `timeout` seconds; the job itself goes on.
+        Raises DeadlineExceeded if it has not ended after `timeout` seconds; the job itself continues.
         """
         waiting = Waiting(job_id(job), timeout)
         try:
@@ -237,11 +238,11 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         raise waiting.gone(self.address)
 
     def story(self, job: Job | int) -> Sequence[JobEvent]:
-        """What happened to a job, in order, with causes. Raises NotFound."""
+        """The events of a job, in order, with causes. Raises NotFound."""
         return self._ask(jobs.Story(job_id(job)))
 
     def runs(self, job: Job | int) -> Iterator[Run]:
-        """The runs of a job, the newest first, and the tasks of a run by rank; fetched page by page as the iterator advances.
+        """The runs of a job, newest first, and by rank within a run; fetched page by page as the iterator advances.
 
         Raises NotFound.
         """
@@ -253,28 +254,28 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
                 return
 
     def explain(self, job: Job | int) -> Explanation:
-        """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
+        """Why a job waits: what blocks it, which jobs are ahead, which runs would be preempted for it, when it may start.
 
         Raises NotFound.
         """
         return self._ask(jobs.Explain(job_id(job)))
 
     def shares(self, vc: str = "") -> Shares:
-        """Who has which share of the site, or of a virtual cluster; who has used how much; and which jobs are next.
+        """Shares and usage of projects and users, in the site or a virtual cluster, and the jobs that are next.
 
-        Raises FailedPrecondition where the policy does not go by usage, and NotFound for a virtual cluster that does not exist.
+        Raises FailedPrecondition if the policy does not order by usage, and NotFound for a virtual cluster that does not exist.
         """
         return self._ask(jobs.ListShares(vc))
 
     def logs(self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
-        """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.
+        """A job's standard output and error, of its current or last run or of `run`, in pieces as they arrive.
 
-        It comes from the job's node through the scheduler, and no faster than it is taken. `follow` waits for the job to
-        start and goes on until it has ended, over all the runs that it has until then (with `run`: until that one is
-        over), and over connections that break: no byte is lost or comes twice. `task` is the rank in a gang.
+        It is streamed from the job's node through the scheduler, no faster than it is consumed. `follow` waits for the job to
+        start and continues until it has ended, through all of its runs (with `run`: until that run has ended) and across
+        broken connections: no byte is lost or repeated. `task` is the rank in a gang.
 
-        Raises NotFound for a job that is not there, or whose output is not on its node any more, FailedPrecondition for
-        one that has not run yet (unless followed), and Unavailable where its node is not connected.
+        Raises NotFound for a job that does not exist, or whose output is no longer on its node, FailedPrecondition for one
+        that has not run yet (unless followed), and Unavailable if its node is not connected.
         """
         from client_sdk._transport import logs as _logs
 

@@ -1,17 +1,17 @@
-"""Everything that the SDK raises.
+"""The exceptions of the SDK.
 
-One tree: `except EbbError` catches all of it, and the class says what kind of thing went wrong. The message says what
-happened, where, and what to do about it; `reason` and `metadata` are for programs.
+`except EbbError` catches all of them, and the class tells the kind of error. The message says what happened, where, and
+what to do about it; `reason` and `metadata` are for programs.
 """
 
 from collections.abc import Mapping
 
 
 class EbbError(Exception):
-    """Something that the SDK was asked for did not happen.
+    """A call of the SDK failed.
 
-    `reason` is the scheduler's own word for it, such as "NO_SUCH_JOB", and `metadata` its details; both are empty
-    where it gave none.
+    `reason` is the scheduler's code for the error, such as "NO_SUCH_JOB", and `metadata` has its details; both are empty
+    if the scheduler gave none.
     """
 
     def __init__(self, message: str, *, reason: str = "", metadata: Mapping[str, str] | None = None) -> None:
@@ -21,15 +21,15 @@ class EbbError(Exception):
 
 
 class InvalidArgument(EbbError):
-    """The request itself is wrong: sending it again will not help."""
+    """The request itself is invalid: repeating it will not help."""
 
 
 class NotFound(EbbError):
-    """No such thing, or not any more."""
+    """The object does not exist, or no longer exists."""
 
 
 class AlreadyExists(EbbError):
-    """It is there already, and is something else: a request_id that was used for a different job, for example."""
+    """A different object with this key already exists: a request_id that was used for a different job, for example."""
 
 
 class PermissionDenied(EbbError):
@@ -41,11 +41,11 @@ class Unauthenticated(EbbError):
 
 
 class FailedPrecondition(EbbError):
-    """Not possible in the state in which things are; it may be later."""
+    """Not possible in the current state; it may be possible later."""
 
 
 class Aborted(EbbError):
-    """Something else got in between; the whole operation may be tried again."""
+    """A concurrent change interfered; the whole operation may be retried."""
 
 
 class ResourceExhausted(EbbError):
@@ -53,15 +53,15 @@ class ResourceExhausted(EbbError):
 
 
 class Unavailable(EbbError):
-    """The scheduler could not be reached, for as long as the call was allowed to try."""
+    """The scheduler could not be reached within the time that the call may take."""
 
 
 class DeadlineExceeded(EbbError):
-    """The time that was given ran out. What was asked for may have happened all the same."""
+    """The timeout expired. The scheduler may still have carried out the request."""
 
 
 class Cancelled(EbbError):
-    """The call was given up on this side, as when the client was closed under it."""
+    """The call was cancelled on this side, for example because the client was closed."""
 
 
 class Unimplemented(EbbError):
@@ -69,7 +69,7 @@ class Unimplemented(EbbError):
 
 
 class Internal(EbbError):
-    """A fault of the scheduler's own."""
+    """An internal error of the scheduler."""
 
 
 class FunctionFailed(EbbError):

@@ -1,7 +1,7 @@
-"""What the API speaks of, as plain values.
+"""The messages of the API as plain values.
 
-Frozen dataclasses, equal by content. Times are timezone-aware datetimes in UTC, durations are timedeltas, and what is
-absent is None. Enum members have the numbers of `ebb.v1`; a number that this SDK is too old to know reads as
+Frozen dataclasses, compared by content. Times are timezone-aware datetimes in UTC, durations are timedeltas, and absent
+values are None. Enum members have the numbers of `ebb.v1`; a number that this SDK version does not know reads as
 UNSPECIFIED.
 """
 

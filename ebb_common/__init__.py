@@ -1,1 +1,1 @@
-"""What the three programs share. It imports none of them, and no module here is loaded before it is needed."""
+"""Code shared by the three programs. It imports none of them, and its modules are loaded only when needed."""

@@ -1,8 +1,8 @@
-"""Archives of files that travel from whoever submits a job to its nodes: tar, compressed, and named by their SHA-256.
+"""Archives of files that are sent from the submitter of a job to its nodes: tar, compressed, and named by their SHA-256.
 
-The same files always make the same archive: entries are in the order of their names, and have no times and no owners. Of an
-archive nothing is believed: an entry that would be written anywhere else than below the directory that it is unpacked into, or
-that is neither a file, a directory nor a link that stays inside, makes the whole archive invalid.
+The same files always produce the same archive: entries are sorted by name and have no times or owners. Archives are not
+trusted: an entry that would be written outside the directory into which the archive is unpacked, or that is not a file, a
+directory or a link within it, makes the whole archive invalid.
 """
 
 import errno

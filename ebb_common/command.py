@@ -1,5 +1,5 @@
-"""What the console scripts `ebb` and `ebb-sim` start. They are not part of the packages that they start: importing anything
-from `client_sdk` loads all of the SDK first, 0.2 s in which Ctrl-C would end in a traceback."""
+"""Entry points of the console scripts `ebb` and `ebb-sim`. They are outside the packages that they start: importing anything
+from `client_sdk` loads all of the SDK first, 0.2 s in which Ctrl-C would cause a traceback."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What to say where an extra of the package `ebb-cluster` is missing. Without extras the package has `client_sdk.training`."""
+"""Messages for missing extras of the package `ebb-cluster`. Without extras it provides `client_sdk.training`."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _OWN = {"client_sdk", "ebb", "ebb_common", "node_agent", "scheduler_service"}
 
 
 def advice(missing: ModuleNotFoundError, what: str, extra: str) -> str | None:
-    """What to install for the module that was not found. None if the module is Python's or Ebb's own: no extra brings it."""
+    """Return what to install for a missing module. None if it is Python's or Ebb's own: no extra installs these."""
     if (missing.name or "").split(".")[0] in sys.stdlib_module_names | _OWN:
         return None
     return f"{what} needs {missing.name}, which this installation lacks: pip install 'ebb-cluster[{extra}]'"

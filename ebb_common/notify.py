@@ -30,7 +30,7 @@ class Notifier:
             self._send("READY=1")
 
     def status(self, text: str) -> None:
-        """What `systemctl status` shows."""
+        """Set the text that `systemctl status` shows."""
         line = " ".join(text.split())
         if line != self._status:
             self._status = line

@@ -29,7 +29,7 @@ class FileSettings(BaseSettings):
 
 
 def with_file(kind: type[S], told: Mapping[str, Any]) -> type[S]:
-    """The settings with what a file says. What the class is given when one is made (the flags) wins over the environment."""
+    """Return a settings class that also reads a file. Constructor arguments (the flags) override the environment."""
 
     class WithFile(kind):  # type: ignore[valid-type, misc]  # mypy wants a class that it knows by name
         @classmethod
@@ -47,11 +47,11 @@ def with_file(kind: type[S], told: Mapping[str, Any]) -> type[S]:
 
 
 class UnreadableFile(Exception):
-    """The message says which file, and why."""
+    """A file cannot be read; the message says which file, and why."""
 
 
 def read(file: Path, loader: type[yaml.SafeLoader], example: str) -> Any:
-    """What a file in YAML says; None: nothing. `example` is a line such as it may have. Raises UnreadableFile."""
+    """Return the contents of a YAML file; None if it is empty. `example` is a valid line. Raises UnreadableFile."""
     try:
         with file.open(encoding="utf-8") as text:
             return yaml.load(text, loader)
@@ -62,7 +62,7 @@ def read(file: Path, loader: type[yaml.SafeLoader], example: str) -> Any:
 
 
 def misspelt(environment: Iterable[str], prefix: str, names: Iterable[str]) -> list[str]:
-    """What in the environment looks like a setting, and is none. (Kubernetes sets others that begin so.)"""
+    """Return messages for variables that look like misspelled settings. (Kubernetes sets others with the same prefix.)"""
     known = [f"{prefix}{name.upper()}" for name in names]
     found = []
     for name in sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known):

@@ -1,4 +1,4 @@
-"""Loaders for files in YAML in which each key stands once."""
+"""YAML loaders that reject duplicate keys."""
 
 from typing import Any
 

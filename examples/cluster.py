@@ -26,7 +26,7 @@ class ClusterError(Exception):
 
 
 class Process(Protocol):
-    """What is used here of a `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that is used here."""
 
     pid: int
 
@@ -51,16 +51,16 @@ def start_module(arguments: Sequence[str], log: Path, environment: Mapping[str, 
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for whoever made the cluster, who then closes it in order
+            start_new_session=True,  # Ctrl-C is for the program that started the cluster, which then closes it
         )
 
 
 class Cluster:
-    """Processes by name under one folder: `scheduler`, others beside it by names of their own, and each agent by its node's.
+    """Processes under one folder, by name: `scheduler`, additional schedulers by names of their own, and agents by node name.
 
-    `folder` holds everything: database, agents' states, checkpoints (shared by the agents), logs. With `database` (a URL) the
-    database is that one instead. Between two looks at something that is awaited it calls `pause`, which may raise to give up.
-    `start` may know a quicker way to start processes.
+    `folder` contains everything: database, agents' states, checkpoints (shared by the agents), logs. With `database` (a URL),
+    that database is used instead. While it polls for a condition, it calls `pause` in between, which may raise to give up.
+    `start` may be a faster way to start processes.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Cluster:
         self.listen = file.read_text().strip()
 
     def start_standby(self, name: str = "standby") -> None:
-        """Starts a scheduler beside the others and waits until it serves: it stands by, unless nobody leads.
+        """Starts another scheduler and waits until it serves: as a standby, unless no scheduler leads.
 
-        So are those started again that were killed, the first one too.
+        This also restarts a scheduler that was killed, including the first one.
         """
         address = self.listen if name == "scheduler" else self.standbys.setdefault(name, f"127.0.0.1:{free_port()}")
         self._serve(name, "--listen", address)

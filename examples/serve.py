@@ -1,6 +1,6 @@
-"""A scheduler and two simulated nodes on this machine until Ctrl-C: `make serve`, then `ebb submit ...` beside it.
+"""A scheduler and two simulated nodes on this machine until Ctrl-C: `make serve`, then `ebb submit ...` in another terminal.
 
-Everything is kept under build/serve, so that the next start knows the jobs of this one. Jobs end with their nodes.
+All state is kept under build/serve, so that the next start knows the jobs of this one. Jobs end with their nodes.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from examples.cluster import Cluster, ClusterError
 from examples.demo.stopping import Stopped, Stopping
 
 PORT = 7737
-"""Where `ebb` looks if it is not told otherwise."""
+"""The default port of `ebb`."""
 NODES = {"dgx": "dgx-a100", "pcie": "pcie-8"}
 FOLDER = Path("build/serve")
 

@@ -63,7 +63,7 @@ class State:
     loss: float
 
     def packed(self, save_seconds: float) -> dict[str, Any]:
-        """What is saved: plain values only, the slow part in the middle, so that a kill can hit a half-written file."""
+        """Return the state to save, as plain values. The slow part is in the middle, so that a kill can hit a partial file."""
         half = {"step": self.step, "weights": self.weights, "slow": SlowToSave(save_seconds)}
         return half | {"momentum": self.momentum, "rng": self.rng, "order": self.order, "at": self.at, "loss": self.loss}
 

@@ -1,9 +1,9 @@
 """Checks a change in seconds: `make check`, or `make check PATHS="scheduler_service/core/engine.py docs"`.
 
-Without paths those are checked that differ from the last commit. ruff looks at these files, mypy and the import rules at the
-packages (both remember what they have seen), and pytest runs the tests beside them: test files among the paths, those of the
-name of a changed module, and those that import it, or else import what imports it, with a tenth of the examples of random ones.
-End-to-end tests and what takes long are left to `make test`.
+Without paths, the files that differ from the last commit are checked. ruff checks these files, mypy and the import rules check
+the packages (both use caches), and pytest runs related tests: test files among the paths, those named after a changed module,
+and those that import it, or else import a module that imports it. Random tests run a tenth of their examples. End-to-end tests
+and slow tests are left to `make test`.
 """
 
 import ast
@@ -17,11 +17,11 @@ HERE = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PACKAGES = ("scheduler_service", "node_agent", "client_sdk", "ebb_common", "ebb_inject", "tests")
 NOT_HERE = ("tests/e2e", "tests/deploy")
-"""They start whole sites."""
+"""These tests start whole sites."""
 
 
 def changed_files() -> list[Path]:
-    """What differs from the last commit, new files included."""
+    """Return the files that differ from the last commit, including new files."""
     command = ("git", "ls-files", "--modified", "--others", "--exclude-standard", "-z")
     staged = ("git", "diff", "--cached", "--name-only", "-z")
     names = {name for each in (command, staged) for name in _output(*each).split("\0") if name}
@@ -85,7 +85,7 @@ def _tests() -> Iterator[Path]:
 
 
 def _users() -> dict[str, set[str]]:
-    """By module: those that import it."""
+    """Return for each module those that import it."""
     users: dict[str, set[str]] = {}
     for package in PACKAGES:
         for file in (HERE / package).rglob("*.py"):

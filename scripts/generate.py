@@ -1,6 +1,6 @@
-"""Generates the Python code of the API and of the agent link from proto/ and third_party/, beside the .proto files.
+"""Generates the Python code of the API and of the agent link from proto/ and third_party/, next to the .proto files.
 
-`--check` writes nothing and fails if what is checked in differs from what would be generated.
+`--check` writes nothing and fails if the files in the repository differ from those that would be generated.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""What the GPUs of this machine say, and how fast: their tree, their health, the time that each question to the driver takes
-while they idle and while a training loop runs, and the wave of memory that such a loop shows.
+"""Reports on the GPUs of this machine: their tree, their health, the time that each query to the driver takes while they idle
+and while a training loop runs, and the memory cycle of such a loop.
 
-Exit status 3: there is no driver to be asked. The loop needs a Python that has torch: this one, python3, or --torch-python.
+Exit status 3: no driver was found. The loop needs a Python that has torch: this one, python3, or --torch-python.
 """
 
 import argparse
@@ -32,9 +32,9 @@ ROUNDS = 200
 SECONDS = 20
 SIDECAR = "node_agent.devices.sidecar"
 DEAR = {"processes", "NVLinks", "health"}
-"""Asked less often: they hold up whoever else uses the GPU."""
+"""Queries that are sent at longer intervals, because they delay other users of the GPU."""
 
-# A mini-batch of some half a second: memory is taken step by step while the GPU computes, and given back at once.
+# A mini-batch of about half a second: memory is allocated step by step while the GPU computes, and freed all together.
 LOOP = """
 import os, sys, threading, time, torch
 if not torch.cuda.is_available():

@@ -25,7 +25,7 @@ class Part(NamedTuple):
     study: str
     """The command of `python -m reproduction`."""
     name: str
-    """Of its option --part; empty: the study has one part."""
+    """The value of its option --part; empty: the study has one part."""
     document: str
     small: tuple[str, ...] = ("--quick",)
     more: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def small_table(part: Part, traces: Path) -> str:
 
 
 def small_file(part: Part) -> Path:
-    """Where that is kept."""
+    """Return the file of the small tables of this part."""
     return SMALL_TABLES / f"{str(part).replace('/', '-')}.md"
 
 

@@ -1,1 +1,1 @@
-"""What Ebb does with a GPU, measured on one."""
+"""Benchmarks of Ebb that need a GPU."""

@@ -1,11 +1,11 @@
 """`python3 -m benchmarks.gpu`: what Ebb does with this machine's first GPU, measured. Writes build/bench-gpu.json.
 
-It has parts, all of which are measured unless `--only` names some:
+All of its parts are measured unless `--only` names some:
 
 parks      ResNet-50 and a GPT with up to 24 GB of weights, gradients and optimizer state, both with AdamW, are trained by
-           processes that find the hook as a job does, and are parked and resumed as an agent would. Beside them: the
+           processes that load the hook as a job does, and are parked and resumed as an agent would. Also the
            bandwidth of page-locked memory
-hook       what the hook adds to a step
+hook       time that the hook adds to a step
 nvml       NVML's latencies under load (scripts/gpu_report.py)
 driver     NVIDIA's checkpoint of whole processes, at any moment and after a park by the hook
 waves      the mini-batch time as the agent reads it from memory and power
@@ -197,7 +197,7 @@ def parks(device: str, uuid: str, rounds: int, band: dict[str, Any], kind: str, 
 
 
 def overhead(device: str) -> Any:
-    """What the hook adds to a step of ResNet-50. Programs with and without the hook take turns."""
+    """Measure the time that the hook adds to a step of ResNet-50. Programs with and without the hook take turns."""
     steps: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(3):
         for hooked in (True, False):
@@ -220,7 +220,7 @@ def _blocks(device: str) -> int:
 
 
 def _told(code: str) -> Any:
-    """What another process says, so that this one has no context on the GPU."""
+    """Return the output of another process, so that this one has no context on the GPU."""
     return json.loads(_output([sys.executable, "-c", code]))
 
 

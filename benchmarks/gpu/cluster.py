@@ -50,7 +50,7 @@ class Site:
         return job.id
 
     def lines(self, job: int) -> list[Line]:
-        """What its last run has written."""
+        """Return the output lines of its last run."""
         path = self.client.get(job).log_path
         found = []
         for line in Path(path).read_text().splitlines() if path and Path(path).exists() else ():
@@ -306,7 +306,7 @@ def _phases(times: Path, run: int) -> dict[str, float]:
 
 @contextmanager
 def _labelled(rows: Rows, title: str) -> Iterator[None]:
-    """What fails is said, and the rest goes on."""
+    """Report an error as a row, and continue with the rest."""
     try:
         yield
     except Exception as error:

@@ -21,7 +21,7 @@ SECONDS = 15
 
 
 def waves(device: str, kind: str, title: str, batch: int, seconds: int = SECONDS) -> list[tuple[str, float, str, float | None]]:
-    """The period that is seen, beside the true one. -1: none was seen."""
+    """Measure the detected period next to the true one. -1: none was detected."""
     rows: list[tuple[str, float, str, float | None]] = []
     for what, more in (("without torch's cache", NO_CACHE), ("as torch is", {})):
         os.environ |= more

@@ -1,8 +1,8 @@
-"""Calls the function that a job is, and leaves its result. A copy of this file travels with each function, and runs on the node
-by its path: it needs the standard library, `cloudpickle`, and what the function itself needs.
+"""Calls the function of a job and stores its result. A copy of this file is sent with each function and is run on the node by
+its path: it needs the standard library, `cloudpickle`, and what the function itself needs.
 
-Beside it are `function.pkl`, a pickle of (function, arguments, keyword arguments), and `python.json`, the version that made it.
-The result is a pickle of a dict of bytes and texts, which can be read wherever the value in it cannot.
+In the same directory are `function.pkl`, a pickle of (function, arguments, keyword arguments), and `python.json`, the version
+that made it. The result is a pickle of a dict of bytes and texts, which can be read even where the value in it cannot.
 """
 
 import json

@@ -32,7 +32,7 @@ _NO_PROGRAM = (126, 127)
 
 
 class Blocking(Protocol):
-    """What is needed of `Client`."""
+    """The methods of `Client` that an executor uses."""
 
     def _ask(self, request: Request[T]) -> T: ...
     def submit_spec(self, spec: JobSpec) -> Job: ...
@@ -42,7 +42,7 @@ class Blocking(Protocol):
 
 
 class Awaited(Protocol):
-    """What is needed of `AsyncClient`."""
+    """The methods of `AsyncClient` that an executor uses."""
 
     async def _ask(self, request: Request[T]) -> T: ...
     async def submit_spec(self, spec: JobSpec) -> Job: ...
@@ -52,7 +52,7 @@ class Awaited(Protocol):
 
 
 class _Executor:
-    """What both kinds know: the options of the jobs, and the snapshot that all of them have."""
+    """Base of both executors: the options of the jobs, and the snapshot that they share."""
 
     def __init__(self, python: str | None, options: Mapping[str, Any]) -> None:
         cloudpickle()

@@ -48,7 +48,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 class RemoteTraceback(Exception):
-    """Where a function raised on its node; the cause of the exception that its future raises."""
+    """The traceback of an exception on the job's node; it is the cause of the exception that the future raises."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

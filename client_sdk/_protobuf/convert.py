@@ -47,7 +47,7 @@ def duration_message(value: timedelta | None) -> Duration | None:
 
 
 def resources_message(value: models.Resources) -> job_pb2.Resources:
-    """What is left to the scheduler is not sent, nor what is nothing anyway."""
+    """Omit the fields that are left to the scheduler, and those that are 0."""
     cpus, memory_mib, devices = value.cpus, value.memory_mib, value.devices
     return job_pb2.Resources(
         cpu_milli=None if cpus is models.DEFAULT or not (cpus or devices) else round(cpus * 1000),
@@ -102,7 +102,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
 
 
 def _needs_message(value: models.JobSpec | models.Configuration) -> dict[str, Any]:
-    """What a spec and a configuration say alike."""
+    """Return the fields that a spec and a configuration have in common."""
     nodes = value.nodes
     return {
         "resources": resources_message(value.resources),
@@ -184,7 +184,7 @@ def _cells_message(value: models.CellRequest) -> job_pb2.CellRequest | None:
 
 
 def resources(message: job_pb2.Resources) -> models.Resources:
-    """What a spec that was not answered leaves out is left to the scheduler."""
+    """Read omitted fields as DEFAULT, as in a spec that the scheduler has not yet filled in."""
     devices = message.devices
     cpus = message.cpu_milli / 1000 if message.HasField("cpu_milli") or not devices else models.DEFAULT
     memory_mib = message.memory_mib if message.HasField("memory_mib") or not devices else models.DEFAULT

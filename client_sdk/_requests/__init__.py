@@ -1,1 +1,1 @@
-"""What can be asked of a scheduler, as plain values."""
+"""The requests to a scheduler, as plain values."""

@@ -19,7 +19,7 @@ class Piece(NamedTuple):
     data: bytes
     """Empty at the end."""
     size: int
-    """Of the whole."""
+    """The size of the whole file."""
 
 
 @dataclass(frozen=True, slots=True)

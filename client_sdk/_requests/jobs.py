@@ -1,4 +1,4 @@
-"""What can be asked of a scheduler, as plain values. Both clients make them here, and both transports know how to send them."""
+"""The requests to a scheduler, as plain values. Both clients make them here, and both transports can send them."""
 
 import math
 import os
@@ -58,7 +58,7 @@ class TryOut(Request[Preview]):
 
 @dataclass(frozen=True, slots=True)
 class OfJob(Request[Job]):
-    """What names a job and nothing else."""
+    """A request that has a job as its only parameter."""
 
     verb: Literal["Get", "Cancel", "Resume", "Hold", "Release"]
     job_id: int
@@ -113,7 +113,7 @@ class NodePage(NamedTuple):
 
 
 class Only(NamedTuple):
-    """Of which jobs; empty: of all."""
+    """Selection of jobs; empty fields select all."""
 
     vc: str
     user: str
@@ -165,7 +165,7 @@ class ListNodes(Request[NodePage]):
 
 @dataclass(frozen=True, slots=True)
 class OfNode(Request[Node]):
-    """What names a node and nothing else."""
+    """A request that has a node as its only parameter."""
 
     verb: Literal["GetNode", "Undrain", "Fence"]
     node: str
@@ -218,14 +218,14 @@ class ListCells(Request[Sequence[Pool]]):
 
 
 def address(given: str | None) -> str:
-    """Where the schedulers are: as given, else as the environment says. Raises InvalidArgument."""
+    """Return the given address of the schedulers, or else that of EBB_ADDRESS or the default. Raises InvalidArgument."""
     chosen = given or os.environ.get("EBB_ADDRESS") or DEFAULT_ADDRESS
     addresses(chosen)
     return chosen
 
 
 def patience(given: float) -> float:
-    """The seconds that each call of a client may take. Raises InvalidArgument."""
+    """Return the seconds that each call of a client may take. Raises InvalidArgument."""
     try:
         seconds = float(given) if not isinstance(given, str) else math.nan
     except (TypeError, ValueError):

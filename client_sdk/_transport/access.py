@@ -16,7 +16,7 @@ File = str | os.PathLike[str]
 
 
 class TlsContent:
-    """What is in the files, in PEM."""
+    """The contents of the TLS files, in PEM."""
 
     __slots__ = ("ca", "cert", "key")
 
@@ -36,7 +36,7 @@ class Access:
     tls_key: File | None = None
 
     def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
-        """What a call to this address brings along. Raises FailedPrecondition, rather than send a token in the clear."""
+        """Return the metadata of a call to this address. Raises FailedPrecondition rather than send a token unencrypted."""
         token = self.token
         if token is None and self.token_file is not None:
             token = _read(self.token_file, "the token file (EBB_TOKEN_FILE)", "TOKEN_UNREADABLE").decode("utf-8", "replace")
@@ -69,11 +69,11 @@ class Access:
         return TlsContent(ca, cert, key)
 
     def stamp(self) -> tuple[tuple[int, int] | None, ...]:
-        """Of the files for TLS: another one where they were renewed. Empty without TLS."""
+        """Return a stamp of the TLS files, which changes when they are renewed. Empty without TLS."""
         return tuple(_stamp(file) for file in (self.tls_ca, self.tls_cert, self.tls_key) if file is not None)
 
     def guess(self, said: str) -> str:
-        """What may be behind a connection that is taken and closed at once: the other end speaks TLS, or wants to see more."""
+        """Guess why a connection is closed as soon as it is accepted: the server requires TLS, or a client certificate."""
         if "Socket closed" not in said and "Connection reset" not in said:
             return ""
         if self.tls_ca is None:
@@ -124,9 +124,9 @@ def _given(file: File | None, variable: str) -> File | None:
 
 
 def tls_problem(said: str) -> str:
-    """What gRPC says of a connection that TLS kept from being made, for people; empty where it was something else.
+    """Return, as text for people, why TLS prevented a connection, from gRPC's message; empty for any other failure.
 
-    It would be the same at the next try.
+    A retry would fail in the same way.
     """
     if found := re.search(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)", said):
         return f"shows a certificate that the CA in EBB_TLS_CA does not vouch for ({found[1].strip()})"

@@ -67,7 +67,7 @@ class AsyncTransport:
         return call.read(await self._retry(call.method, attempt, deadline))
 
     async def watch(self, job_id: int, after_commit: int, deadline: float | None) -> AsyncGenerator[models.JobUpdate, None]:
-        """Changes for as long as the caller goes on asking, over as many connections as that takes."""
+        """Yield updates until the caller stops iterating, reconnecting as needed."""
         course = WatchCursor(job_id, after_commit, self._peer.timeout, deadline)
         while True:
             stream, message = await self._retry(WATCH, partial(self._open, course), course.patience)
@@ -137,7 +137,7 @@ class AsyncTransport:
 
     @contextlib.contextmanager
     def _not_closed(self, method: str) -> Iterator[None]:
-        """A channel that is closed cancels whoever awaits a call on it. To a task that nobody cancelled, say what happened."""
+        """Closing a channel cancels tasks that await calls on it. In a task that was not itself cancelled, raise an error."""
         try:
             yield
         except asyncio.CancelledError as error:
@@ -197,5 +197,5 @@ class _Stream:
 
 
 def _message(read: Any) -> Any:
-    """What was read from a stream; None at its end."""
+    """Return what was read from a stream, or None at its end."""
     return None if read is grpc.aio.EOF else read

@@ -9,13 +9,13 @@ from types import TracebackType
 
 import stamina
 
-# It warns of every retry. Whoever has set up no logging would see that on standard error, without a word of what failed.
+# stamina logs a warning for every retry. Without a logging configuration it would appear on standard error, without the cause.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 class Attempts:
-    """To be looped over, by `for` or `async for`: each that it brings is to be entered for one try, and takes in what that
-    raises. Raises it in its turn where `backoff` says that there is to be no other."""
+    """An iterable of attempts, for `for` or `async for`. Each is a context manager around one try and suppresses what that
+    raises, unless `backoff` says that there is no other try; then the exception is raised."""
 
     def __init__(self, backoff: Callable[[Exception], bool | float]) -> None:
         self._backoff = backoff
@@ -40,7 +40,7 @@ class Attempts:
         return self
 
     async def __anext__(self) -> AbstractContextManager[None]:
-        # No generator: whoever leaves one before its end leaves asyncio a task, to close it.
+        # Not a generator: one that is abandoned before its end leaves asyncio a task to close it.
         if not self._began:
             self._began = True
             return self

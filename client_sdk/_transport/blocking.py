@@ -54,7 +54,7 @@ class Transport:
         return call.read(self._retry(call.method, attempt, deadline))
 
     def watch(self, job_id: int, after_commit: int, deadline: float | None) -> Iterator[models.JobUpdate]:
-        """Changes for as long as the caller goes on asking, over as many connections as that takes."""
+        """Yield updates until the caller stops iterating, reconnecting as needed."""
         course = WatchCursor(job_id, after_commit, self._peer.timeout, deadline)
         while True:
             stream, message = self._retry(WATCH, partial(self._open, course), course.patience)

@@ -18,15 +18,15 @@ OPTIONS: Options = (
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    # What waits here for a reader who has stopped, as `less` does: a megabyte, not the tens of them that gRPC lets in ahead
-    # where it finds the network fast.
+    # Buffer at most 1 MiB for a reader that has stopped, such as `less`, instead of the tens of MiB that gRPC reads ahead
+    # on a fast network.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 2**20),
-    # Finds within four seconds, in which a standby takes over, that a scheduler is gone without a word, or stands still. Only
-    # calls and watches under way send pings. The scheduler permits pings as often as this.
+    # Detect within four seconds, the time in which a standby takes over, that a scheduler disappeared or is frozen. Only calls
+    # and watches in progress send pings. The scheduler permits pings at this interval.
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.http2.ping_timeout_ms", 2_000),  # a minute if it is not said, whatever the line above says
+    ("grpc.http2.ping_timeout_ms", 2_000),  # one minute by default, regardless of the line above
     ("grpc.http2.max_pings_without_data", 0),
 )
 
@@ -37,7 +37,7 @@ class Terms(NamedTuple):
     credentials: grpc.ChannelCredentials | None
     """None: without TLS."""
     stamp: object
-    """Of the files that they are from."""
+    """The stamp of the files that they were read from."""
 
 
 STREAMS_EACH = 64
@@ -60,11 +60,11 @@ class Line:
 
     @property
     def channels(self) -> list[Any]:
-        """All of them, to be closed."""
+        """All channels, to be closed."""
         return [carrier.channel for carrier in self._carriers]
 
     def method(self, call: Call[Any]) -> Any:
-        """What sends such a call, once for all of its kind."""
+        """Return the callable that sends this kind of call, created once."""
         if (found := self._methods.get(call.method)) is None:
             found = self._methods[call.method] = self.channel.unary_unary(
                 f"/ebb.v1.{call.method}",

@@ -16,11 +16,11 @@ class Following:
     def __init__(self, given: Sequence[str]) -> None:
         self.given = given
         self.address = given[0]
-        """Where the next try goes: to the leader, once that is known."""
+        """The address for the next try: the leader's, once that is known."""
         self._last = 0
-        """Which of `given` was tried last."""
+        """The index in `given` of the address tried last."""
         self._named = False
-        """Whether `address` is what a standby has said, and has not worked since."""
+        """Whether `address` was named by a standby and has not worked since."""
         self._doubted: dict[str, float] = {}
 
     def worked(self) -> None:

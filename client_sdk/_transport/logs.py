@@ -35,7 +35,7 @@ class _Text:
 
 
 class _Reading:
-    """What is read after what. Without a number, a job that is followed is followed over all its runs."""
+    """The order in which runs are read. Without a run number, a followed job is followed over all its runs."""
 
     def __init__(self, course: LogCourse) -> None:
         self.course = course
@@ -53,8 +53,8 @@ class _Reading:
         return True
 
     def survives(self, error: InvalidArgument | Unavailable) -> bool:
-        """Whether it is only that the job has cut its output short, so that it is to be read from its beginning; or that a run
-        is over whose output is on a node that may never be back, so that the next run is to be read."""
+        """Whether reading can continue: the job has truncated its output, which is then read from its beginning; or the run has
+        ended and its output is on a node that may never return, so that the next run is read."""
         if error.reason == NODE_AWAY and error.metadata.get("over") == "true" and not self._one:
             log.warning("%s; what it wrote there is left out, and its next run waited for", error)
             self._missed = error

@@ -1,4 +1,4 @@
-"""What the status of a call means: which of the SDK's errors it is, whether another try may help, and what people are told."""
+"""Maps the status of a call to an SDK error and its message, and tells whether a retry may help."""
 
 import contextlib
 import re
@@ -46,15 +46,14 @@ ADVICE: dict[grpc.StatusCode, str] = {
 NODE_AWAY = "NODE_NOT_CONNECTED"
 """Why a log is out of reach."""
 SAYS_ALL = (NODE_AWAY, "DATABASE_UNAVAILABLE")
-"""Reasons for which no other scheduler is any better."""
+"""Reasons for which trying another scheduler does not help."""
 
 FAILED = (grpc.Call, grpc.aio.AioRpcError)
-"""What an error of a call is, besides an RpcError, where it has a status."""
+"""Types, in addition to RpcError, of call errors that have a status."""
 
 
 def retry_delay(error: Exception) -> float:
-    """The seconds after which the scheduler asks to try again, as it does where too many requests of a user wait; 0: it does
-    not."""
+    """Return the seconds after which the scheduler asks to retry, as when too many requests of a user wait; 0: it does not."""
     if not isinstance(error, FAILED) or error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return 0.0
     from google.rpc import error_details_pb2
@@ -84,7 +83,7 @@ def _unpacked(trailing: Any, info: Message) -> bool:
 
 
 def behind_a_node(error: Exception) -> bool | None:
-    """Of a log that is out of reach as its node is away, whether nothing more is to come of its run; None: it is not that."""
+    """If a log cannot be read because its node is disconnected: whether its run has ended; None for any other error."""
     if not isinstance(error, FAILED):
         return None
     reason, metadata = error_info(error.trailing_metadata())

@@ -34,12 +34,12 @@ log = logging.getLogger("client_sdk")
 log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing of it
 
 _ATTEMPT = 10.0
-"""Seconds that one attempt gets, so that a connection that hangs leaves time for another."""
+"""Maximum seconds of one attempt, so that a hanging connection leaves time for another."""
 _WORTH_A_WORD = 2.0
-"""Seconds after which whoever waits is told why."""
+"""Seconds after which a waiting caller is told why it waits."""
 
 _FROM_LEADER = ("ebb-read", "leader")
-"""Metadata that asks for the leader's own answer, rather than for that of a standby."""
+"""Metadata that requests the answer of the leader instead of a standby's."""
 
 
 class StreamEnded(Exception):
@@ -59,18 +59,18 @@ class Peer:
         self.closed = False
         """Set when this side is closed: what breaks then is not tried again."""
         self._told = False
-        """Whether it was said that nothing answers."""
+        """Whether a message that no scheduler answers was logged."""
 
     @property
     def address(self) -> str:
-        """Where the next try goes: to the leader, once that is known."""
+        """The address for the next try: the leader's, once that is known."""
         return self._following.address
 
     @contextlib.contextmanager
     def visit(self) -> Iterator[str]:
-        """The address for one try. Where it fails, the next goes to the leader that it named, or to the next address.
+        """The address for one try. If that fails, the next try uses the leader that it named, or the next address.
 
-        A leader may be out of reach by the name that it has among schedulers: then all that were given get their turn.
+        A leader may be unreachable by the name that other schedulers use for it: then all given addresses are tried in turn.
         """
         address = self.address
         try:
@@ -87,12 +87,12 @@ class Peer:
             raise
 
     def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
-        """What a call brings along: who calls, and whose answer is wanted. Raises FailedPrecondition."""
+        """Return the metadata of a call: the token, and whether the leader has to answer. Raises FailedPrecondition."""
         return (*self._access.metadata(address), *(() if self._standby_reads else (_FROM_LEADER,)))
 
     def terms(self, line: Line | None) -> Terms | None:
-        """For a new line; None: the one that there is does. It does not where the files for TLS were renewed since, unless
-        these are of no use, as where one of them is not written yet. Raises FailedPrecondition."""
+        """Return the terms of a new line, or None to keep the current one. A new line is needed if the TLS files were renewed,
+        unless they are not usable, for example while one is not yet written. Raises FailedPrecondition."""
         stamp = self._access.stamp()
         if line is not None and line.stamp == stamp:
             return None
@@ -108,7 +108,7 @@ class Peer:
         return time.monotonic() + (self.timeout if timeout is None else timeout)
 
     def attempt_time(self, deadline: float) -> float:
-        """Where there are several schedulers, one that hangs leaves time for the others."""
+        """Return the time for one attempt, so that if one of several schedulers hangs, time is left for the others."""
         left = deadline - time.monotonic()
         return max(0.001, min(_ATTEMPT, left, max(1.0, left / len(self.addresses))))
 

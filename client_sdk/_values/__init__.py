@@ -1,1 +1,1 @@
-"""What the API speaks of, as plain values; `client_sdk.models` is where users find them."""
+"""The API's messages as plain values; `client_sdk.models` exports them to users."""

@@ -1,11 +1,11 @@
-"""Elastic jobs, as people ask for them."""
+"""The bounds of elastic jobs."""
 
 from client_sdk._values.specs import TaskGroup
 from client_sdk.errors import InvalidArgument
 
 
 def bounds(groups: tuple[TaskGroup, ...], least: int, most: int) -> tuple[int, int]:
-    """The bounds of the number of tasks of an elastic job. 0 stands for what was left out. Raises InvalidArgument."""
+    """Return the least and the greatest number of tasks of an elastic job; 0 is an omitted bound. Raises InvalidArgument."""
     if len(groups) != 1:
         raise InvalidArgument(
             "an elastic job has tasks that are alike: say how many it starts with (tasks=2, --tasks 2), and no other groups"

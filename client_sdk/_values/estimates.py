@@ -7,7 +7,7 @@ from client_sdk._values.enums import ApiEnum
 
 
 class EstimateSource(ApiEnum):
-    """Where an estimate comes from."""
+    """Source of an estimate."""
 
     UNSPECIFIED = 0
     USER = 1
@@ -19,19 +19,19 @@ class EstimateSource(ApiEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationEstimate:
-    """What is known of one configuration of a job."""
+    """The expected run time of one configuration of a job, and how it was determined."""
 
     configuration: int
     """Its number in `spec.configurations`."""
     time: timedelta | None = None
-    """The time in all; None: unknown. Several sources are combined, each by the inverse of its variance."""
+    """The total run time; None: unknown. Several sources are combined, each weighted by the inverse of its variance."""
     error: timedelta | None = None
-    """The standard error of the time; None if the user alone has given it."""
+    """The standard error of the time; None if only the user has given it."""
     sources: tuple[EstimateSource, ...] = ()
-    """Those that the time comes from."""
+    """The sources of the time."""
     memory_mib: int = 0
     """The most host memory that a sample has used; 0: unknown."""
     detail: str = ""
     """Why the time is unknown, or the configuration impossible."""
     impossible: bool = False
-    """The job failed in this configuration and is not started in it again."""
+    """The job failed in this configuration and does not start in it again."""

@@ -1,4 +1,4 @@
-"""Cell exchange between virtual clusters: what is offered and requested, what was agreed, and what it was booked with.
+"""Cell exchange between virtual clusters: offers and requests, agreed exchanges, and the ledger.
 
 Surplus, prices and bids are device-microseconds, whole numbers; 3,600,000,000 of them are a GPU-hour.
 """
@@ -22,7 +22,7 @@ class CellLot:
     """None: now."""
     end: datetime | None = None
     device_us: int = 0
-    """What they come to; told by the scheduler."""
+    """Their size in device-microseconds; set by the scheduler."""
 
     @property
     def gpu_hours(self) -> float:
@@ -31,19 +31,19 @@ class CellLot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """An offer, or a request, on the bulletin board or not any more."""
+    """An offer or a request that is or was on the bulletin board."""
 
     id: int
     kind: PostingKind
     virtual_cluster: str
     lot: CellLot
     bid_device_us: int | None = None
-    """What a request pays at most, and an offer wants at least, for the whole lot. None: as much as the lot has."""
+    """The most that a request pays, or the least that an offer asks, for the whole lot. None: as much as the lot has."""
     swap: CellLot | None = None
-    """Cells in return: what an offer wants, what a request gives. None: surplus alone."""
+    """The cells that an offer asks, or a request gives, in return. None: only surplus is exchanged."""
     state: PostingState = PostingState.OPEN
     left: int = 0
-    """Of an open one: cells of it that nobody has at any time of the rest of its window."""
+    """For an open posting: its cells that remain available for the rest of its window."""
     post_time: datetime | None = None
     expire_time: datetime | None = None
     """When it leaves the board."""
@@ -57,11 +57,11 @@ class CellExchange:
 
     id: int
     offer_posting_id: int | None
-    """The offer that it came of; None where a request was met by its giver."""
+    """The offer that led to it; None if the giver fulfilled a request."""
     request_posting_id: int | None
-    """The request that it came of; None where an offer was taken by its taker."""
+    """The request that led to it; None if the taker accepted an offer."""
     giver: str
-    """Empty: a virtual cluster that was deleted since."""
+    """Empty if this virtual cluster has been deleted."""
     taker: str
     lot: CellLot
     price_device_us: int = 0
@@ -72,15 +72,15 @@ class CellExchange:
     in_return_for: int | None = None
     """The exchange whose taker gives these cells for it."""
     return_asked_by: str = ""
-    """The side that would end it early."""
+    """The virtual cluster that asks to end it early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One side of what was booked for an exchange."""
+    """One side of a booking for an exchange."""
 
     virtual_cluster: str
-    """Empty: one that was deleted since."""
+    """Empty if it has been deleted."""
     exchange_id: int
     kind: BookingKind
     device_us: int
@@ -94,10 +94,10 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surplus:
-    """What a virtual cluster has given less what it has taken."""
+    """The device time that a virtual cluster has given to others, less the device time that it has taken."""
 
     virtual_cluster: str
-    """Empty: one that was deleted since; others are owed the same."""
+    """Empty for deleted virtual clusters, whose surplus the others still owe."""
     device_us: int
 
     @property

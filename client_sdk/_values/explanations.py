@@ -1,4 +1,4 @@
-"""Why a job waits, and what a submit would meet."""
+"""Explanations of why a job waits, and previews of a submit."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,29 +16,29 @@ class Blocker:
     reason: JobReason
     detail: str = ""
     cause_job_id: int | None = None
-    """The job behind it, where there is one."""
+    """The job that causes it, if a job does."""
     need: Resources | None = None
-    """For want of room: what the task needs that fits nowhere."""
+    """With NO_ROOM: the resources of the task that fits on no node."""
     node: str | None = None
-    """The node that comes closest, and in `free` what it has."""
+    """The node that comes closest; `free` has its free resources."""
     free: Resources | None = None
     nodes: int = 0
-    """How many were looked at."""
+    """The number of nodes considered."""
     nodes_usable: int = 0
-    """How many of them are up and not drained."""
+    """The number of these that are up and not drained."""
     nodes_large_enough: int = 0
-    """How many would fit it when empty."""
+    """The number of these that would be large enough when empty."""
     holders: int = 0
-    """Where cells of its virtual cluster are in use: how many jobs have those that it waits for."""
+    """If the cells of its virtual cluster are in use: the number of jobs that hold the cells that it waits for."""
     holder_job_ids: tuple[int, ...] = ()
-    """The first of these: those of which it is known when they end at the latest, the soonest before the others."""
+    """The first of these jobs; those with a known latest end come first, ordered by it."""
     first_end: datetime | None = None
-    """When the first of them ends at the latest: by its time limit, or as it leaves already; None: that is not known of any."""
+    """The earliest of their latest ends, from time limits and grace periods of stopping runs; None: no end is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A run that leaves for a trial, or would have to."""
+    """A run that is, or would be, preempted for a trial."""
 
     job_id: int
     user: str
@@ -46,73 +46,73 @@ class Victim:
     resources: Resources
     grace_period: timedelta
     score: float
-    """FitGpp's: the lowest is chosen."""
+    """FitGpp's score; the run with the lowest is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimate:
-    """When a job may start, if all jobs take as long as they are expected to and none comes before it."""
+    """When a job may start, if all jobs take as long as expected and none is placed ahead of it."""
 
     time: datetime | None
-    """None where nothing is known."""
+    """None if no estimate is possible."""
     basis: str
-    """What it rests on, for people."""
+    """The basis of the estimate, as text for people."""
     runs_of_unknown_length: int = 0
-    """Runs whose end it depends on and that have neither estimate nor time limit."""
+    """The number of runs that it depends on and that have neither an estimate nor a time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionCost:
-    """What a job's last preemption has cost it."""
+    """The cost of a job's last preemption."""
 
     by_job_id: int
     by_user: str
     time: datetime | None
     away: timedelta | None
-    """From the signal to its next start; None where it has not started since."""
+    """From the signal to its next start; None if it has not started since."""
     device_hours: float
-    """Its devices x that time."""
+    """The number of its devices multiplied by `away`."""
     save: SaveResult | None = None
-    """Whether its run had saved what it had done; None: it has not ended, or that is not known."""
+    """Whether its run saved its work; None: it has not ended, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job does not run now, or how it came to where it is."""
+    """Why a job does not run now, or how it got to its present state."""
 
     job: Job
-    """As it stands."""
+    """The job in its present state."""
     blockers: tuple[Blocker, ...] = ()
-    """Everything that keeps it from starting, the first to be overcome first."""
+    """Everything that keeps it from starting, in the order in which it must be resolved."""
     ahead: int = 0
-    """Jobs before it in its queue."""
+    """The number of jobs ahead of it in its queue."""
     ahead_job_ids: tuple[int, ...] = ()
-    """The first of them."""
+    """The first of these jobs."""
     decision: Decision | None = None
-    """For a waiting trial: the decision that its victims leave by, or that would be taken now."""
+    """For a waiting trial: the decision by which runs are being preempted for it, or that would be taken now."""
     victims: tuple[Victim, ...] = ()
     """The runs that it waits for."""
     estimate: StartEstimate | None = None
     preempted: PreemptionCost | None = None
-    """For a job that was preempted: the last time."""
+    """The last preemption of the job, if it was preempted."""
     configuration_reason: str = ""
-    """For a job that runs or has ended: why its last run has the configuration that it has, such as the times that the policy
-    compared, for people. Empty where the policy compares nothing."""
+    """For a job that runs or has ended: why its last run has its configuration, such as the times that the policy compared, as
+    text for people. Empty if the policy does not compare configurations."""
     sharing_reason: str = ""
-    """For a job that runs under a policy that introspects: which stage decided last how it holds its devices, and why, for
-    people, or which jobs came to take turns with it. Empty: it has had its devices alone since it was placed."""
+    """For a job that runs under a policy with introspection: which stage last decided how it shares its devices and why, or
+    which jobs were added to take turns with it, as text for people. Empty: it has not shared them since it was placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a job would meet if it were submitted now. Nothing was kept of it."""
+    """The outcome of a submit, if it were made now. The scheduler stores nothing."""
 
     job: Job
-    """As it would stand; its id is 0."""
+    """The job after the submit; its id is 0."""
     starts: bool
-    """It would start at once, at the places in `tasks`."""
+    """It would start immediately, in the places in `tasks`."""
     tasks: tuple[Task, ...] = ()
     victims: tuple[Victim, ...] = ()
-    """Where it would not start at once: the runs that would be told to leave for it."""
+    """If it would not start immediately: the runs that would be preempted for it."""
     explanation: Explanation | None = None
-    """Where no runs would leave for it either: why it would wait."""
+    """If no runs would be preempted for it either: why it would wait."""

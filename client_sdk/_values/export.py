@@ -1,4 +1,4 @@
-"""What a job takes over from the environment of whoever submits it, said as for sbatch's `--export`."""
+"""Environment variables that a job inherits from the process that submits it, in the syntax of sbatch's `--export`."""
 
 import os
 import re
@@ -8,20 +8,20 @@ from fnmatch import fnmatchcase
 from client_sdk.errors import InvalidArgument
 
 DEFAULT = ("PATH", "VIRTUAL_ENV", "CONDA_*")
-"""Where programs are found, and which environment is active. Anything else that a job is to have, its user says."""
+"""The search path for programs, and the active environment. Any other variable has to be named by the user."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _OF_THIS_SHELL = ("PWD", "OLDPWD", "SHLVL", "_")
 _OF_THIS_MACHINE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
 _OF_THIS_GANG = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 _OF_HERE = frozenset({*_OF_THIS_SHELL, *_OF_THIS_MACHINE, *_OF_THIS_GANG})
-"""What ALL leaves out, and every EBB_* with it: these say nothing that is true of another job."""
+"""Variables that ALL leaves out, like every EBB_*: they do not hold for another job."""
 
 
 def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """What is taken over, and what is set: NONE, ALL, NAME, PREFIX* and NAME=VALUE, with commas between them or as a list.
+    """Return the inherited variables and the set ones, for NONE, ALL, NAME, PREFIX* and NAME=VALUE, comma-separated or a list.
 
-    A name that is not set here is left out, as sbatch does. Raises InvalidArgument.
+    A name that is not set here is left out, as in sbatch. Raises InvalidArgument.
     """
     taken: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -44,7 +44,7 @@ def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[s
 
 
 def _absolute(folder: str) -> str:
-    """A folder of PATH that is named from here is meant also where the job runs elsewhere."""
+    """Make a relative folder of PATH absolute, since the job runs in another directory."""
     try:
         return os.path.abspath(folder) if folder.strip(".") and not folder.startswith("/") else folder  # noqa: PTH100
     except FileNotFoundError:  # the folder that we are in is gone
@@ -75,7 +75,7 @@ def _named(name: str) -> dict[str, str]:
 
 
 def _fits(name: str, value: str) -> bool:
-    """Into a job: shells export functions by strange names, and what is no Unicode cannot be sent."""
+    """Whether a job can inherit it: shells export functions under unusual names, and only Unicode values can be sent."""
     if name.startswith("EBB_") or not _NAME.fullmatch(name):
         return False
     try:

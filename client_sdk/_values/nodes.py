@@ -20,24 +20,24 @@ class Device:
     path: tuple[int, ...] = ()
     """Its position at each of the node's `levels`, outermost first."""
     job_ids: tuple[int, ...] = ()
-    """The jobs whose runs hold it; several when they share it."""
+    """The jobs whose runs hold it; several if they share it."""
     fault: str = ""
     """Why nothing is placed on it; empty for a healthy one."""
     numa_node: int | None = None
-    """Of the host's memory that is nearest to it; None where that is not known."""
+    """The NUMA node that is nearest to it; None if it is not known."""
     link_domain: int | None = None
-    """Devices with the same number reach each other over NVLink or NVSwitch; None for one that reaches none."""
+    """Devices with the same number reach each other over NVLink or NVSwitch; None if it reaches no other device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceObservation:
-    """What a node's agent saw of a device."""
+    """An agent's reading of a device."""
 
     index: int
     memory_used_mib: int | None = None
     """None, as with `utilisation_percent`: it could not be read."""
     utilisation_percent: int | None = None
-    """How much of the last second some kernel was resident. It says nothing of how much of the device that used."""
+    """The part of the last second in which a kernel was resident. It does not tell how much of the device the kernel used."""
     fault: str = ""
 
 
@@ -50,9 +50,9 @@ class MemoryCycle:
     task: int = 0
     device: int
     period: timedelta | None = None
-    """None while no cycle is seen: there is none, or the source hides it."""
+    """None while no cycle is seen, since the run has no cycle or the source hides it."""
     minimum_mib: int
-    """Within the last periods, as is `maximum_mib`; without a period, within the time that was looked at."""
+    """The minimum (and `maximum_mib` the maximum) over the last periods; without a period, over the time that was observed."""
     maximum_mib: int
     confidence: float = 0.0
     """From 0 to 1: how well one period resembles the next."""
@@ -61,7 +61,7 @@ class MemoryCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What a node's agent saw last of its devices, and of the runs there."""
+    """An agent's last readings of its node's devices and runs."""
 
     time: datetime | None
     devices: tuple[DeviceObservation, ...] = ()
@@ -70,7 +70,7 @@ class Observations:
     steps: tuple[RunSteps, ...] = ()
     """The runs that count their steps."""
     mini_batches: tuple[MiniBatch, ...] = ()
-    """The runs of which a source knows the mini-batch time."""
+    """The mini-batch times of the runs for which a source knows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class NodeDrain:
 
     reason: str
     user: str
-    """Who asked for it; empty where Ebb did."""
+    """The user who drained the node; empty if Ebb did."""
     time: datetime | None
 
 
@@ -91,21 +91,21 @@ class Node:
     state: NodeState
     capacity: Resources
     free: Resources
-    """Neither held by a run nor earmarked."""
+    """Resources that are neither held by a run nor earmarked."""
     earmarked: Resources
-    """Kept for trials whose victims are leaving."""
+    """Resources kept for trials whose victims are stopping."""
     levels: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
     address: str = ""
     agent_version: str = ""
     state_time: datetime | None = None
-    """Since when it has been in this state."""
+    """The time at which it entered this state."""
     drain: NodeDrain | None = None
     """Set while nothing new is placed on it."""
     strikes: int = 0
-    """Failures that are this node's fault, as far as can be told. At the site's limit it is drained."""
+    """The number of failures attributed to this node. At the site's limit it is drained."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """By which jobs may ask for it; its agent's configuration has them."""
+    """Labels by which jobs can select it; they are set in its agent's configuration."""
     observations: Observations | None = None
-    """In what `Client.node` returns: what its agent saw last. None where nothing is known: it is silent, a standby answers, or
-    its devices are simulated and no run counts its steps."""
+    """Its agent's last readings. Set by `Client.node` only. None without readings: it is silent, a standby answers, or its
+    devices are simulated and no run counts its steps."""

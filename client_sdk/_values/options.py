@@ -1,4 +1,4 @@
-"""What can be said of a job that is submitted, in the words that people write, and the spec that it makes."""
+"""Conversion of submit options, in the forms that users write, to a `JobSpec`."""
 
 import math
 import os
@@ -37,7 +37,7 @@ _NO_HOOK = {"NO_EBB_HOOK": "1"}
 """The environment of a program that Ebb leaves alone."""
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
-# What an option is that was left out, made once: most jobs leave most of them out.
+# Values of omitted options, created once because most jobs omit most options.
 _NONE: tuple[()] = ()
 NO_RETRY = Retry()
 ANY_CELLS = CellRequest()
@@ -95,7 +95,7 @@ def job_spec(
     conda: str | os.PathLike[str] | None = None,
     hook: bool = True,
 ) -> JobSpec:
-    """A spec from what people write. Raises InvalidArgument."""
+    """Return the spec for these options. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
         raise InvalidArgument(f"give the command as a list of words, such as {str(command).split()!r}: no shell splits it")
     if not isinstance(command, Iterable):
@@ -161,7 +161,7 @@ def job_spec(
 
 
 def _checkpoint_signal(said: str, command: str) -> str:
-    """As the scheduler has it: USR1 or USR1@60."""
+    """Return it in the scheduler's form: USR1 or USR1@60."""
     if command:
         raise InvalidArgument("checkpoint_signal and checkpoint_command exclude each other; leave one out")
     name, at, seconds = said.upper().partition("@") if isinstance(said, str) else (repr(said), "", "")
@@ -180,7 +180,7 @@ def _checkpoint_signal(said: str, command: str) -> str:
 def _alternative(
     number: int, said: Alternative | Configuration, vc: str | None, guarantee: Guarantee | str, taken: Mapping[str, Any]
 ) -> Configuration:
-    """`taken`: the options of the job that hold for an alternative that leaves them out."""
+    """`taken`: the options of the job that apply to an alternative that omits them."""
     if isinstance(said, Configuration):
         return said
     wrong = [str(name) for name in said if name not in Alternative.__annotations__] if isinstance(said, Mapping) else None
@@ -211,7 +211,7 @@ def _nodes(names: str | Iterable[str], labels: Mapping[str, str] | None, exclude
 
 
 def _sorted(names: str | Iterable[str]) -> tuple[str, ...]:
-    """In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered."""
+    """Sort as the scheduler does, so that its answer has the spec that was sent."""
     return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
 
 
@@ -287,7 +287,7 @@ def _time(value: Time | None) -> timedelta | None:
 def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
     if limit == 0 and codes is signals is _NONE:
         return NO_RETRY
-    # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
+    # Sort as the scheduler does, so that its answer has the spec that was sent.
     try:
         retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
     except (TypeError, ValueError):
@@ -298,7 +298,7 @@ def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
 
 
 def dependencies(*, after_ok: Jobs = _NONE, after_any: Jobs = _NONE, after_failed: Jobs = _NONE) -> tuple[Dependency, ...]:
-    """What a job waits for, such as `dependencies(after_ok=[7, 8], after_any=other)`."""
+    """Return the dependencies of a job, for example with `dependencies(after_ok=[7, 8], after_any=other)`."""
     if after_ok is after_any is after_failed is _NONE:
         return ()
     kinds = {
@@ -309,7 +309,7 @@ def dependencies(*, after_ok: Jobs = _NONE, after_any: Jobs = _NONE, after_faile
     pairs = {(job_id(job), kind) for kind, jobs in kinds.items() for job in (jobs if isinstance(jobs, Iterable) else (jobs,))}
     try:
         return tuple(Dependency(*pair) for pair in sorted(pairs))
-    except TypeError:  # some are no numbers, which do not stand in an order with numbers
+    except TypeError:  # some are not numbers and cannot be sorted with numbers
         said = ", ".join(sorted(repr(number) for number, _ in pairs if not isinstance(number, int)))
         raise InvalidArgument(f"a job waits for jobs, or for ids of jobs, and not for {said}") from None
 

@@ -1,4 +1,4 @@
-"""How a job runs while nobody else executes on its devices."""
+"""The profile of a job that runs alone on its devices."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,17 +6,17 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What was measured of a job while nobody else executed on its devices."""
+    """Measurements of a job, taken while no other job executed on its devices."""
 
     mini_batch_time: timedelta
-    """Of one mini-batch. A step of the training, if it counts its steps."""
+    """The time of one mini-batch, which is a training step if the job counts its steps."""
     best_mini_batch_time: timedelta
-    """The shortest that was measured. If the present one is much longer, jobs beside it on its server slow it down."""
+    """The shortest mini-batch time measured. If the current one is much longer, other jobs on the same server slow it down."""
     memory_mib: int = 0
-    """The most memory that it used of one device; 0: unknown."""
+    """The most memory that it used on one device; 0: unknown."""
     utilization_ppm: int | None = None
-    """Of its devices, in millionths; None: unknown."""
+    """Utilization of its devices, in millionths; None: unknown."""
     devices: int = 0
-    """How many devices it had when it was measured, all tasks together."""
+    """The number of devices that all of its tasks together had when it was measured."""
     model: str = ""
-    """Of these devices."""
+    """The model of these devices."""

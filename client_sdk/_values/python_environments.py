@@ -1,7 +1,6 @@
-"""Virtual and conda environments, by reference: a job finds the programs of one first.
+"""Activation of virtual and conda environments of the nodes, by putting them first in a job's PATH.
 
-The environment is named in the variables that the job sets, VIRTUAL_ENV or CONDA_PREFIX. So its node knows that it must be
-there.
+The job sets VIRTUAL_ENV or CONDA_PREFIX to the environment. From these, its node knows that the environment must exist.
 """
 
 import os
@@ -19,7 +18,7 @@ def activated(
     inherited: Mapping[str, str],
     own: Mapping[str, str],
 ) -> tuple[Variables, Variables]:
-    """What a job inherits and what it sets, with an environment activated. Raises InvalidArgument."""
+    """Return a job's inherited and own variables, with an environment activated. Raises InvalidArgument."""
     if venv is None and conda is None:
         return dict(inherited), dict(own)
     if venv is not None and conda is not None:
@@ -44,11 +43,11 @@ def _absolute(what: str, path: str | os.PathLike[str]) -> str:
             raise TypeError
     except TypeError:
         raise InvalidArgument(f"{what} is the path of an environment, and not {path!r}") from None
-    return os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111 (links are meant as they are)
+    return os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111 (links are not resolved)
 
 
 def _conda(given: str | os.PathLike[str]) -> tuple[str, str]:
-    """The path of a conda environment, and its name."""
+    """Return the path and the name of a conda environment."""
     if not isinstance(given, str) or "/" in given or given.startswith(("~", ".")):
         path = _absolute("conda", given)
         return path, path
@@ -61,7 +60,7 @@ def _conda(given: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def _known() -> Iterator[str]:
-    """Paths of the conda environments of this machine."""
+    """Yield the paths of the conda environments of this machine."""
     roots = [part for name in ("CONDA_ENVS_PATH", "CONDA_ENVS_DIRS") for part in os.environ.get(name, "").split(":") if part]
     if program := os.environ.get("CONDA_EXE"):
         roots.append(str(Path(program).parent.parent / "envs"))

@@ -8,21 +8,21 @@ from client_sdk._values.specs import Resources
 
 
 class RunPhase(ApiEnum):
-    """Where a launch of a task stands."""
+    """The phase of a launch of a task."""
 
     UNSPECIFIED = 0
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
-    """It was told to stop, and may use its grace period."""
+    """It was told to stop and is within its grace period."""
     ENDED = 4
     READY = 5
-    """Of a gang: prepared, and waits for the other tasks."""
+    """A task of a gang that is prepared and waits for the other tasks."""
     PARKING = 6
     PARKED = 7
     RESUMING = 8
     WARMING = 9
-    """At the destination of a migration, before the job goes on there."""
+    """At the destination of a migration, before the job resumes there."""
 
 
 class OperationKind(ApiEnum):
@@ -30,11 +30,11 @@ class OperationKind(ApiEnum):
 
     UNSPECIFIED = 0
     PARK = 1
-    """The run leaves its devices and stays in the memory of its node, until it is resumed."""
+    """The run releases its devices and stays in the memory of its node until it is resumed."""
     MIGRATE = 2
     PROBE = 3
     RESIZE = 4
-    """The job stops, and starts again with another number of tasks."""
+    """The job stops and starts again with another number of tasks."""
     VACATE = 5
     """The job saves its work and stops, because it is suspended."""
 
@@ -42,65 +42,65 @@ class OperationKind(ApiEnum):
 class OperationPhase(ApiEnum):
     UNSPECIFIED = 0
     PARKING = 1
-    """The run was told to park, and holds its devices."""
+    """The run was told to park and still holds its devices."""
     PARKED = 2
     """The run is parked. Its devices are free for others."""
     WAITING = 3
-    """Of a park: the run is parked, and is resumed when its devices are idle. Of a resize: the job is in its queue."""
+    """In a park: the run is parked, and resumes when its devices are idle. In a resize: the job is in its queue."""
     RESUMING = 4
     """The run was told to resume, and holds its devices."""
     WARMING = 5
-    """The destination of a migration makes itself ready, and the job runs where it is."""
+    """The destination of a migration is preparing, and the job still runs on its node."""
     SAVING = 6
     """The job saves its work and stops."""
     STARTING = 7
-    """The job begins at its destination, or with its new number of tasks."""
+    """The job starts at its destination, or with its new number of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is being done to a job's run."""
+    """An operation on a job's run that is in progress."""
 
     kind: OperationKind
     phase: OperationPhase
     begin_time: datetime
     phase_time: datetime
-    """When it came to its phase."""
+    """When it entered its phase."""
     deadline: datetime | None = None
-    """When the phase is given up; None: it may take any time."""
+    """When the phase is abandoned; None: it has no time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationPhaseTime:
-    """A phase of an operation that is over."""
+    """The duration of a phase of an operation that has ended."""
 
     kind: OperationKind
     phase: OperationPhase
     begin_time: datetime
     duration: timedelta
     detail: str = ""
-    """What was measured, such as "cooperative, 512 MiB, residue 0 MiB", or why the phase was given up."""
+    """Measurements, such as "cooperative, 512 MiB, residue 0 MiB", or why the phase was abandoned."""
 
 
 class SaveOutcome(ApiEnum):
-    """Whether what a run had done was saved when it ended."""
+    """Whether a run's work was saved when it ended."""
 
     UNSPECIFIED = 0
-    """It cannot be known."""
+    """It cannot be determined."""
     SAVED = 1
     NOT_SAVED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveResult:
-    """Whether what a run had done was saved when it ended. `str` says it in words."""
+    """Whether a run's work was saved when it ended. `str` describes it in words."""
 
     outcome: SaveOutcome
     step: int | None = None
-    """The step of the last checkpoint of the run, which holds all that it had done if the outcome is SAVED. None: it is not
-    known, or there is no checkpoint."""
+    """The step of the last checkpoint of the run, which contains all of its work if the outcome is SAVED. None: it is unknown,
+    or there is no checkpoint."""
     detail: str = ""
-    """For people: why it did not save, or why that cannot be known; of one that saved: what has saved it, unless it did so."""
+    """Text for people: why it did not save, or why that is unknown; if it was saved by anything but the run: by what."""
 
     def __str__(self) -> str:
         at = "" if self.step is None else f" at step {self.step}"
@@ -114,14 +114,14 @@ class SaveResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAtRisk:
-    """A running job that loses what it has done if it is stopped: it has not registered with Ebb, handles no SIGTERM, has no
+    """A running job that loses its work if it is stopped: it has not registered with Ebb, does not handle SIGTERM, has no
     checkpoint signal or command, and has saved nothing."""
 
     job_id: int
     user: str
     name: str
     run_time: timedelta
-    """For how long its run has executed."""
+    """How long its run has executed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Run:
     """The rank within a gang; 0 for a job of one task."""
     node: str
     devices: tuple[int, ...]
-    """Those that it was given. A parked run does not hold them."""
+    """The devices that it was given. A parked run does not hold them."""
     resources: Resources
     phase: RunPhase
     place_time: datetime
@@ -144,38 +144,38 @@ class Run:
     stop_reason: JobReason = JobReason.UNSPECIFIED
     """Why it was told to stop; UNSPECIFIED if it was not."""
     saved: bool = False
-    """It saved its work and left because it was told to: the next run goes on from that checkpoint."""
+    """It saved its work and exited because it was told to stop: the next run continues from that checkpoint."""
     lost: bool = False
-    """It ended with its node, or nobody knows how it ended."""
+    """It was lost with its node, or its exit status is unknown."""
     log_path: str | None = None
     guaranteed: bool = False
     """It holds cells of its virtual cluster."""
     parks: int = 0
-    """How often it was told to park."""
+    """The number of times that it was told to park."""
     parked_time: timedelta = timedelta(0)
-    """How long it was parked, in all."""
+    """The total time that it was parked."""
     waited_time: timedelta = timedelta(0)
-    """How long it waited for its turns on devices that it shares, in all."""
+    """The total time that it waited for its turns on shared devices."""
     rung: str | None = None
-    """How it is parked: "cooperative" (by the program itself), "driver" (by the driver of its devices) or "stopped" (it has
-    nothing on them). None: it is not."""
+    """The way in which it is parked: "cooperative" (by the program itself), "driver" (by the driver of its devices) or
+    "stopped" (it has nothing on them). None: it is not parked."""
     parked_mib: int = 0
-    """While it is parked: the host memory that is kept for what it had on its devices."""
+    """While it is parked: the host memory that holds the former contents of its devices."""
     residue_mib: int = 0
-    """While it is parked: what is left on each of its devices."""
+    """While it is parked: the memory that it still uses on each of its devices."""
     operations: tuple[OperationPhaseTime, ...] = ()
-    """What the last phases of operations on it took, at most 16, in order."""
+    """The durations of the last phases of operations on it, at most 16, in order."""
     began_from: str | None = None
-    """The name of the checkpoint that its program loaded. None: none, or the program did not say."""
+    """The name of the checkpoint that its program loaded. None: it loaded none or did not report it."""
     checkpoint: str | None = None
-    """The name of the last checkpoint that its program saved, as for `began_from`."""
+    """The name of the last checkpoint that its program saved. None: it saved none or did not report it."""
     save: SaveResult | None = None
-    """Whether what it had done was saved, once it has ended. None: there was nothing to save, or its agent does not say."""
+    """Once it has ended, whether its work was saved. None: there was nothing to save, or its agent does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Some of a job's runs, the newest first, and the tasks of a run by rank."""
+    """A page of a job's runs, newest first, and by rank within a run."""
 
     runs: tuple[Run, ...]
     next_page_token: str

@@ -1,4 +1,4 @@
-"""Who has which share of a cluster, and who has used how much of it."""
+"""Shares of a cluster, and how much of it projects and users have used."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,9 +24,9 @@ class Share:
     """2**-(part_of_usage / part_of_shares): 1 without usage, 0.5 if the usage is exactly its part. The highest is served
     first."""
     devices: float
-    """What it holds now. Jobs without devices count by their CPUs."""
+    """The number of devices that it holds now. Jobs without devices count by their CPUs."""
     queued: int
-    """How many of its jobs are queued."""
+    """The number of its queued jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,14 @@ class Shares:
     """The shares of a site, or of a virtual cluster."""
 
     time: datetime | None
-    """When this was so."""
+    """The time at which the shares were computed."""
     half_life: timedelta
-    """The time in which usage decays to a half."""
+    """The half-life of usage."""
     shares: tuple[Share, ...]
     """Each project, followed by its users; those with the highest factors first. At most 5000."""
     more_shares: int
-    """How many more there are."""
+    """The number of shares that are not shown."""
     queued: int
-    """How many jobs are queued."""
+    """The number of queued jobs."""
     next_job_ids: tuple[int, ...]
     """The first 100 of them, in the order in which they are served."""

@@ -1,4 +1,4 @@
-"""What a user asks to be run."""
+"""The specification of a job: command, resources, placement and retries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from client_sdk.units import parse_memory
 
 
 class Unnamed(IntEnum):
-    """CPUs or memory of a task with devices that its user has not named: the scheduler gives it what goes with the devices."""
+    """CPUs or memory that a user omitted for a task with devices: the scheduler gives it the devices' share of the node."""
 
     DEFAULT = 0
 
@@ -21,9 +21,9 @@ DEFAULT = Unnamed.DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a task occupies, or a node offers. `cpus` counts cores and is exact to a thousandth of one.
+    """Resources of a task or a node. `cpus` is a number of cores, exact to a thousandth.
 
-    In a spec that is submitted, `DEFAULT` for `cpus` or `memory_mib` means what goes with the devices."""
+    In a spec that is submitted, `DEFAULT` for `cpus` or `memory_mib` means the devices' share of the node."""
 
     cpus: float = 0.0
     memory_mib: int = 0
@@ -32,12 +32,12 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Tasks of a gang that are alike, such as `TaskGroup(4, devices=1, cpus=4, memory="8GiB")`.
+    """Identical tasks of a gang, such as `TaskGroup(4, devices=1, cpus=4, memory="8GiB")`.
 
-    Each of the `count` tasks has these resources. Left out, `cpus` and `memory` are what goes with the devices (`DEFAULT`), and
-    1 and "1GiB" without any. `memory` is written as in `Client.submit`, and kept as a number of MiB.
-    `command` is theirs where it differs from the job's. Ranks count through the groups of a job in order. With a `level` each
-    task has a whole cell of that level of its virtual cluster's.
+    Each of the `count` tasks has these resources. By default, `cpus` and `memory` are the devices' share of the node
+    (`DEFAULT`), or 1 and "1GiB" without devices. `memory` is written as in `Client.submit` and stored as a number of MiB.
+    `command` replaces the job's command for these tasks. Ranks are numbered through the groups of a job in order. With a
+    `level`, each task gets a whole cell of that level from its virtual cluster.
     """
 
     count: int
@@ -55,12 +55,12 @@ class TaskGroup:
 
     @property
     def resources(self) -> Resources:
-        """Of each task."""
+        """The resources of each task."""
         return Resources(cpus=self.cpus, memory_mib=parse_memory(self.memory), devices=self.devices)
 
 
 def named_resources(cpus: float, memory: str | int, devices: int) -> tuple[float, int]:
-    """CPUs, and memory in MiB, of a task with so many devices. Without devices nothing is left to the scheduler."""
+    """Return the CPUs and the MiB of memory of a task. Without devices, DEFAULT is resolved here, not by the scheduler."""
     mib = parse_memory(memory)
     if devices:
         return cpus, mib
@@ -69,9 +69,9 @@ def named_resources(cpus: float, memory: str | int, devices: int) -> tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What happens when a run fails: `limit` more runs. Preemption, suspension and the loss of a node are no failures.
+    """Retries of a job: at most `limit`. Preemption, suspension and the loss of a node are not failures.
 
-    Only failures with these exit codes or signals count; with neither, every failure does.
+    Only failures with these exit codes or signals are retried; if none are given, every failure is.
     """
 
     limit: int = 0
@@ -89,11 +89,11 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Many jobs of one spec, told apart by EBB_ARRAY_INDEX: 0 to `size` - 1."""
+    """An array: `size` jobs of one spec, which differ in EBB_ARRAY_INDEX (0 to `size` - 1)."""
 
     size: int
     at_once: int = 0
-    """How many may be started and not ended at once; 0 means any number."""
+    """The maximum number of jobs that have started and not ended; 0 means any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,17 +101,17 @@ class NodeRequest:
     """The nodes on which a job may run, on a site without virtual clusters."""
 
     names: tuple[str, ...] = ()
-    """One of these nodes; empty means any."""
+    """Nodes on which it may run; empty means any."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Nodes that have all of these labels."""
+    """Labels that the nodes must have."""
     excluded: tuple[str, ...] = ()
-    """None of these nodes."""
+    """Nodes on which it must not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One way in which a job can run, such as on a model of device or on CPUs. An empty `command` means the job's;
-    `environment` is added to the job's. The other fields mean what those of `JobSpec` with their names mean."""
+    """One way in which a job can run, such as on a device model or on CPUs. An empty `command` means the job's;
+    `environment` is added to the job's. The other fields have the same meaning as in `JobSpec`."""
 
     resources: Resources = Resources()
     task_groups: tuple[TaskGroup, ...] = ()
@@ -123,7 +123,7 @@ class Configuration:
     estimate: timedelta | None = None
 
     def __str__(self) -> str:
-        """Such as "2 V100 and 4 CPUs" or "8 CPUs"."""
+        """Return, for example, "2 V100 and 4 CPUs" or "8 CPUs"."""
         groups = self.task_groups
         devices = sum(group.count * group.devices for group in groups) if groups else self.resources.devices
         cpus = sum(group.count * group.cpus for group in groups) if groups else self.resources.cpus
@@ -135,11 +135,11 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a user asks to be run.
+    """The specification of a job.
 
-    `command` is the program and its arguments; no shell stands between. `working_directory` is an absolute path on the
+    `command` is the program and its arguments, executed without a shell. `working_directory` is an absolute path on the
     node; None means the job's own directory there. `grace_period` is the time from the stop signal to the kill; None
-    means the site's default, and zero that the job may be killed at once and go on from its last checkpoint. A spec with
+    means the site's default, and zero that the job may be killed immediately and resume from its last checkpoint. A spec with
     `task_groups` is a gang: `resources` are then those of all its tasks together.
     """
 
@@ -151,55 +151,55 @@ class JobSpec:
     working_directory: str | None = None
     grace_period: timedelta | None = None
     priority: int = 0
-    """Jobs of higher priority stand before others in their queue, and are not preempted for trials of lower priority."""
+    """Jobs with a higher priority start first, and are not preempted for trials with a lower priority."""
     time_limit: timedelta | None = None
-    """The longest that it may run, over all of its runs."""
+    """The maximum run time, over all of its runs."""
     estimate: timedelta | None = None
-    """How long it is expected to run, over all of its runs: policies and estimates read it."""
+    """The expected run time, over all of its runs. Policies and start estimates use it."""
     retry: Retry = Retry()
     task_groups: tuple[TaskGroup, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
-    """It waits in its queue until each of them holds."""
+    """The job waits in its queue until all of them are met."""
     array: Array | None = None
     virtual_cluster: str = ""
-    """To which it belongs; empty where the site has none."""
+    """The virtual cluster of the job; empty on sites without virtual clusters."""
     guarantee: Guarantee = Guarantee.GUARANTEED
     cells: CellRequest = field(default_factory=CellRequest)
     exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
-    """What an exit with 0 means after a stop signal."""
+    """Meaning of exit code 0 after a stop signal."""
     inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
+    """Variables inherited from the process that submitted it (see `JobOptions.export`); `environment` overrides them."""
     device_memory_mib: int = 0
-    """At least so much memory on each of its devices; 0 means any."""
+    """The minimum memory of each of its devices; 0 means any."""
     nodes: NodeRequest = field(default_factory=NodeRequest)
     alternatives: tuple[Configuration, ...] = ()
     """Other configurations in which the job can run. The fields above are configuration 0, and these are 1, 2, ..."""
     project: str = ""
-    """What its user works on; empty: none. Policies that order jobs by usage charge the job to this project."""
+    """The project that policies which order jobs by usage charge for the job; empty: none."""
     checkpoint_signal: str = ""
     """The signal that asks its program to save, such as "USR1" or "USR1@60"; empty: SIGTERM."""
     checkpoint_command: str = ""
-    """The command that saves its program's work, for /bin/sh; empty: none."""
+    """The shell command (/bin/sh) that saves its program's work; empty: none."""
     snapshots: tuple[str, ...] = ()
-    """What its nodes unpack before it starts, by digest (see `JobOptions.snapshot`)."""
+    """Digests of the snapshots that its nodes unpack before it starts (see `JobOptions.snapshot`)."""
     min_tasks: int = 0
-    """Of an elastic job: the least number of tasks. 0: the number is fixed."""
+    """For an elastic job: the minimum number of tasks. 0: the number is fixed."""
     max_tasks: int = 0
-    """Of an elastic job: the greatest number of tasks. The count of its one group in `task_groups` is the number that it has
-    now, which `Client.resize` changes."""
+    """For an elastic job: the maximum number of tasks. The count of its only group in `task_groups` is its current number,
+    which `Client.resize` changes."""
     gpu_fraction_ppm: int = 0
-    """The part of one device that it asks for, in millionths; 0: whole devices, or as much as its memory is."""
+    """The fraction of one device that it requests, in millionths; 0: whole devices, or in proportion to its memory."""
     gpu_memory_mib: int = 0
-    """The most memory of one device that it uses, if it shares the device; 0: what goes with its fraction."""
+    """The most memory that it uses on a device that it shares; 0: in proportion to its fraction."""
     share: ShareMode = ShareMode.EXCLUSIVE
-    """How it holds its devices."""
+    """How it shares its devices."""
     redacted: tuple[str, ...] = ()
-    """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
-    be submitted."""
+    """Fields that are hidden in another user's job: "environment", "command", "task_groups[0].command". Such a spec cannot be
+    submitted."""
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
-        """All of them, by number: that of the spec's own fields, and the alternatives."""
+        """All configurations by number: the one in the spec's own fields, then the alternatives."""
         own = Configuration(
             resources=self.resources,
             task_groups=self.task_groups,

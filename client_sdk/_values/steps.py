@@ -1,4 +1,4 @@
-"""How far runs are, from the steps that their programs count."""
+"""Progress of runs, from the steps that their programs count."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,12 +7,11 @@ from client_sdk._values.enums import ApiEnum
 
 
 class StepState(ApiEnum):
-    """What a program that counts its steps is doing, by its own account. STALLED is the agent's judgement, and of PARKED
-    only the agent knows."""
+    """The activity of a program that counts its steps, as it reports it. STALLED and PARKED are determined by the agent."""
 
     UNSPECIFIED = 0
     RUNNING = 1
-    """It does steps."""
+    """It executes steps."""
     EVALUATING = 2
     SAVING = 3
     STALLED = 4
@@ -22,7 +21,7 @@ class StepState(ApiEnum):
 
 
 class MiniBatchSource(ApiEnum):
-    """What shows the mini-batch time of a task, the best first."""
+    """Source of a task's mini-batch time, the best first."""
 
     UNSPECIFIED = 0
     STEPS = 1
@@ -32,7 +31,7 @@ class MiniBatchSource(ApiEnum):
     POWER = 3
     """The power that its device draws."""
     UTILISATION = 4
-    """How much of the time a kernel is resident on its device."""
+    """The part of the time in which a kernel is resident on its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Virtual clusters: what tenants are guaranteed, what jobs ask of cells, and whose the cells are."""
+"""Virtual clusters: the guarantees of tenants, the cell requests of jobs, and the owners and users of cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,37 +9,37 @@ from client_sdk._values.enums import DeviceUse, PinState
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Tasks that are to run together in one cell of a level."""
+    """A request that tasks run together in one cell of a level."""
 
     level: str
     preferred: bool = False
-    """Only where that is possible now; else the job waits for it."""
+    """Run them together if that is possible now. If False, the job waits until it is."""
     task_group: int | None = None
     """The tasks of one group, counted from 0; None means all tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRequest:
-    """What a job asks of the cells that it runs in, beyond the devices of its tasks. What is empty is left open."""
+    """Requirements of a job for its cells, in addition to its tasks' devices. Empty fields impose none."""
 
     pool: str = ""
     model: str = ""
-    """Of the devices."""
+    """The model of the devices."""
     pin: str = ""
-    """The pinned cell of its virtual cluster to run in."""
+    """The name of the pinned cell of its virtual cluster in which it runs."""
     level: str = ""
-    """For a job without task groups: it has a whole cell of this level."""
+    """For a job without task groups: the level of the whole cell that it gets."""
     within: tuple[Within, ...] = ()
     lazy: bool = False
-    """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
+    """If its own virtual cluster takes its cells back, keep running as an opportunistic job until they are reclaimed."""
     vacates: bool = False
-    """Where its virtual cluster owns fewer cells than it did, as when what it took in exchange went back, it saves its work and
-    leaves, to wait for others; if not, it runs on as opportunistic."""
+    """If its virtual cluster loses cells, such as at the end of an exchange, save, stop and wait for other cells; False: keep
+    running as an opportunistic job."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellQuota:
-    """So many cells of a level of a pool, such as `CellQuota("a100", "node", 2)`."""
+    """A number of cells of a level of a pool, such as `CellQuota("a100", "node", 2)`."""
 
     pool: str
     level: str
@@ -48,7 +48,7 @@ class CellQuota:
 
 @dataclass(frozen=True, slots=True)
 class PinnedCell:
-    """One certain cell: it serves only those jobs of its virtual cluster that name it."""
+    """A specific cell, used only by those jobs of its virtual cluster that name it."""
 
     name: str
     pool: str
@@ -59,77 +59,76 @@ class PinnedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualClusterPolicy:
-    """How a virtual cluster is scheduled inside. None is as the site has it, or in an update as it was."""
+    """The scheduling policy of a virtual cluster. None means the site's value, or in an update: unchanged."""
 
     name: str | None = None
     """"fifo", "priority", "las", "fair", "allox", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
     s: float | None = None
-    """Of FitGpp's score (Eqn 3): how much a grace period weighs beside the size."""
+    """FitGpp's weight of the grace period relative to the size, in its score (Eqn 3)."""
     cap: int | None = None
-    """P of FitGpp (Eqn 4): how often a job may be preempted for trials."""
+    """FitGpp's P (Eqn 4): the maximum number of times that a job is preempted for trials."""
     trials_in_flight: int | None = None
-    """How many trials may wait for their victims at once; 0 means any number."""
+    """The maximum number of trials that wait for their victims at the same time; 0 means any number."""
     proxy_after: timedelta | None = None
-    """Cells that were idle for so long, without a break, are offered to others by its proxy; 0 turns that off."""
+    """After cells were idle for this time without interruption, its proxy offers them to others; 0 disables the proxy."""
     proxy_window: timedelta | None = None
-    """For how long its proxy offers them."""
-    """For how long they are offered; 0 means for as long as they must have been idle."""
+    """How long its proxy offers them; 0 means as long as they must have been idle."""
     proxy_keep: int | None = None
-    """Idle cells of each kind that are not offered."""
+    """The number of idle cells of each kind that are not offered."""
     settings: Mapping[str, float] | None = None
-    """Settings that only this policy knows, by name, such as {"threshold": 7200} of las. In an update that names a policy they
-    are all that it has beside its defaults."""
+    """Settings that are specific to the policy, by name, such as {"threshold": 7200} for las. In an update that names a policy,
+    they replace all of its settings; those not given get their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellUse:
-    """How the cells of one level stand that a virtual cluster owns."""
+    """The cells of one level that a virtual cluster owns, by their state."""
 
     pool: str
     level: str
     owned: int
-    """Now: its quota, with what it has taken in exchange and without what it has given."""
+    """The cells that it owns now: its quota, plus cells taken and minus cells given in exchanges."""
     bound: int = 0
-    """To physical cells, because guaranteed runs are inside."""
+    """Cells that are bound to physical cells, because guaranteed runs use them."""
     free: int = 0
-    """Not bound, and to be had."""
+    """Cells that are not bound and are available."""
     faulty: int = 0
-    """Not bound, and not to be had, because too many devices are faulty."""
+    """Cells that are not bound and are unavailable, because too many devices are faulty."""
     taken: int = 0
-    """Others' cells that it has in exchange now."""
+    """Cells of other virtual clusters that it has now, through exchanges."""
     given: int = 0
-    """Its own that others have."""
+    """Cells of its own that others have now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinFault:
-    """What keeps part of a pinned cell, or all of it, from use."""
+    """The reason why a pinned cell is partly or entirely unavailable."""
 
     node: str
-    """Empty: there is no such cell any more."""
+    """Empty: the cell no longer exists."""
     devices: tuple[int, ...]
-    """As the node counts its devices; empty: all of the node."""
+    """Indices of the devices on the node; empty: the entire node."""
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinUse:
-    """How a pinned cell stands."""
+    """The state of a pinned cell."""
 
     name: str
-    """The pin's."""
+    """The name of the pin."""
     state: PinState
     devices: int = 0
-    """How many are in it; in a pool without devices: CPUs."""
+    """The number of its devices; in a pool without devices: of its CPUs."""
     held: int = 0
-    """Of these: held by guaranteed runs, or kept for them."""
+    """The number of these that guaranteed runs hold or that are earmarked for them."""
     faults: tuple[PinFault, ...] = ()
-    """What of it cannot be had, also where it is in use."""
+    """Its unavailable parts, even while it is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemotedRun:
-    """A run that is guaranteed no longer. It runs on as opportunistic, or leaves if its job asks for that."""
+    """A run that lost its guarantee. It keeps running as opportunistic, or stops if its job requests that."""
 
     job_id: int
     run: int
@@ -138,22 +137,22 @@ class DemotedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualCluster:
-    """A tenant's guarantee, and how it stands."""
+    """A tenant's guarantee, and its current use."""
 
     name: str
     quotas: tuple[CellQuota, ...] = ()
     pins: tuple[PinnedCell, ...] = ()
     weight: int = 1
-    """In the fair sharing of idle cells: with 2 it gets twice of what it gets with 1."""
+    """Weight when idle cells are shared between virtual clusters: with 2 it gets twice as much as with 1."""
     policy: VirtualClusterPolicy = VirtualClusterPolicy()
     cells: tuple[CellUse, ...] = ()
-    """By pool and level, the largest first; pinned cells are not among them."""
+    """Its cells by pool and level, largest level first, without pinned cells."""
     opportunistic_devices: int = 0
-    """How many devices its opportunistic runs hold now."""
+    """The number of devices that its opportunistic runs hold now."""
     pin_uses: tuple[PinUse, ...] = ()
-    """How its pinned cells stand, in the order of `pins`."""
+    """The states of its pinned cells, in the order of `pins`."""
     demoted: tuple[DemotedRun, ...] = ()
-    """Only in the answers to a create and an update: the runs that lose their guarantee by it."""
+    """The runs that lose their guarantee; only in the answers to a create and an update."""
 
 
 # ---- the cells themselves ----------------------------------------------------------------------------------------------
@@ -165,36 +164,36 @@ class CellLevel:
 
     name: str
     fan: int
-    """How many cells of the level below make one."""
+    """The number of cells of the level below in each cell."""
     cells: int = 0
     owned: int = 0
-    """By all virtual clusters together."""
+    """The number of cells that all virtual clusters together own."""
     free: int = 0
-    """Healthy, bound to nobody, and not part of a larger such cell."""
+    """The number of healthy, unbound cells that are not part of a larger such cell."""
     missing: int = 0
-    """Cells that virtual clusters own, have not bound, and could not get now, because devices are faulty."""
+    """The number of cells that virtual clusters own, have not bound, and could not get now, because devices are faulty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCell:
-    """A cell that is somebody's now."""
+    """A cell that is bound to a virtual cluster now."""
 
     level: str
     index: int
     virtual_cluster: str
     pin: str = ""
-    """Its name where it is pinned."""
+    """The name of the pin, if the cell is pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCell:
-    """A device, and how it is held."""
+    """A device and its use."""
 
     index: int
-    """As its node counts its devices."""
+    """Its index on its node."""
     use: DeviceUse
     virtual_cluster: str = ""
-    """Of the run that holds it, or of the job for which it is kept."""
+    """The virtual cluster of the run that holds it, or of the job for which it is earmarked."""
     job_ids: tuple[int, ...] = ()
     fault: str = ""
 
@@ -207,14 +206,14 @@ class NodeCells:
     index: int
     """Its number among the cells of its level."""
     devices: tuple[DeviceCell, ...] = ()
-    """In the order of the tree."""
+    """Its devices, in the order of the tree."""
     closed: str = ""
-    """Why nothing new is placed on it; empty for one that is open."""
+    """Why nothing new is placed on it; empty if it is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A node that the site counts to a pool and that is not like its others: nothing is placed on it."""
+    """A node that the site assigns to a pool and that differs from the pool's other nodes: nothing is placed on it."""
 
     node: str
     why: str
@@ -222,7 +221,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangedCells:
-    """Cells of one virtual cluster that another has now."""
+    """Cells of one virtual cluster that another one has now."""
 
     exchange_id: int
     level: str
@@ -234,16 +233,16 @@ class ExchangedCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Nodes that are alike, so that all cells of one level are interchangeable."""
+    """A set of identical nodes, so that all cells of one level are interchangeable."""
 
     name: str
     model: str = ""
-    """Of its devices; empty where it has none."""
+    """The model of its devices; empty if it has none."""
     levels: tuple[CellLevel, ...] = ()
-    """From the devices up. Cell i of a level is inside cell i // fan of the level above, where fan is that one's."""
+    """Levels from the devices up. Cell i of a level is in cell i // fan of the level above, with that level's `fan`."""
     node_level: int = 0
     cells: tuple[BoundCell, ...] = ()
     nodes: tuple[NodeCells, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     exchanged: tuple[ExchangedCells, ...] = ()
-    """The exchanges of its cells that are under way."""
+    """Its cells that are exchanged now."""

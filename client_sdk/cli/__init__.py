@@ -8,12 +8,12 @@ from client_sdk.cli.app import ebb
 
 
 def main() -> None:
-    """The entry point. Leaves with 0, 1 for an error, 2 for a wrong call, 130 for Ctrl-C, or what a command documents."""
-    if sys.stdout is None:  # it was closed, as some daemons do; what was to be done is done all the same
+    """The entry point. Exits with 0, 1 for an error, 2 for a usage error, 130 for Ctrl-C, or as a command documents."""
+    if sys.stdout is None:  # it was closed, as some daemons do; the command still runs
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal cannot show is no reason to stop
+            stream.reconfigure(errors="replace")  # characters that a terminal cannot show are no reason to stop
     ebb(prog_name="ebb")
 
 

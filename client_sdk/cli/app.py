@@ -30,7 +30,7 @@ from client_sdk.errors import EbbError
 
 
 class _Notices(logging.Handler):
-    """What the SDK says while it tries again, in the words in which errors are told."""
+    """Prints the SDK's retry messages in the form of the CLI's error messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         output.say(f"ebb: {record.getMessage()}", err=True)
@@ -141,7 +141,7 @@ def _is_full(error: OSError) -> bool:
 
 
 def _forget_stdout() -> None:
-    """Whoever read it is gone, or the file takes no more, so Python must not try to flush the rest at exit."""
+    """The reader has gone or the disk is full, so Python must not flush the rest at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)

@@ -6,13 +6,13 @@ from client_sdk.units import format_memory
 
 
 def launched(job: Job) -> Configuration:
-    """What its current or last run has; before the first, the spec's own."""
+    """Return the configuration of its current or last run; before the first run, the spec's own."""
     found = job.spec.configurations
     return found[job.configuration] if job.configuration < len(found) else found[0]
 
 
 def brief(job: Job) -> str:
-    """Such as "1: 2 V100 and 4 CPUs"; - for a job that has but one, or that has not run."""
+    """Return, for example, "1: 2 V100 and 4 CPUs"; - for a job that has only one configuration, or that has not run."""
     return chosen(job) if job.spec.alternatives and job.run else "-"
 
 
@@ -22,7 +22,7 @@ def chosen(job: Job) -> str:
 
 
 def expected(job: Job, number: int) -> str:
-    """Such as "118 s, standard error 13 s, by sample"; empty if nothing is known beside what the user has said."""
+    """Return, for example, "118 s, standard error 13 s, by sample"; empty if nothing but the user's estimate is known."""
     of = next((one for one in job.estimates if one.configuration == number), None)
     if of is None:
         return ""

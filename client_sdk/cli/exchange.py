@@ -132,9 +132,9 @@ def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, postin
 @click.argument("exchange_id", metavar="EXCHANGE", type=an_id)
 @click.pass_obj
 def return_(session: Session, vc: str | None, site: bool, fmt: str | None, quiet: bool, exchange_id: int) -> None:
-    """Ask for the end of an exchange before its time. It is over when both sides have asked.
+    """Ask to end an exchange early. It ends once both sides have asked.
 
-    The price of the rest of the window goes back. Jobs that the taker has in the cells run on as opportunistic.
+    The price of the rest of the window is refunded. The taker's jobs in the cells keep running as opportunistic jobs.
 
     \b
     Examples:

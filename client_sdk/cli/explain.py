@@ -66,7 +66,7 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
 
 
 def say_preview(found: Preview) -> None:
-    """What `ebb submit --dry-run` prints."""
+    """Print the output of `ebb submit --dry-run`."""
     if found.job.spec.array is not None:
         click.echo("of its elements, the first:")
     if found.starts:
@@ -162,7 +162,7 @@ def _estimate(estimate: StartEstimate) -> str:
 
 
 def _lost(cost: PreemptionCost) -> str:
-    """What the last preemption cost it."""
+    """Return the cost of the last preemption, in words."""
     by = f"trial {cost.by_job_id}" + (f" of {cost.by_user}" if cost.by_user else "")
     if cost.away is None:
         lost = "it has not started again since"

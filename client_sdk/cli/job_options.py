@@ -1,4 +1,4 @@
-"""What the options of `ebb submit` and the keys of a job file say, as the options of `Client.submit`."""
+"""Converts the options of `ebb submit` and the keys of a job file to the options of `Client.submit`."""
 
 import math
 import os
@@ -29,11 +29,11 @@ from client_sdk.errors import InvalidArgument
 from client_sdk.models import Within
 
 Given = Mapping[str, Any]
-"""By the keys of a job file. From the command line a value is text or a number, from a file also a list or mapping."""
+"""Values by job file key. From the command line a value is text or a number; from a file it can be a list or mapping, too."""
 
 
 def job_options(given: Given, where: Callable[[str], str]) -> JobOptions:
-    """Raises InvalidArgument, with what `where` calls the key that is wrong."""
+    """Return the options. Raises InvalidArgument, with the name that `where` gives to the wrong key."""
     found: dict[str, Any] = {}
     for key, value in given.items():
         if value is None:
@@ -60,7 +60,7 @@ def _devices(value: Any) -> float:
 
 
 def _retry_on(value: Any) -> dict[str, Any]:
-    """Exit codes and signals. A signal N is meant as 128+N, too: so it is reported where a shell stands between."""
+    """Parse exit codes and signals. A signal N includes exit code 128+N, which a shell reports if it runs the program."""
     codes: set[int] = set()
     signals: set[int] = set()
     for part in many(value):
@@ -249,4 +249,4 @@ _OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
     "command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value)),
 }
 KEYS = ("command", *_READ)
-"""Of a job file, which may also say gpus for devices."""
+"""The keys of a job file, which may also use gpus for devices."""

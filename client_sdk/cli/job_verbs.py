@@ -64,12 +64,12 @@ def suspend(
     fmt: str | None,
     quiet: bool,
 ) -> None:
-    """Set running jobs aside, until they are resumed.
+    """Suspend running jobs.
 
-    Each saves its work and leaves, as when it is preempted; its devices become free. A run that is parked leaves its devices
-    and stays in the memory of its node, where it goes on without a checkpoint. Safe to repeat.
+    Each saves its work and stops, as when it is preempted, and its devices become free. A run that is parked releases its
+    devices and stays in the memory of its node, where it resumes without a checkpoint. Safe to repeat.
 
-    If nothing saves one of them, it loses its work: the command asks first. Without a terminal it suspends none of them, and
+    If nothing saves one of them, it loses its work: the command asks first. Without a terminal it suspends none of them and
     exits with 1, unless --force is given.
 
     \b
@@ -88,8 +88,8 @@ def suspend(
 def resume(client: Client, job_id: int) -> Job:
     """Put suspended jobs back into their queues.
 
-    They go on from their checkpoints when there is room. A parked one goes on where it is if its devices are idle. If they are
-    not, it waits, or it moves to others if its program can save while it is parked.
+    They continue from their checkpoints when there is room. A parked job resumes in place if its devices are idle. If they
+    are not, it waits, or moves to other devices if its program can save while it is parked.
 
     \b
     Examples:
@@ -124,10 +124,10 @@ def release(client: Client, job_id: int) -> Job:
 
 @job_verb(_stands, Client.lost_by_requeue)
 def requeue(client: Client, job_id: int) -> Job:
-    """Have running jobs leave and queue again.
+    """Stop running jobs and requeue them.
 
-    Each saves its work first, and goes on from its checkpoint, perhaps on another node. A job that waits for its next retry
-    is tried at once. Before one of them loses its work, since nothing saves it, the command asks, as `ebb suspend` does.
+    Each saves its work first and continues from its checkpoint, perhaps on another node. A job that waits for a retry is
+    retried immediately. If a job would lose its work, since nothing saves it, the command asks first, like `ebb suspend`.
 
     \b
     Example:
@@ -181,12 +181,12 @@ def migrate(
     fmt: str | None,
     quiet: bool,
 ) -> None:
-    """Have a running or parked job go on at another node.
+    """Move a running or parked job to another node.
 
-    The node makes itself ready while the job runs or is parked. Then the job saves its work, stops, and begins there. If the
-    node does not become ready, the job runs on where it is, or stays parked. A gang goes to one NODE, or to one for each
-    of its tasks. `ebb story` says what each phase took. Before the job loses its work, since nothing saves it, the command
-    asks, as `ebb suspend` does.
+    The node prepares while the job runs or is parked. Then the job saves its work, stops, and starts there. If the node does
+    not become ready, the job keeps running in place, or stays parked. A gang moves to one NODE, or to one for each of its
+    tasks. `ebb story` shows how long each phase took. If the job would lose its work, since nothing saves it, the command
+    asks first, like `ebb suspend`.
 
     \b
     Examples:

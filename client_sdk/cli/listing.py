@@ -16,9 +16,9 @@ from client_sdk.models import LIVE, Job, JobState, SaveOutcome, ShareMode
 from client_sdk.units import format_memory
 
 _LARGEST_PAGE, _MOST_COUNTED = 1000, 1_000_000
-"""Of a scheduler."""
+"""The scheduler's limits."""
 _A_PAGE = 100
-"""Jobs that a table has if nobody says how many."""
+"""The default number of jobs in a table."""
 _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
 
 
@@ -57,12 +57,12 @@ def list_(
     devices. An array is one job until its elements start; each of them is then a job of its own. The TIME of an array counts
     from its first start. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
-    HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
-    CONFIGURATION is that of the current or last run of a job that has several. The REASON of a job that waits ends with "not
-    saved" if its last run has lost what it had done; `ebb runs` says why.
+    HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, to which the distinction does not apply.
+    CONFIGURATION is that of the current or last run of a job that has several. The REASON of a waiting job ends with "not
+    saved" if its last run lost its work; `ebb runs` says why.
 
-    A table has the newest 100 jobs, and below it stands how many more there are. With -q, -o json and -o yaml, which are for
-    programs, all of them are printed. --limit and --all-pages hold for each.
+    A table shows the newest 100 jobs, followed by the number of jobs not shown. With -q, -o json and -o yaml, which are for
+    programs, all jobs are printed. --limit and --all-pages apply to every format.
 
     \b
     Examples:

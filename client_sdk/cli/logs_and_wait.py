@@ -48,11 +48,11 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
 @click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
 @click.pass_context
 def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt: str | None, quiet: bool) -> None:
-    """Wait until jobs have ended, over restarts of the scheduler too.
+    """Wait until jobs have ended, even across restarts of the scheduler.
 
-    Leaves with the last exit code of the first of them that did not succeed, 0 when all did; 128+N for one that signal N
-    ended, 143 for one that was cancelled or whose time limit was over and that left no code of its own, 1 for an array of which
-    elements failed, and 124 when the time to wait ran out.
+    Exits with 0 if all jobs succeeded, and otherwise with the last exit code of the first job that did not: 128+N if signal N
+    ended it, 143 if it was cancelled or timed out without an exit code of its own, 1 for an array with failed elements. Exits
+    with 124 when the time to wait ran out.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def ended(job: Job) -> str:
 
 
 def exit_status(job: Job) -> int:
-    """What a shell would report of the job's last process; never 0 for a job that did not succeed."""
+    """Return the exit status of the job's last process, as in a shell; never 0 for a job that did not succeed."""
     if job.state is JobState.SUCCEEDED:
         return 0
     if job.exit_signal:

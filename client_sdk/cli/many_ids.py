@@ -74,13 +74,13 @@ def confirm_losses(names: Sequence[N], risks: Callable[[N], Iterable[JobAtRisk]]
 
 
 def with_losses(say: Callable[[Job], str], lost: Mapping[int, str]) -> Callable[[Job], str]:
-    """Has a sentence about a job say what it loses."""
+    """Append to the sentence about a job what it loses."""
     return lambda job: f"{say(job)}; {lost[job.id]}" if job.id in lost else say(job)
 
 
 def job_verb(say: Callable[[Job], str], risks: Risks | None = None) -> Callable[[Callable[[Client, int], Job]], click.Command]:
-    """Makes a command of a call about one job. It takes several, and `say` tells what became of each. `risks` says which jobs
-    lose their work by a call that stops them.
+    """Makes a command from a call for one job. The command takes several jobs, and `say` describes the result for each. `risks`
+    returns the jobs that lose their work if the call stops them.
 
     The function's name and text are the command's.
     """

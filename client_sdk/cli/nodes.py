@@ -1,4 +1,4 @@
-"""`ebb node`: the machines, for whoever looks at them and whoever looks after them."""
+"""`ebb node`: shows nodes to users, and lets operators manage them."""
 
 import sys
 from collections.abc import Sequence
@@ -140,8 +140,8 @@ def undrain(ctx: click.Context, names: Sequence[str], fmt: str | None, quiet: bo
 def fence(ctx: click.Context, names: Sequence[str], yes: bool, fmt: str | None, quiet: bool) -> None:
     """Declare silent nodes dead, so that their jobs queue again.
 
-    Only when it is certain that nothing runs there any more, as when the power is off: a run that lives on would run beside
-    its successor, and both would write the same checkpoints.
+    Use it only if it is certain that nothing runs there any more, as when the power is off: a surviving run would run at the
+    same time as its successor, and both would write the same checkpoints.
 
     \b
     Examples:

@@ -90,7 +90,7 @@ def command(value: Any) -> list[str]:
 
 
 def unknown(key: str, known: Iterable[str], of: str) -> str:
-    """What is said of a key that is not there."""
+    """Return the error message for an unknown key."""
     from difflib import get_close_matches
 
     close = get_close_matches(key, known := list(known), 1)

@@ -1,4 +1,4 @@
-"""What the commands share: the client of this call, and options that several have."""
+"""Parts shared by the commands: the client of this invocation, and common options."""
 
 import math
 from collections.abc import Callable

@@ -59,7 +59,7 @@ def _grace(job: Job) -> str:
 
 
 def _lines(job: Job) -> dict[str, str]:
-    """What there is to say of any job, and what there is of few."""
+    """Return the lines that every job has, and those that apply only to some."""
     spec = job.spec
     left = "" if has_place(job) or not job.node else ", on which it resumes" if job.parked else ", when it ran last"
     lines = {
@@ -154,7 +154,7 @@ def _lines(job: Job) -> dict[str, str]:
 
 
 def _holds(job: Job) -> str:
-    """By what right a job of a virtual cluster has its devices. It may have some tasks beyond its guarantee."""
+    """Return whether a job of a virtual cluster holds its devices as guaranteed or opportunistic. Its tasks may differ."""
     cells, idle = "cells of its virtual cluster", "idle devices, until somebody has a right to them"
     beyond = [task.rank for task in job.tasks if not task.guaranteed]
     match holds(job):
@@ -177,7 +177,7 @@ def _hidden(job: Job) -> str:
 
 
 def _exit(job: Job) -> str:
-    """How its last run left. Of a job that did not succeed the code is 0, too, where there is none, or nobody knows it."""
+    """Return how its last run ended. For a job that did not succeed, code 0 means that it has none or that it is unknown."""
     if job.exit_signal:
         return output.signal_text(job.exit_signal)
     if job.exit_code or job.state is JobState.SUCCEEDED:

@@ -24,7 +24,7 @@ def story(session: Session, job_id: int, fmt: str | None) -> None:
         output.emit(list(events), fmt)
         return
     began = {event.run for event in events if event.kind is JobEventKind.STARTED}
-    # A decision's table stands below its event, so the events come in stretches.
+    # A decision's table is printed below its event, so events are printed one by one, not as one table.
     for i, event in enumerate(events):
         time = output.when(event.time)
         output.say(f"{time}  {_sentence(event, event.run in began)}")

@@ -136,7 +136,7 @@ def submit(
 ) -> None:
     """Submit COMMAND as a job. It is safe on the scheduler's disk when this returns.
 
-    The command is executed as it stands, without a shell; write `-- sh -c '...'` to have one.
+    The command is executed as written, without a shell; use `-- sh -c '...'` to run one.
 
     \b
     Examples:
@@ -245,7 +245,7 @@ def submit(
 
 @contextlib.contextmanager
 def _told_anyway(job_id: int) -> Iterator[None]:
-    """Where its id cannot be written, on a full disk say, it must not be lost: the job is there."""
+    """Print the ID of a submitted job to standard error if writing it fails, on a full disk for example."""
     try:
         yield
     except OSError:

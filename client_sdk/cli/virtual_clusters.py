@@ -90,7 +90,7 @@ def show(session: Session, name: str, fmt: str | None) -> None:
 
 
 def _options(command: Any) -> Any:
-    """What there is to say of one, to create or change it."""
+    """Add the options that create or change a virtual cluster."""
     for option in (
         click.option("--quota", "quotas", metavar="POOL/LEVEL=N", multiple=True, help="So many cells. May be repeated."),
         click.option("--pin", "pins", metavar="NAME=POOL/LEVEL/INDEX", multiple=True, help="A certain cell. May be repeated."),

@@ -16,7 +16,7 @@ from client_sdk.training import sweep as in_job
 
 
 class Report(NamedTuple):
-    """What a member has said of itself after a step."""
+    """A result that a member reported after a step."""
 
     number: int
     step: int
@@ -85,7 +85,7 @@ class Reader:
         return not self._threads[number].is_alive()
 
     def new(self, seconds: float) -> list[Report]:
-        """What was reported since the last call. Waits for so long if there is nothing."""
+        """Return the reports since the last call. If there are none, wait up to `seconds` for one."""
         found: list[Report] = []
         try:
             found.append(self._found.get(timeout=seconds))
@@ -101,7 +101,7 @@ class Reader:
 
     def _take(self, number: int, output: Callable[[], Iterator[str]]) -> None:
         rest = ""
-        # The output may be gone with its node, or there is none, or the client is closed: the job's state is enough then.
+        # The output may be lost with its node or missing, or the client is closed: the job's state is sufficient then.
         with suppress(EbbError):
             for piece in output():
                 *lines, rest = (rest + piece).split("\n")

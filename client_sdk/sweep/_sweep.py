@@ -1,4 +1,4 @@
-"""A sweep: jobs that share slots and a budget, take turns, and are promoted or killed by what they report."""
+"""A sweep: jobs that share slots and a budget, take turns, and are promoted or killed according to their reports."""
 
 import json
 import math
@@ -22,37 +22,36 @@ from client_sdk.training.sweep import VARIABLE
 _LOOK = 0.5
 """Seconds between two looks at the jobs."""
 _PROMOTED = 10
-"""By how much the priority of a promoted member is higher."""
+"""Increase of the priority of a promoted member."""
 
 
 class Search(Protocol):
-    """What suggests configurations, and judges them by what they report."""
+    """A search algorithm, which suggests configurations and judges them by their reports."""
 
     def suggest(self) -> tuple[int, Mapping[str, Any]] | None:
-        """A number that no other configuration of the sweep has, and the parameters; None: there are no more."""
+        """Return a number that is unique in the sweep, and the parameters; None if there are no more configurations."""
 
     def reported(self, report: Report) -> bool:
         """Takes a report. Returns whether the member is to be killed."""
 
     def ended(self, member: Member) -> None:
-        """Takes the end of a member that the sweep has killed (`killed`), or that has ended by itself (`job.state`)."""
+        """Called when a member has ended, killed by the sweep (`killed`) or on its own (`job.state`)."""
 
 
 class Sweep:
-    """Jobs that try configurations of one program. Use it as a context, and give it a search to `run`, or the configurations.
+    """Jobs that try configurations of one program. Use it as a context manager; `run` a search in it, or call `suggest`.
 
     At most `slots` members execute at the same time. If more are live, they take turns: when the turn of one ends, it is
-    suspended, and a new configuration, or one that waits, has its place. So all of them give early feedback. The first turn of
-    a member is over when it has reported something, and each further one when it has also run for `turn`.
+    suspended, and a new or waiting configuration takes its place, so that all of them give early feedback. The first turn of
+    a member ends when it has reported something, and each further one when it has also run for `turn`.
     The `exclusive` best members by their last reports are promoted: their turn does not end, and their priority is higher. If
-    members ask for a part of a device, a promoted one has a device alone, from its next run on.
+    members request a part of a device, a promoted one gets a whole device from its next run on.
 
-    `live` is how many members may be live, by default as many as there are slots, so that nobody takes turns. `budget` is the
-    time for which the members may run in all: when it is spent, all are killed. It is counted while the sweep looks on.
+    `live` is the maximum number of live members, by default the number of slots, so that no member takes turns. `budget` is
+    the total run time of all members: when it is spent, all are killed. It is counted only while the sweep's loop runs.
 
-    The options are those of `Client.submit`. Members are submitted under request ids that begin with `name`, which must be
-    given. A script that is started again with the same name, and suggests the same configurations under the same numbers, goes
-    on with their jobs.
+    The options are those of `Client.submit`. The request IDs of members begin with `name`, which is required. A script that is
+    restarted with the same name, and suggests the same configurations under the same numbers, continues with their jobs.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class Sweep:
         if direction not in ("minimize", "maximize"):
             raise InvalidArgument(f'direction={direction!r} is unknown; it is "minimize" or "maximize"')
         self.members: dict[int, Member] = {}
-        """By their numbers."""
+        """Members by number."""
         self.seconds = 0.0
-        """For how long members have run in all."""
+        """The total run time of the members."""
         self.most_seconds = None if budget is None else units.parse_duration(budget).total_seconds()
         self._client = client
         self._command = list(command)
@@ -107,7 +106,7 @@ class Sweep:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Kills what is live if the block has failed. A sweep that is left in good order may have members that go on."""
+        """Kills live members if the block raised an exception. Otherwise live members continue."""
         if kind is not None:
             self.kill(*self._of(lambda member: member.live))
 
@@ -132,7 +131,7 @@ class Sweep:
         return member
 
     def look(self, wait: float = _LOOK) -> list[Report]:
-        """What members have reported since the last look. Waits up to `wait` seconds for a report, and looks at the jobs."""
+        """Return the members' reports since the last call. Waits up to `wait` seconds for a report, and checks the jobs."""
         found = self._new_reports(wait)
         now = time.monotonic()
         passed, self._looked = now - self._looked, now
@@ -228,9 +227,9 @@ class Sweep:
         ]
 
     def _take(self, search: Search, reports: list[Report]) -> None:
-        """Has the search judge what was reported, and tells it which members have ended with no report left."""
+        """Passes reports to the search to be judged, and tells it which members have ended with no report left."""
         over = self._of(lambda member: not member.told and not member.live and self._reader.is_through(member.number))
-        # What they have reported before they ended may have come since.
+        # Reports that they made before they ended may have arrived since.
         for report in [*reports, *self._new_reports(0)]:
             if search.reported(report):
                 self.kill(self.members[report.number])

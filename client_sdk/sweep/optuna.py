@@ -19,8 +19,8 @@ _PARAMETERS = "ebb_parameters"
 class OptunaSearch:
     """A study of Optuna as a search. `optuna.pruners.SuccessiveHalvingPruner` is ASHA, `HyperbandPruner` is Hyperband.
 
-    If the study has a storage that lasts, a script that is started again goes on with the trials that were under way: give the
-    sweep the same name.
+    If the study has a persistent storage, a restarted script continues with the trials that were in progress, if the sweep has
+    the same name.
     """
 
     def __init__(self, study: optuna.Study, space: Callable[[Trial], Mapping[str, Any]], configurations: int) -> None:

@@ -1,4 +1,4 @@
-"""For tests of code that uses Ebb: a cluster inside the test's own process.
+"""A fake cluster inside the test's own process, for tests of code that uses Ebb.
 
 >>> from client_sdk import testing
 >>> with testing.cluster() as fake, fake.client() as client:
@@ -6,9 +6,9 @@
 >>> job.state.name, job.exit_code
 ('SUCCEEDED', 0)
 
-No job is really run: each ends as the test says. A real `Client`, `AsyncClient` or `ebb` talks to it over the loopback
+No job is really run: the test decides how each ends. A real `Client`, `AsyncClient` or `ebb` connects to it over the loopback
 interface, so code under test that makes its own client needs no change, only the address. The fake answers as the service
-does; both pass the same tests. It starts jobs first come first served, trials first, and preempts nothing by itself.
+does; both pass the same tests. It starts jobs first come, first served, trials first, and never preempts on its own.
 """
 
 from client_sdk.testing._fake import NODES, FakeCluster, cluster

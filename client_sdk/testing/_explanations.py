@@ -83,7 +83,7 @@ def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:
 
 
 def _own_reasons(state: State, job: job_pb2.Job) -> Iterator[scheduler_pb2.Blocker]:
-    """What keeps it out of its queue."""
+    """Yield the blockers that keep the job out of its queue."""
     if job.held:
         yield _blocker(JobReason.HELD, "a user holds it: release it")
     for waits in state.waits_for.get(job.id, ()):

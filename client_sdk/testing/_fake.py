@@ -1,4 +1,4 @@
-"""What a test holds in its hands: the fake cluster and what can be made to happen in it."""
+"""The fake cluster, by which a test controls what happens to its jobs."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from client_sdk.testing._server import Failure, Server
 from client_sdk.testing._state import Outcome, Script, State, state_of
 
 NODES: Mapping[str, Resources] = {"node-1": Resources(cpus=64, memory_mib=512 * 1024, devices=8)}
-"""The nodes of a fake cluster that is told nothing else."""
+"""The default nodes of a fake cluster."""
 
 
 class FakeCluster:
@@ -47,44 +47,44 @@ class FakeCluster:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job as it stands, in the order of submission."""
+        """Every job in its current state, in the order of submission."""
         with self._state.changed:
             return [convert.job(self._state.find(job_id)) for job_id in self._state.jobs]
 
     @property
     def calls(self) -> Counter[str]:
-        """How often each call came in, such as {"Submit": 2, "Watch": 1}; tries that failed count."""
+        """The number of calls by name, such as {"Submit": 2, "Watch": 1}, including failed tries."""
         with self._state.changed:
             return Counter(self._server.calls)
 
     @property
     def watches(self) -> int:
-        """How many watches, waits and followed logs are under way."""
+        """The number of watches, waits and followed logs in progress."""
         with self._state.changed:
             return self._server.watches
 
     def start(self, job: Job | int) -> Job:
-        """Has a queued job start and run; of an array, its next element, which is returned.
+        """Starts a queued job; for an array, starts and returns its next element.
 
-        Raises FailedPrecondition where it fits on no node now, is held, or waits for another job.
+        Raises FailedPrecondition if it fits on no node now, is held, or waits for another job.
         """
         with self._state.changed:
             started = life.start(self._state, _id(job))
             return self._shown(started.id)
 
     def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "", done: bool = False) -> Job:
-        """Ends the run of a job, which a queued one begins first.
+        """Ends the run of a job; a queued job is started first.
 
-        As with the service, a job that was cancelled is then CANCELLED. One that was told to leave (preempted, requeued, its
-        node drained) goes back to its queue, and one that was suspended is SUSPENDED, also with exit code 0, unless it is
-        `done` (its program has written EBB_DONE_FILE) or was submitted with exit_0_after_stop="done".
+        As with the service, a job that was cancelled is then CANCELLED. One that was told to stop (preempted, requeued, its
+        node drained) is requeued, and one that was suspended is SUSPENDED, even with exit code 0, unless it is `done` (its
+        program has written EBB_DONE_FILE) or was submitted with exit_0_after_stop="done".
         """
         with self._state.changed:
             life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output, done=done))
             return self._shown(job)
 
     def write(self, job: Job | int, output: str) -> None:
-        """Has the current run of a job write this. Raises FailedPrecondition for a job that does not run."""
+        """Writes to the output of a job's current run. Raises FailedPrecondition for a job that is not running."""
         with self._state.changed:
             found = self._state.find(_id(job))
             if state_of(found) not in (JobState.RUNNING, JobState.STOPPING):
@@ -94,16 +94,16 @@ class FakeCluster:
             self._state.changed.notify_all()
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
-        """Has a running best-effort job preempted for a trial. It leaves at once with exit code 143, and is queued again.
+        """Preempts a running best-effort job for a trial. It exits immediately with exit code 143 and is requeued.
 
-        With `leaves=False` it stays inside its grace period (STOPPING) until `finish`.
+        With `leaves=False` it remains in its grace period (STOPPING) until `finish`.
         """
         with self._state.changed:
             life.preempt(self._state, _id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
             return self._shown(job)
 
     def saves_nothing(self, job: Job | int) -> None:
-        """Has a job be of a program that saves nothing: it loses its work if it is stopped (`Client.lost_by_suspend`)."""
+        """Marks a job's program as saving nothing: it loses its work if it is stopped (`Client.lost_by_suspend`)."""
         with self._state.changed:
             self._state.unsaved.add(_id(job))
 
@@ -111,13 +111,13 @@ class FakeCluster:
         """Sets what `Client.node` returns about a node's devices, all of them or none, and about its runs; None: nothing.
         `Client.get` returns the steps of the job's tasks.
 
-        A device with a fault is shown so, and jobs are placed on it all the same.
+        A device with a fault is shown as faulty, but jobs are still placed on it.
         """
         with self._state.changed:
             _nodes.observe(self._state, node, None if seen is None else convert_nodes.observations_message(seen))
 
     def share(self, shares: Shares | None) -> None:
-        """What `Client.shares` tells from now on; None: the policy does not go by usage, as in a new cluster."""
+        """Sets what `Client.shares` returns; None: the policy does not order by usage, as in a new cluster."""
         with self._state.changed:
             self._state.shares = None if shares is None else convert_explanations.shares_message(shares)
 
@@ -126,15 +126,15 @@ class FakeCluster:
     ) -> None:
         """The next calls fail: any, or only those named `call`, such as "Submit".
 
-        Clients try again by themselves after Unavailable, DeadlineExceeded and Cancelled, as long as their timeout lets
-        them. With `after`, a call is carried out and its answer lost.
+        Clients retry on their own after Unavailable, DeadlineExceeded and Cancelled, within their timeout. With `after`, a
+        call is carried out and its answer is lost.
         """
         with self._state.changed:
             self._server.failures += [Failure(error("the test wants it so"), call, after)] * times
 
     @contextlib.contextmanager
     def unavailable(self) -> Iterator[None]:
-        """Inside this context nothing is answered, and watches break. Give clients a short timeout, or they wait for it."""
+        """Inside this context, calls fail and watches break. Give clients a short timeout, or they wait until it expires."""
         with self._state.changed:
             self._server.down = Unavailable("the test wants it so")
             self._server.cut()
@@ -145,12 +145,12 @@ class FakeCluster:
                 self._server.down = None
 
     def cut_watches(self) -> None:
-        """Breaks the connection of every watch, wait and log; clients make it again."""
+        """Breaks the connection of every watch, wait and log; clients reconnect."""
         with self._state.changed:
             self._server.cut()
 
     def close(self) -> None:
-        """Ends it, and closes its clients. Safe to repeat."""
+        """Stops the cluster and closes its clients. Safe to repeat."""
         for client in self._clients:
             client.close()
         self._server.close()
@@ -164,12 +164,12 @@ def _id(job: Job | int) -> int:
 
 
 def succeed(_job: Job) -> Outcome:
-    """The script of a fake cluster that is told nothing else."""
+    """The default script of a fake cluster: every job succeeds."""
     return Outcome()
 
 
 _SITE = ("EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY", "EBB_VC")
-"""What the environment says of the site's own scheduler, beside its address."""
+"""Environment variables about the site's own scheduler, in addition to its address."""
 _lock = threading.Lock()
 _open = 0
 _hidden: dict[str, str] = {}
@@ -198,9 +198,9 @@ def cluster(
 ) -> Iterator[FakeCluster]:
     """A fake cluster for as long as the context lasts.
 
-    A job starts as soon as it fits on one of the `nodes`, and ends as `script` says: at once with exit code 0, unless the
-    test gives another. Where that returns None the job runs until `FakeCluster.finish`, or until it is cancelled. With
-    `by_hand` nothing starts or ends by itself: a job waits for `start` and for `finish`, also when it was cancelled.
+    A job starts as soon as it fits on one of the `nodes`, and ends as `script` says: by default immediately with exit code
+    0. If the script returns None, the job runs until `FakeCluster.finish`, or until it is cancelled. With `by_hand` nothing
+    starts or ends on its own: a job waits for `start` and for `finish`, even after it was cancelled.
 
     Meanwhile EBB_TOKEN, EBB_TLS_CA, EBB_VC and the like, which are for a site's own scheduler, are not in `os.environ`.
     """

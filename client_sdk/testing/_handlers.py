@@ -1,4 +1,4 @@
-"""What users ask of the fake cluster, and what it refuses."""
+"""The fake cluster's handlers for the requests of users, and its refusals."""
 
 from dataclasses import replace
 
@@ -275,7 +275,7 @@ def refusal(job: job_pb2.Job, what: str, instead: str) -> EbbError:
 
 
 def told_to_leave(state: State, job: job_pb2.Job, reason: JobReason) -> job_pb2.Job:
-    """Has it leave, and returns how it stood when it was told to."""
+    """Stop the job, and return its state directly after it was told to stop."""
     leave(state, job, reason)
     told = state.find(job.id)
     _goes(state, job)

@@ -17,9 +17,9 @@ from client_sdk.testing._output import log_file
 from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, set_tasks, state_of
 
 LEAVES = (JobReason.PREEMPTED, JobReason.SUSPENDED, JobReason.REQUEUED, JobReason.NODE_DRAINED, JobReason.RESIZED)
-"""Why a job is told to leave that is to go on later."""
+"""Reasons for which a job is told to stop but runs again later."""
 TOLD = Outcome(exit_signal=15)
-"""How a run leaves that is told to."""
+"""The outcome of a run that is told to stop."""
 
 
 # ---- what the test says ------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def _next_element(state: State, array: job_pb2.Job) -> job_pb2.Job:
 
 
 def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
-    """What the end of a run means for its job. A function is called, unless its run ends otherwise than well."""
+    """Update the job after the end of its run. A function is called, unless its run ends with a failure."""
     if calls_function(job) and outcome == Outcome(output=outcome.output, done=outcome.done):
         outcome = replace(outcome, exit_code=call_function(state, job), done=True)
     with Path(job.log_path).open("a", encoding="utf-8") as log:
@@ -169,7 +169,7 @@ def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
 
 
 def _is_done(job: job_pb2.Job, outcome: Outcome) -> bool:
-    """What the job's exit with 0 after a stop signal means."""
+    """Whether an exit with 0 after a stop signal means that the job is done."""
     return outcome.done or job.spec.exit_0_after_stop == job_pb2.EXIT0_AFTER_STOP_DONE
 
 

@@ -16,11 +16,11 @@ from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 T = TypeVar("T", job_pb2.RunSteps, job_pb2.MiniBatch)
 Configured = job_pb2.JobSpec | job_pb2.Configuration
 MODEL = "Fake"
-"""Of every device of a fake cluster."""
+"""The model of every device of a fake cluster."""
 
 
 _LEAST = {"cpu_milli": 1000, "memory_mib": 1024}
-"""What goes with a device where there is no node."""
+"""The share of CPUs and memory of a device if there are no nodes."""
 
 
 class Placed(NamedTuple):
@@ -29,18 +29,18 @@ class Placed(NamedTuple):
 
 
 def configurations(spec: job_pb2.JobSpec) -> list[Configured]:
-    """By their numbers."""
+    """Return the configurations in the order of their numbers."""
     return [spec, *spec.alternatives]
 
 
 def demands(spec: Configured) -> list[Resources]:
-    """What each task needs."""
+    """Return the resources of each task."""
     groups = spec.task_groups or [job_pb2.TaskGroup(count=1, resources=spec.resources)]
     return [convert.resources(group.resources) for group in groups for _ in range(group.count)]
 
 
 def name_resources(state: State, spec: Configured) -> None:
-    """Sets CPUs and memory that are not named: the smallest share of a device among the nodes that would do."""
+    """Set omitted CPUs and memory to the smallest share of a device among the suitable nodes."""
     for resources in [group.resources for group in spec.task_groups] or [spec.resources]:
         if not resources.devices or (resources.HasField("cpu_milli") and resources.HasField("memory_mib")):
             continue
@@ -64,7 +64,7 @@ def place(state: State, spec: job_pb2.JobSpec) -> Placed | None:
 
 
 def suitable(state: State, spec: Configured) -> list[str]:
-    """The nodes that have what it asks of nodes beside resources. A fake node has no labels, and its devices no memory."""
+    """Return the nodes that meet its requirements other than resources. A fake node has no labels, its devices no memory."""
     asked, model = spec.nodes, spec.cells.model
     memory = spec.device_memory_mib or (isinstance(spec, job_pb2.JobSpec) and spec.gpu_memory_mib)
     if asked.labels or memory or model not in ("", MODEL):

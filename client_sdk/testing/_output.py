@@ -1,4 +1,4 @@
-"""What a job of the fake cluster has written, as `Scheduler.Logs` tells it."""
+"""The output of jobs of the fake cluster, for `Scheduler.Logs`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,14 @@ from client_sdk.models import ENDED, JobState
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Of one run."""
+    """The output of one run."""
 
     run: int
-    """0: the run that is asked for has not started."""
+    """0: the requested run has not started."""
     data: bytes
-    """All of it up to now."""
+    """All output up to now."""
     over: bool
-    """Nothing more is to come."""
+    """No more output will follow."""
 
 
 def log_file(folder: Path, job_id: int, run: int) -> Path:
@@ -26,7 +26,7 @@ def log_file(folder: Path, job_id: int, run: int) -> Path:
 
 
 def output(job: job_pb2.Job, request: scheduler_pb2.LogsRequest, folder: Path) -> Output:
-    """What the run has written. Raises what the service refuses a log with."""
+    """Return the output of the run. Raises the same errors as the service."""
     state = JobState(job.state)
     run = request.run or job.run
     if run == 0 or run > job.run:

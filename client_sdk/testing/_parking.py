@@ -46,7 +46,7 @@ def _comes_to(state: State, job: job_pb2.Job, phase: job_pb2.OperationPhase) -> 
 
 
 def resume(state: State, job: job_pb2.Job) -> None:
-    """Has a parked job go on as soon as its devices are idle."""
+    """Resume a parked job as soon as its devices are idle."""
     job.suspend_requested = False
     state.show(job, JobState.SUSPENDED, JobReason.RESUMED)
     _comes_to(state, job, job_pb2.OPERATION_PHASE_WAITING)
@@ -55,7 +55,7 @@ def resume(state: State, job: job_pb2.Job) -> None:
 
 
 def go_on(state: State) -> None:
-    """Resumes the parked jobs that are to go on, and whose devices are idle."""
+    """Resume the parked jobs that wait to resume and whose devices are idle."""
     for job in state.jobs.values():
         if job.parked and job.operation.phase == job_pb2.OPERATION_PHASE_WAITING and _has_room(state, job):
             end(state, job)

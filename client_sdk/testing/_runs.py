@@ -94,7 +94,7 @@ def end(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
 
 
 def note_phase(state: State, job: job_pb2.Job) -> None:
-    """Notes what the phase of the job's operation took that is over now."""
+    """Record the duration of the phase of the job's operation that has just ended."""
     operation = job.operation
     now = datetime.now(UTC)
     for run in _current(state, job):

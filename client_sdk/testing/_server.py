@@ -28,7 +28,7 @@ _CODES = {error: code for code, error in reversed(ERRORS.items())} | {Internal: 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is to go wrong with the next call, of this name if it has one: before it is carried out, or after."""
+    """A failure to inject into the next call, or the next `call` of this name: before or after it is carried out."""
 
     error: EbbError
     call: str | None
@@ -39,7 +39,7 @@ Answer = Callable[[Any], Message]
 
 
 def _scheduler(state: State) -> dict[str, Answer]:
-    """What each call about jobs answers."""
+    """Return the answers to calls about jobs."""
 
     def submit(request: scheduler_pb2.SubmitRequest) -> Message:
         if request.validate_only:
@@ -85,7 +85,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
 
 
 def _snapshots(state: State) -> dict[str, Answer]:
-    """What each call about snapshots and results answers."""
+    """Return the answers to calls about snapshots and results."""
     return {
         "FindSnapshot": lambda r: _files.find(state, r),
         "PutSnapshot": lambda r: _files.put(state, r),
@@ -94,7 +94,7 @@ def _snapshots(state: State) -> dict[str, Answer]:
 
 
 def _cluster(state: State) -> dict[str, Answer]:
-    """What each call about nodes answers."""
+    """Return the answers to calls about nodes."""
     return {
         "ListNodes": lambda r: _nodes.nodes(state, r),
         "GetNode": lambda r: _nodes.found(state, r.node),
@@ -125,9 +125,9 @@ class Server:
         self.calls: Counter[str] = Counter()
         self.failures: list[Failure] = []
         self.down: EbbError | None = None
-        """What every call is answered with, where that is not None."""
+        """The error with which every call fails; None: calls are answered."""
         self.watches = 0
-        """How many are under way, followed logs included."""
+        """The number of watches in progress, including followed logs."""
         self._state = state
         self._cuts = 0
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ebb-fake")

@@ -1,6 +1,6 @@
-"""What the fake cluster holds, and how it is read. What happens to it is in `_lifecycle`, what users ask of it in `_handlers`.
+"""The state of the fake cluster. `_lifecycle` changes it, and `_handlers` serves the requests of users.
 
-Not safe for several threads by itself; the server and the test take turns by its `changed`.
+Not thread-safe by itself; the server and the test synchronize by its `changed`.
 """
 
 import threading
@@ -28,15 +28,16 @@ class Outcome:
     exit_signal: int = 0
     """The signal that ended it, or 0."""
     done: bool = False
-    """It had said in EBB_DONE_FILE that its work is done: with exit code 0 it has then finished, also after a stop signal."""
+    """It reported in EBB_DONE_FILE that its work is done: with exit code 0 it has finished, even after a stop signal."""
     launch_error: str = ""
-    """Why the command could not be executed, where it could not."""
+    """Why the command could not be executed; empty if it was."""
     output: str = ""
-    """What it wrote, for `Client.logs`."""
+    """Its output, for `Client.logs`."""
 
 
 Script = Callable[[Job], Outcome | None]
-"""Told of each run as it starts, it says how that ends; None leaves it running. It must not call the cluster."""
+"""Called with each job when a run starts; returns how the run ends, or None to leave it running. It must not call the
+cluster."""
 
 
 @dataclass
@@ -50,21 +51,21 @@ class State:
     jobs: dict[int, job_pb2.Job] = field(default_factory=dict)
     requests: dict[str, int] = field(default_factory=dict)
     waits_for: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)
-    """Of those that wait for other jobs."""
+    """Dependencies of the jobs that wait for other jobs, by job."""
     first_graces: dict[int, Duration] = field(default_factory=dict)
-    """Of jobs whose grace period was changed: that of their submission."""
+    """Submitted grace periods of the jobs whose grace period was changed, by job."""
     drains: dict[str, cluster_pb2.NodeDrain] = field(default_factory=dict)
     unsaved: set[int] = field(default_factory=set)
     """Jobs that lose their work if they are stopped."""
     observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
+    """Observations, by node."""
     shares: scheduler_pb2.SharesResponse | None = None
-    """By node."""
     files: dict[str, bytes] = field(default_factory=dict)
     """Snapshots, by digest."""
     results: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """What runs have left, by job and run."""
+    """Results of runs, by job and run."""
     runs: dict[int, list[job_pb2.Run]] = field(default_factory=dict)
-    """By job, in the order in which they began."""
+    """Runs by job, in the order in which they started."""
     commit_no: int = 0
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     _commits: dict[int, int] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class State:
             self.show(job, JobState.QUEUED)
 
     def tell(self, job: job_pb2.Job, kind: JobEventKind, **facts: Any) -> None:
-        """A line of the job's story, which is a commit: whoever watches the job is told."""
+        """Add an event of the job, as a commit that its watchers receive."""
         self.touch(job)
         event = job_pb2.JobEvent(job_id=job.id, kind=int(kind), commit_no=self.commit_no, **facts)  # type: ignore[arg-type]
         set_now(event.time)
@@ -141,7 +142,7 @@ class State:
         return shown
 
     def queue(self, job_class: JobClass) -> Iterator[job_pb2.Job]:
-        """By priority, then those that have run before, then as they were submitted."""
+        """Return the queue, sorted by priority, then jobs that have run before, then submission."""
         queued = (job for job in self.jobs.values() if class_of(job) == job_class and self._stands_in_queue(job))
         return iter(sorted(queued, key=lambda job: (-job.priority, job.run == 0, job.id)))
 
@@ -184,7 +185,7 @@ def state_of(job: job_pb2.Job) -> JobState:
 
 
 def at_limit(job: job_pb2.Job) -> bool:
-    """Of an array: as many of its elements run as may at once."""
+    """Whether the maximum number of an array's elements is running."""
     most = job.spec.array.at_once
     return bool(most) and job.array.live >= most
 

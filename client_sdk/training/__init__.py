@@ -1,6 +1,6 @@
-"""For training scripts: checkpoints, and a step counter.
+"""Checkpoints and a step counter for training scripts.
 
-One line, and a loop, for PyTorch and others:
+One line and a loop, for PyTorch and other frameworks:
 
     from client_sdk.training import job
 
@@ -9,7 +9,7 @@ One line, and a loop, for PyTorch and others:
         for batch in job.steps(loader):
             train_one_step(batch)
 
-Checkpoints of a state of one's own: save when the scheduler preempts the job, and resume from there in the next run.
+Checkpoints of your own state: saved when the scheduler preempts the job, and loaded in the next run.
 
     from client_sdk.training import Checkpointer
 
@@ -19,7 +19,7 @@ Checkpoints of a state of one's own: save when the scheduler preempts the job, a
             train_one_step(state)
             checkpoint.at_boundary(lambda: state)     # cheap; when asked to stop: saves, and ends the program
 
-`device()` says what the run computes with, which a job that has several configurations does not know before.
+`device()` returns the device of the run, which a job with several configurations does not know in advance.
 
 Steps: count them, and Ebb shows the step, the rate and the remaining time.
 
@@ -28,11 +28,11 @@ Steps: count them, and Ebb shows the step, the rate and the remaining time.
     for batch in training.count(loader, total=epochs * len(loader)):
         train_one_step(batch)
 
-`parameters()` are what a member of a sweep tries, and `report(loss)` says how good it is.
+`parameters()` returns the parameters that a member of a sweep tries, and `report(loss)` reports its result.
 
-`park_point()` says where a program may be parked, if PyTorch's hook does not know that.
+`park_point()` marks a point at which a program may be parked, for programs that PyTorch's hook does not support.
 
-All of this needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy
+All of this needs only Python, works unchanged outside of Ebb, and saves everything that `pickle` can save: NumPy
 arrays, random generators, plain objects.
 """
 
@@ -89,11 +89,11 @@ _MODULES = {
     "report": "client_sdk.training.sweep",
     "steps": "client_sdk.training.step_counter",
 }
-"""Where each public name is. No module may be called as one of them: it would take the place of the name."""
+"""The module of each public name. No module may have the name of one of them, which it would shadow."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name when it is used first: a script pays for what it uses."""
+    """Import a name on first use, so that a script imports only what it uses."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_MODULES[name]), name)

@@ -37,13 +37,13 @@ class FrameworkCheckpoints:
         self._entered = False
         self._files = RunFiles.of(environment)
         self.directory = self._checkpointer.directory
-        """Where the framework writes."""
+        """The directory in which the framework writes."""
 
     def newest(self) -> Path | None:
-        """The newest folder that is whole; None on a first run. From here on, SIGTERM asks for a stop.
+        """Return the newest intact folder; None on a first run. From then on, SIGTERM asks for a stop.
 
         Call it in the main thread.
-        Raises CheckpointError when there are checkpoints and none can be used.
+        Raises CheckpointError if checkpoints exist but none can be used.
         """
         self.listen()
         with folders.opening(lambda reference: folders.check(self.directory, reference)[0]):

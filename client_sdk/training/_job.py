@@ -45,16 +45,16 @@ class Job:
         """The place in the data at which this run resumes, until the loop begins."""
         self._pass: Pass | ElasticPass | None = None
         self._total_epochs: int | None = None
-        """Inside of `epochs`: how many there are."""
+        """Inside `epochs`: the number of epochs."""
         self._epoch = 0
         self._step = 0
         self._share: Share | None = None
-        """Of an elastic job: what this task takes of each step."""
+        """This task's share of each step, for an elastic job."""
         self._seed = 0
         self._things: dict[str, Any] = {}
         """Registered parts of which each rank writes its shards."""
         self._grown = 1.0
-        """The size of a step, in sizes of a step of the checkpoint from which this run resumes."""
+        """The size of a step relative to that of the checkpoint from which this run resumes."""
         self._ends_step = True
 
     def checkpointable(
@@ -79,28 +79,28 @@ class Job:
 
         Each part is an object with `state_dict` and `load_state_dict` (a model, an optimizer, a scheduler, a gradient
         scaler), a tensor, an array, a random generator, a dict, a list, another object that `pickle` can save, or a pair of
-        callables (get, put). The global random generators and the place in the data are saved without being named. A
-        DataLoader may be named, and has nothing to save: `steps` keeps the place in it.
+        callables (get, put). The global random generators and the position in the data are always saved. A DataLoader may be
+        named but has no state to save: `steps` tracks the position in it.
 
-        Checkpoints are written when a stop is asked for, and every `every_steps` steps or `every_seconds` seconds. With
-        `background` these are copied in host memory, which needs room for one copy, and a thread writes them. The last `keep`
+        Checkpoints are written when a stop is requested, and every `every_steps` steps or `every_seconds` seconds. With
+        `background`, the latter are copied in host memory, which must hold one copy, and a thread writes them. The last `keep`
         checkpoints are kept, and so are the folders of steps that are a multiple of `keep_every`. `directory` and `ranks` are
         as for `Checkpointer`.
 
-        `elastic` says that another number of tasks may resume: the parts are the same in all tasks, rank 0 writes them, and
-        `steps` shares the data out. By default a job is elastic if it was submitted with --max-tasks. A step has
-        `micro_batches` batches of the loader, over all tasks together: by default as many as the job has tasks at most. With
-        `keep_batch=False` it has `micro_batches` for each task (by default 1), so that a step grows with the number of tasks.
-        The order of the data follows from `seed`.
+        With `elastic`, another number of tasks may resume: the parts are the same in all tasks, rank 0 writes them, and `steps`
+        distributes the data. By default a job is elastic if it was submitted with --max-tasks. A step has `micro_batches`
+        batches of the loader, over all tasks together: by default the job's maximum number of tasks. With `keep_batch=False`
+        it has `micro_batches` for each task (by default 1), so that a step grows with the number of tasks. The order of the
+        data follows from `seed`.
 
-        If a save fails that no stop asked for, as on a full disk, a warning says so, the training goes on, and the save is
-        tried again after the next step. With `on_save_error="raise"` the training ends.
+        If a periodic save fails, for example because the disk is full, a warning is logged, training continues, and the save is
+        retried after the next step. With `on_save_error="raise"`, training ends.
 
-        With `sharded`, a job is elastic, and each rank writes and reads its own shards of modules and optimizers, by
-        torch.distributed.checkpoint, in the foreground. The process group must be there before.
+        With `sharded`, a job is elastic, and each rank writes and reads its own shards of modules and optimizers with
+        torch.distributed.checkpoint, in the foreground. The process group must be initialized before.
 
         A later call registers more parts and takes no options. Raises TypeError for a part that cannot be restored in place,
-        ValueError for an option or a name that cannot be, and CheckpointError when there are checkpoints and none can be used.
+        ValueError for an invalid option or name, and CheckpointError if checkpoints exist but none can be used.
         """
         chosen = None if ranks is None else tuple(ranks)
         shares = elastic, micro_batches, keep_batch, seed, sharded, on_save_error
@@ -177,23 +177,23 @@ class Job:
 
     @property
     def accumulate(self) -> int:
-        """Of an elastic job: the number of batches that this task takes of each step. Otherwise 1."""
+        """The number of this task's batches in each step of an elastic job. Otherwise 1."""
         return 1 if self._share is None else self._share.accumulate
 
     @property
     def ends_step(self) -> bool:
-        """Whether the batch at hand is this task's last one of its step: the loop then lets the optimizer step."""
+        """Whether the current batch is this task's last one of its step, after which the loop calls `optimizer.step`."""
         return self._ends_step
 
     @property
     def loss_scale(self) -> float:
-        """Of an elastic job: multiply the mean loss of each batch by it before `backward`, and the gradient, which
-        DistributedDataParallel averages over the tasks, is that of the mean loss over the step. Otherwise 1."""
+        """The factor for the mean loss of each batch before `backward`, in an elastic job: the gradient, which
+        DistributedDataParallel averages over the tasks, is then that of the mean loss over the step. Otherwise 1."""
         return 1.0 if self._share is None else self._share.loss_scale
 
     def scale_lr(self, *things: Any, rule: str = "linear") -> float:
-        """For `keep_batch=False`: scales the learning rates of optimizers, and of schedulers with `base_lrs`, because a step
-        has become larger or smaller since the checkpoint. Call it once, when they are registered. Returns the factor.
+        """Scales the learning rates of optimizers, and of schedulers with `base_lrs`, to the change in the size of a step since
+        the checkpoint (`keep_batch=False`). Call it once, after they are registered. Returns the factor.
 
         `rule` is "linear" (Goyal et al., 2017) or "sqrt", the square root. Raises ValueError for another.
         """
@@ -296,7 +296,7 @@ class Job:
         self._saved = {}
 
     def _parts(self) -> dict[str, Any]:
-        """What is saved; nothing is copied."""
+        """Return the parts to save, without copying them."""
         at = None if self._pass is None else self._pass.state()
         own = {"step": self._step, "epoch": self._epoch, "pass": at}
         if self._share is not None:

@@ -1,4 +1,4 @@
-"""Where a training script may be parked, for scripts that no hook knows."""
+"""Points at which a training script may be parked, for scripts that no hook supports."""
 
 from typing import TYPE_CHECKING
 

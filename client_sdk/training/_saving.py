@@ -88,13 +88,13 @@ class Saving:
         self._grace = Grace(environment, options.background)
         self._files = RunFiles.of(environment)
         self.folder: Path | None = None
-        """That of the checkpoint from which this run resumes."""
+        """The value in the checkpoint from which this run resumes."""
         self._saved_at = 0
         """The step of the last save, which may have failed."""
         self._failures = 0
-        """Of saves, since the last one that succeeded."""
+        """The number of failed saves since the last one that succeeded."""
         self._retry_at: float = inf
-        """The step after which a save that has failed is tried again."""
+        """The step after which a failed save is retried."""
         self._saves_alone = mine is None or len(mine.together) == 1 or (self.elastic and not self.sharded)
         self._next_time = time.monotonic() + (options.every_seconds or inf)
         self._last_boundary: float | None = None
@@ -137,10 +137,10 @@ class Saving:
             self._last_boundary = time.monotonic()
 
     def at_boundary(self, step: int, parts: Callable[[], Parts]) -> None:
-        """Call it between two steps. Raises SystemExit(OBEYED) when a stop was asked for and the parts are saved.
+        """Call it between two steps. Raises SystemExit(OBEYED) once a stop was requested and the parts are saved.
 
-        If a save fails that was due, the training goes on, and it is tried again: at the next step, after two more, after four
-        more, and so on. Ranks that save together try again when all of them save next. Raises the error if no later save could
+        If a periodic save fails, training continues, and the save is retried: after the next step, after two more, after four
+        more, and so on. Ranks that save together retry when all of them save next. Raises the error if no later save could
         succeed or the options say so, and CheckpointError for one in the background.
         """
         now = time.monotonic()
@@ -166,16 +166,16 @@ class Saving:
         self._checkpointer.__exit__(None, None, None)
 
     def wait(self) -> None:
-        """Returns when no save is under way in the background."""
+        """Return when no save is in progress in the background."""
         self._background.wait()
 
     def _save_for_stop(self, parts: Callable[[], Parts]) -> object:
-        """What a Checkpointer saves when the program stops: a reference to a folder that is complete."""
+        """Save the parts for a stop, and return a reference to the complete folder, which a Checkpointer saves."""
         self.wait()
         return self._write(parts(), time.monotonic(), durable=not self._migrates) if self._takes_part else None
 
     def save_parked(self, step: int, parts: Callable[[], Parts]) -> None:
-        """Saves the state of a program that is parked after this step, unless a checkpoint of the step is there already.
+        """Save the state of a program that is parked after this step, unless a checkpoint of the step already exists.
 
         Raises what reading and writing the parts raise.
         """
@@ -194,10 +194,10 @@ class Saving:
 
     @property
     def _migrates(self) -> bool:
-        """Whether the job goes on at once at another node, which copies what is saved now from the memory of this one.
+        """Whether the job is migrating: the other node copies the checkpoint from this node's memory.
 
-        So nothing waits for the disk of this node, which gets it behind. If it loses its power in these seconds, the checksums
-        show that this checkpoint is not whole, and the one before is used: it has to be kept.
+        So the save does not wait for the disk of this node, which is written later. If the node loses power in these seconds,
+        the checksums reveal the incomplete checkpoint, and the one before is used, which therefore has to be kept.
         """
         stop = None if self._files.stop is None else read_stop_file(self._files.stop)
         return stop is not None and stop.reason == "migrated" and self._options.keep > 1
@@ -255,11 +255,11 @@ class Saving:
 
     @property
     def _takes_part(self) -> bool:
-        """Whether this process does something in a save."""
+        """Whether this process takes part in a save."""
         return self.sharded or self._checkpointer.writes
 
     def _report_failure(self, step: int) -> None:
-        """Raises what the last save in the background raised, unless the training goes on."""
+        """Raise the error of the last background save, unless training continues."""
         if (failure := self._background.failure) is not None:
             self._background.failure = None
             if is_survived(failure, self._options.on_save_error):

@@ -1,4 +1,4 @@
-"""The checkpoint hook: what a training loop says to the scheduler, and the scheduler to it."""
+"""The checkpoint hook, by which a training loop and the scheduler communicate."""
 
 import atexit
 import logging
@@ -34,32 +34,33 @@ _log = logging.getLogger("client_sdk.training")
 
 
 class Checkpointer:
-    """Saves a program's state when the scheduler wants its place, and gives it back in the next run.
+    """Saves a program's state when the scheduler stops its run, and restores it in the next run.
 
-    Enter it in the main thread. SIGTERM then only sets a flag, at which the next `at_boundary` saves the state, tells
-    the scheduler that the job is to go on later, and leaves with SystemExit(OBEYED), or RESIZED if the job is resized. A
-    program that finishes instead, inside its grace period, just finishes: once the `with` block is left in good order, a job
-    does not act on SIGTERM, unless another Checkpointer follows, which then leaves at its first boundary.
+    Enter it in the main thread. SIGTERM then only sets a flag. The next `at_boundary` saves the state, tells the scheduler
+    that the job will continue later, and raises SystemExit(OBEYED), or SystemExit(RESIZED) if the job is resized. A program
+    may also finish within its grace period: after a normal exit from the `with` block, a job does not react to SIGTERM,
+    unless another Checkpointer follows, which then exits at its first boundary.
 
-    Processes that the program starts inside the block, such as workers that load data, are its own to end: Ebb sends them no
-    SIGTERM, and to forks it means what it did before.
+    Processes that the program starts inside the block, such as data loading workers, are the program's to stop: Ebb does not
+    send them SIGTERM, and forks handle SIGTERM as before the block.
 
-    `directory` is where the checkpoints are; left out, it is EBB_CHECKPOINT_DIR (one directory for all runs of a job),
-    and outside of Ebb ./checkpoints. Several that share a directory and are not ranks of one gang need different
-    `name`s. `every_seconds` and `every_steps` (calls of `at_boundary`) also save in between, so that a run that is
-    killed unasked loses no more than that. The last `keep` checkpoints are kept. If such a save fails, as on a full disk, a
-    warning says so, the training goes on, and the save is tried again; `on_save_error="raise"` ends the training.
+    `directory` contains the checkpoints; by default it is EBB_CHECKPOINT_DIR (one directory for all runs of a job), and
+    outside of Ebb ./checkpoints. Checkpointers that share a directory and are not ranks of one gang need different `name`s.
+    With `every_seconds` and `every_steps` (calls of `at_boundary`), the state is also saved periodically, which limits the
+    loss if a run is killed without warning. The last `keep` checkpoints are kept. If a periodic save fails, for example
+    because the disk is full, a warning is logged, training continues, and the save is retried; with `on_save_error="raise"`,
+    training ends.
 
-    In a gang (WORLD_SIZE is more than 1) each rank has files of its own, and `load` goes on from the newest step that all
-    ranks have whole. The ranks need one directory, on a file system that their nodes share, the same `name`, and calls of
-    `at_boundary` at the same steps. Save in between by `every_steps`: clocks differ, so `every_seconds` is refused.
-    A stop that reaches any of the ranks stops all of them, at the same boundary. `replicated=True` says that the state is the
-    same on all ranks: rank 0 alone writes it, and all ranks load it, however many there are. `ranks` are those that save
-    together, by default all; `ranks=[0]` says that rank 0 saves alone, and that the others have no Checkpointer.
-    `rank_timeout` is how many seconds `load` waits for the other ranks to load.
+    In a gang (WORLD_SIZE is more than 1) each rank has its own files, and `load` resumes from the newest step for which all
+    ranks have an intact checkpoint. The ranks need the same directory, on a file system that their nodes share, the same
+    `name`, and calls of `at_boundary` at the same steps. Use `every_steps` for periodic saves: `every_seconds` is refused,
+    because clocks differ. A stop that reaches any rank stops all of them, at the same boundary. `replicated=True` declares
+    that the state is the same on all ranks: only rank 0 writes it, and any number of ranks can load it. `ranks` are those that
+    save together, by default all; with `ranks=[0]`, rank 0 saves alone, and the others have no Checkpointer. `rank_timeout`
+    is the number of seconds for which `load` waits for the other ranks to load.
 
-    Checkpoints are pickles, and reading a pickle can run any code: the directory must be writable to the job's own
-    user alone, as the one that Ebb gives is.
+    Checkpoints are pickles, and reading a pickle can run any code: the directory must be writable only by the job's own
+    user, as EBB_CHECKPOINT_DIR is.
     """
 
     def __init__(
@@ -192,17 +193,17 @@ class Checkpointer:
     @overload
     def load(self, fresh: Callable[[], T]) -> T: ...
     def load(self, fresh: Callable[[], Any] | None = None) -> Any | None:
-        """What was saved last. On a first run `fresh()`, or None without one.
+        """Returns the state that was saved last. On a first run, returns `fresh()`, or None without it.
 
-        A newest checkpoint that is damaged is reported on the log `client_sdk.training` (standard error, unless set up
-        otherwise), and the one before it is used.
+        If the newest checkpoint is damaged, this is reported on the log `client_sdk.training` (standard error, unless
+        configured otherwise), and the one before it is used.
 
-        In a gang this is the newest step that all ranks have whole, and all of them return it; a rank waits here until all
-        load, and leaves as at a boundary if it is asked to. If no step was ever whole on all ranks, as after an interruption
-        before the first save, they begin from the start together and a warning says so.
+        In a gang, all ranks return the newest step for which every rank has an intact checkpoint; a rank waits here until all
+        load, and exits as at a boundary if a stop is requested. If no step was ever complete on all ranks, as after an
+        interruption before the first save, they start from the beginning together, and a warning is logged.
 
-        Raises CheckpointError when checkpoints are there and none of them can be used: starting from nothing would
-        throw the work away in silence. In a gang it names each rank and what it has.
+        Raises CheckpointError if checkpoints exist but none of them can be used: starting from scratch would silently discard
+        the work. In a gang the error lists each rank and its checkpoints.
         """
         if self._together is None:
             alone = self._alone.load()
@@ -222,14 +223,14 @@ class Checkpointer:
         return state if found is not None else fresh() if fresh is not None else None
 
     def at_boundary(self, state: Callable[[], object]) -> None:
-        """Call it between steps, with what gives the state that the next step starts from.
+        """Call it between steps, with a function that returns the state from which the next step starts.
 
-        Costs well under a microsecond when there is nothing to do. Saves when a save is due. When a stop was asked for:
+        Costs well under a microsecond when there is nothing to do. Saves when a save is due. When a stop was requested, it
         saves, tells the scheduler, and raises SystemExit(OBEYED). In a gang this happens at the same boundary on all ranks.
         The program may be parked here, too; see `park_point`.
 
-        If the save of a stop fails, the error is raised and the job is told not to have saved; the checkpoint before stays. If
-        another save fails, the training goes on, unless `on_save_error` says otherwise or no later save could succeed.
+        If the save for a stop fails, the error is raised and the job is reported as not saved; the checkpoint before remains.
+        If another save fails, training continues, unless `on_save_error` says otherwise or no later save could succeed.
         """
         self._boundaries += 1
         if self._stop or self._schedule.is_due(self._boundaries):
@@ -247,7 +248,7 @@ class Checkpointer:
                 self._leave()
 
     def _try_to_save(self, state: Callable[[], object], stops: bool) -> bool:
-        """Whether it saved. Raises what fails, unless the training goes on without it."""
+        """Save, and return whether that succeeded. Raises the error, unless training continues without this save."""
         try:
             with self._saving, step_counter.saving():
                 taken = state()
@@ -270,12 +271,12 @@ class Checkpointer:
         return self._stop and (self._agreement is None or bool(self._agreement.stops_at(self._boundaries)))
 
     def save(self, state: object) -> Path:
-        """Saves now, whole or not at all; it is on the disk when this returns. Returns the file. From any thread.
+        """Saves now, atomically, and returns the file once it is on disk. May be called from any thread.
 
-        In a gang, only what all ranks save after the same step, and as often, is something to go on from. If the state is
-        replicated, the file is that of rank 0, and no other rank writes or waits.
+        In a gang, `load` can use only saves that all ranks make after the same step and the same number of times. If the state
+        is replicated, the file is that of rank 0, and no other rank writes or waits.
 
-        Raises OSError, or what pickling the state raises; the checkpoints before are untouched.
+        Raises OSError, or the error of pickling the state; earlier checkpoints remain untouched.
         """
         self._saves_by_itself = False
         with self._saving, step_counter.saving():
@@ -286,10 +287,10 @@ class Checkpointer:
                 raise
 
     def save_later(self) -> Callable[[object], Path]:
-        """Returns a `save` that belongs to this moment, whenever a thread calls it: call it once, before the next save begins.
+        """Returns a `save` for the current step, which a thread may call later: call it once, before the next save starts.
 
-        In a gang, the checkpoint has the step at which `save_later` was called, however many steps the program has done since.
-        The step counter does not show the program as saving meanwhile, because the training goes on.
+        In a gang, the checkpoint has the step at which `save_later` was called, even if the program has executed more steps
+        since. The step counter does not show the program as saving meanwhile, because training continues.
         """
         with self._saving:
             key, step = self._next_key(direct=True), step_counter.known_step()
@@ -343,7 +344,7 @@ class Checkpointer:
         end_after_exit_handlers(RESIZED if stop is not None and stop.reason == "resized" else OBEYED)
 
     def _read_stop(self) -> StopFile | None:
-        """What the agent says about the stop that it asks for."""
+        """Return the agent's information about the requested stop."""
         return None if self._files.stop is None else read_stop_file(self._files.stop)
 
     def _abandon(self) -> None:

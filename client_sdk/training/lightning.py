@@ -26,11 +26,11 @@ _NAME = "lightning"
 
 
 class EbbCallback(Callback):
-    """Saves Lightning's own checkpoint after a batch, when a stop is asked for and every `every_steps` batches.
+    """Saves Lightning's own checkpoint after a batch, when a stop is requested and every `every_steps` batches.
 
     `directory` is EBB_CHECKPOINT_DIR by default. The last two checkpoints are kept. Several ranks stop after the same batch.
-    If a save fails that no stop asked for, as on a full disk, the training goes on, and saves after the next batch; with
-    `on_save_error="raise"` it ends.
+    If a periodic save fails, for example because the disk is full, training continues and saves again after the next batch;
+    with `on_save_error="raise"`, training ends.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class EbbCallback(Callback):
         self._every_steps = every_steps
         self._checkpoints = FrameworkCheckpoints(directory, on_save_error=on_save_error)
         self._failures = 0
-        """Of saves, since the last one that succeeded."""
+        """The number of failed saves since the last one that succeeded."""
         self._retry_at: int | None = None
         self._batches = 0
 
@@ -95,7 +95,7 @@ class EbbCallback(Callback):
 
 
 def _save(trainer: Trainer, path: Path) -> Exception | None:
-    """What kept the trainer from saving; None: it has saved. Ranks meet at the end of a save, also one that has failed."""
+    """Save, and return the error, or None. Ranks synchronize at the end of a save, even one that has failed."""
     try:
         trainer.save_checkpoint(path)
     except OSError as error:

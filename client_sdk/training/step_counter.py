@@ -35,7 +35,7 @@ def steps(total: int | None = None, *, done: int | None = None) -> Steps:
 
 
 def parking_of_process() -> "Parking | None":
-    """What parks this process; None outside of Ebb, where nothing of it is imported."""
+    """Return the `Parking` of this process; None outside of Ebb, where it is not imported."""
     if not os.environ.get("EBB_PARK_DIR"):
         return None
     from ebb_inject.ebb_hook import parking
@@ -44,9 +44,9 @@ def parking_of_process() -> "Parking | None":
 
 
 def steps_to_skip() -> int:
-    """How many steps of the job, counted from its first one, are counted without being executed; usually none.
+    """Return the number of steps, from the job's first one, that are counted without being executed; usually 0.
 
-    EBB_SKIP_STEPS says so: whoever replays a long job wants what comes after them.
+    It is set by EBB_SKIP_STEPS, for users who replay a long job and need only its later steps.
     """
     text = os.environ.get("EBB_SKIP_STEPS", "").strip()
     if not text:
@@ -57,7 +57,7 @@ def steps_to_skip() -> int:
 
 
 def tell_modules() -> None:
-    """Says what this process has imported, so that the job starts faster at another node; nothing outside of Ebb."""
+    """Report the imported modules, so that the job starts faster on another node. Does nothing outside of Ebb."""
     if os.environ.get("EBB_RUN_DIR"):
         from ebb_inject.ebb_hook import modules
 
@@ -65,13 +65,13 @@ def tell_modules() -> None:
 
 
 def saving() -> AbstractContextManager[None]:
-    """`Steps.saving`, if this process counts its steps; else nothing."""
+    """Return `Steps.saving` if this process counts its steps, and otherwise a context that does nothing."""
     counter = in_charge()
     return nullcontext() if counter is None else counter.saving()
 
 
 def in_charge() -> Steps | None:
-    """The counter of this process: the program's own, or that of the hook for PyTorch's optimizers."""
+    """Return the counter of this process: the program's own, or that of the hook for PyTorch's optimizers."""
     if _own is not None:
         return _own
     hook = getattr(sys.modules.get("ebb_hook.optimizers"), "hook", None)
@@ -80,13 +80,13 @@ def in_charge() -> Steps | None:
 
 
 def known_step() -> int | None:
-    """The step that this process has come to; None if nobody counts its steps."""
+    """Return the current step of this process; None if its steps are not counted."""
     counter = in_charge()
     return None if counter is None else counter.step
 
 
 class Counted(Generic[T]):
-    """What `count` returns."""
+    """The iterable that `count` returns."""
 
     def __init__(self, items: Iterable[T], counter: Steps) -> None:
         self._items = items

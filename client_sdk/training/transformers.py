@@ -22,7 +22,7 @@ from client_sdk.training.step_counter import steps
 
 
 class EbbCallback(TrainerCallback):
-    """Has the Trainer save its own checkpoint after an optimizer step when a stop is asked for, and then stops the program.
+    """Makes the Trainer save its own checkpoint after an optimizer step when a stop is requested, then stops the program.
 
     The Trainer's own settings (`save_steps`, `save_total_limit`) say when it saves otherwise, and what it keeps. Each of its
     checkpoints gets a manifest with checksums, and a run resumes from the newest one that is whole. Several ranks stop after
@@ -35,9 +35,9 @@ class EbbCallback(TrainerCallback):
     def __init__(self, directory: str | os.PathLike[str] | None = None, on_save_error: OnSaveError = "warn") -> None:
         self._checkpoints = FrameworkCheckpoints(directory, on_save_error=on_save_error)
         self.directory = str(self._checkpoints.directory)
-        """For `output_dir`."""
+        """The value for `output_dir`."""
         self._failures = 0
-        """Of saves, since the last one that succeeded."""
+        """The number of failed saves since the last one that succeeded."""
         self._retry_at: int | None = None
         self._failed_at: int | None = None
         """The step of the Trainer's last save, if that has failed."""
@@ -61,7 +61,7 @@ class EbbCallback(TrainerCallback):
         return control
 
     def _save(self, trainer: Trainer, write: Callable[[], None]) -> None:
-        """Has the Trainer write its checkpoint. A failure does not end the training if it can continue without this one."""
+        """Write the Trainer's checkpoint. A failure does not end training if it can continue without this checkpoint."""
         step, failure = trainer.state.global_step, None
         try:
             write()
@@ -83,7 +83,7 @@ class EbbCallback(TrainerCallback):
 
 
 def _folder(args: Any, step: int) -> Path:
-    """Where the Trainer writes its checkpoint of this step."""
+    """Return the folder of the Trainer's checkpoint of this step."""
     return Path(args.output_dir) / f"checkpoint-{step}"
 
 

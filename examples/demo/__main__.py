@@ -1,10 +1,10 @@
-"""`python -m examples.demo`: a trial displaces training jobs, and they go on as if nothing had been. About a minute.
+"""`python -m examples.demo`: a trial displaces training jobs, which resume as if nothing had happened. About a minute.
 
-Exit status: 0 if every check held, 1 if not (then the folder with all logs is kept), 1 also if nobody
-reads the output any more, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a closed terminal).
-The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py. `--show allox` shows something else:
-the same jobs on two kinds of device under three policies (allox/play.py). `--show gandiva` shows how jobs share devices and
-change places (gandiva/play.py).
+Exit status: 0 if every check succeeded, 1 if not (the folder with all logs is then kept) or if the reader of the output
+has gone, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a closed terminal).
+The sequence of events is in play.py, the jobs in scenario.py, the checks in verify.py and scores.py. `--show allox` runs the
+same jobs on two kinds of device under three policies instead (allox/play.py). `--show gandiva` shows how jobs share devices
+and move between them (gandiva/play.py).
 """
 
 import argparse

@@ -65,7 +65,7 @@ class Outside:
 
 
 class Control(NamedTuple):
-    """What the check said about the control job."""
+    """Results of the check of the control job."""
 
     with_checkpoint: list[str]
     without: list[str]

@@ -1,7 +1,7 @@
-"""The plot: jobs fill the cluster, trials arrive, some jobs leave for them and come back, and everything is checked.
+"""The demo's sequence: jobs fill the cluster, trials preempt some of them, these resume, and everything is checked.
 
-Nothing here waits for a time that was guessed: a trial arrives when the step log of the job that it will displace says
-that this one is far enough, and no job ends before all trials have come.
+Nothing here waits for a guessed time: a trial arrives when the step log of the job that it will preempt shows enough steps,
+and no job ends before all trials have arrived.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What happened, and whether everything that was claimed held."""
+"""Report of what happened, and of whether every check succeeded."""
 
 from collections.abc import Sequence
 

@@ -36,19 +36,19 @@ class Role:
     grace: float = 30
     save: float = 0
     device_memory_gib: int = 0
-    """What each of its GPUs must have at least."""
+    """The minimum memory of each of its GPUs."""
     job_class: JobClass = JobClass.BEST_EFFORT
 
     def arguments(self, until: Path | None = None) -> list[str]:
-        """Of examples/train.py. Its files go to the folder that it is started in, in Ebb and outside. Where it waits on its
-        way, it does so until there is this file."""
+        """Return the arguments of examples/train.py. Its files go to the folder in which it is started, in Ebb and outside. If
+        it pauses, it does so until the file `until` exists."""
         files = ["--step-log", STEP_LOG, "--result", RESULT]
         size = ["--steps", str(self.steps), "--batch", str(BATCH)]
         wait = [] if until is None else ["--wait-at", str(int(WAITS * self.steps)), "--wait-for", str(until)]
         return [*size, "--seed", str(self.seed), "--save-seconds", str(self.save), *files, *wait]
 
     def spec(self, train: list[str], folder: str, until: Path) -> JobSpec:
-        """What is submitted; `train` is how train.py is called. A best-effort job waits on its way until there is a file."""
+        """Return the spec to submit; `train` is the call of train.py. A best-effort job pauses until the file exists."""
         arguments = self.arguments(until if self.job_class is JobClass.BEST_EFFORT else None)
         return JobSpec(
             name=self.name,

@@ -97,7 +97,7 @@ def eligible(scores: Sequence[Score]) -> list[Score]:
 
 
 def disagreements(decision: Decision, scores: Sequence[Score]) -> list[str]:
-    """Where the scheduler's decision is not what the formulas say, with numbers."""
+    """Return the differences between the scheduler's decision and the formulas, with numbers."""
     found = []
     theirs = {(c.job_id, c.run): c for c in decision.candidates}
     ours = {(score.job, score.run): score for score in scores}

@@ -18,11 +18,11 @@ from examples.demo.table import Board
 TRAIN = [sys.executable, str(Path(__file__).parents[1] / "train.py")]
 """How train.py is called."""
 PATIENCE = 240.0
-"""Seconds after which something that is awaited will not come any more."""
+"""Seconds after which waiting for something has failed."""
 
 
 class Failed(Exception):
-    """The demo cannot go on; the message says why, with numbers."""
+    """The demo cannot continue; the message says why, with numbers."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Displaced:
 
 @dataclass(frozen=True)
 class Record:
-    """What is there to be judged when all jobs have ended."""
+    """The data to be checked once all jobs have ended."""
 
     roles: Mapping[int, Role]
     specs: Mapping[int, JobSpec]
@@ -45,7 +45,7 @@ class Record:
     stories: Mapping[int, Sequence[JobEvent]]
     displaced: Sequence[Displaced]
     work: Mapping[int, Path]
-    """Where each job has its step log and its result; `checkpoints` and `uninterrupted` are folders likewise."""
+    """The folder of each job's step log and result; `checkpoints` and `uninterrupted` are also folders by job."""
     checkpoints: Mapping[int, Path]
     uninterrupted: Mapping[int, Path]
     """For each preempted job."""
@@ -98,7 +98,7 @@ class Stage:
         self._board.say(f"{FILLING} best-effort jobs hold all 16 GPUs, and another one waits.")
 
     def enter_trial(self, cue: Cue) -> None:
-        """Submits a trial at its cue, and stays until it runs. The job that leaves for it is begun anew outside of Ebb."""
+        """Submit a trial at its cue, and wait until it runs. The preempted job is also run from scratch outside of Ebb."""
         trial, awaited = cue.trial, ROLES[cue.victim]
         enough = cue.share * awaited.steps
         self._until(lambda: self._done(awaited) >= enough, f"{awaited.name} to have done {enough:.0f} steps")
@@ -116,7 +116,7 @@ class Stage:
         self._until(lambda: self._state(job) in (JobState.RUNNING, JobState.SUCCEEDED), f"{trial.name} to start")
 
     def let_all_end(self) -> None:
-        """No trial comes any more: the jobs need not wait for them on their way."""
+        """No more trials will arrive: the jobs need not pause for them."""
         self._all_have_come.touch()
 
     def check_the_check(self) -> None:

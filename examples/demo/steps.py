@@ -1,7 +1,7 @@
-"""What a training job leaves behind: its step log, its checkpoint, its result.
+"""Reads the output of a training job: its step log, its checkpoint, its result.
 
-examples/train.py writes one line for each step that it has executed, with the number of its run, and keeps it in one file
-over all of its runs.
+examples/train.py writes one line for each step that it has executed, with the number of its run, into one file for all of its
+runs.
 """
 
 import json
@@ -28,8 +28,8 @@ def read_log(folder: Path) -> list[Line]:
 
 
 def last_step(folder: Path) -> int:
-    """The step of the last line; 0 if there is none. Cheap enough to be asked all the time, also while a line is written: the
-    kernel shows what is written page by page."""
+    """Return the step of the last line; 0 without lines. Cheap enough to be called constantly, even while a line is written,
+    since the kernel shows writes page by page."""
     try:
         with (folder / STEP_LOG).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 300))
@@ -40,7 +40,7 @@ def last_step(folder: Path) -> int:
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
-    """How many steps the newest checkpoint in this folder holds; nothing if there is none."""
+    """Return the number of steps in the newest checkpoint of this folder, in a list that is empty without a checkpoint."""
     saved = Checkpointer(checkpoints).load()
     return [] if saved is None else [int(saved["step"])]
 

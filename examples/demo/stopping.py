@@ -16,12 +16,12 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def nobody_reads(error: OSError) -> bool:
-    """Whether it is because whoever read the output has gone, or the terminal."""
+    """Whether the error is due to the reader of the output, or the terminal, having gone."""
     return error.errno in (errno.EPIPE, errno.EIO)
 
 
 class Stopped(Exception):
-    """Somebody asked for the end: `number` is the signal."""
+    """A signal asked the program to end: `number` is the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

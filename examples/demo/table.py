@@ -29,19 +29,19 @@ _REFRESHES = 5
 
 
 class Output(Console):
-    """A console that says, and does not leave, when whoever read it has gone: in a thread nobody would notice."""
+    """A console that raises an error, instead of exiting, when its reader has gone: in a thread, an exit would go unnoticed."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
 
 
 class Board:
-    """What is known of the jobs, kept up to date by a thread of its own while it is entered."""
+    """A table of the jobs, kept up to date by its own thread while it is entered as a context."""
 
     def __init__(self, console: Console, client: Client, steps: Callable[[Job], str]) -> None:
         self.jobs: dict[int, Job] = {}
         self.broken: EbbError | OSError | None = None
-        """Why nothing more becomes known."""
+        """The error that ended the updates."""
         self._console = console
         self._client = client.another()
         self._steps = steps

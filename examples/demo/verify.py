@@ -1,8 +1,8 @@
-"""Did a preempted job really go on, and is its result that of a job which never was? Pure: logs in, problems out.
+"""Checks that a preempted job resumed and that its result is that of an uninterrupted job. Pure: logs in, problems out.
 
-That the final loss is right does not say that the job resumed: one that lost its checkpoint and began again from the
-first step ends with the very same loss. So every step that is executed leaves a line with the number of its run, and the
-lines are checked:
+The right final loss does not prove that the job resumed: a job that lost its checkpoint and started again from the first
+step ends with the very same loss. So every executed step writes a line with the number of its run, and the lines are
+checked:
 
     run 1   1 2 3 ... 200            <- its checkpoint says: 200 steps done
     run 2                 201 ... 450  <- begins right after it, and no step ran twice
@@ -22,12 +22,12 @@ EARLIEST = 1 / 3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a preempted job left behind. Losses are in hexadecimal, which shows every bit."""
+    """Evidence about a preempted job. Losses are in hexadecimal, which shows every bit."""
 
     log: Sequence[Line]
     steps: int
     checkpoints: Sequence[int]
-    """For each stop, how many steps the checkpoint holds that was written at it."""
+    """For each stop, the number of steps in the checkpoint that was written then."""
     loss: str
     uninterrupted: str
     """The loss of the same command that was left alone."""

@@ -1,6 +1,6 @@
 """A member of the sweep: a small network, trained with the parameters that the sweep gives it. It runs on NumPy alone.
 
-It reports its loss on validation data every REPORT steps, and goes on where it was when it has its next turn.
+It reports its loss on validation data every REPORT steps, and resumes at its next turn.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What the commands show."""
+"""The output of the commands."""

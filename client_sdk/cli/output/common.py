@@ -116,7 +116,7 @@ _STYLES = {
 
 
 def _one_line(text: str) -> str:
-    """What others wrote must not move the cursor or break the line."""
+    """Replace unprintable characters, so that another user's text cannot move the cursor or break the line."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -125,7 +125,7 @@ def class_name(job: Job) -> str:
 
 
 _TURNS = {TurnState.EXECUTES: "its turn", TurnState.WAITS: "waits for its turn"}
-"""Of a running job, in place of a reason."""
+"""Texts for a running job, in place of a reason."""
 
 
 def reason(job: Job) -> str:

@@ -1,4 +1,4 @@
-"""`ebb exchange offer, request, board`: what stands on the bulletin board."""
+"""`ebb exchange offer, request, board`: the bulletin board."""
 
 import re
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _WINDOW = (
 
 
 def _window(command: F) -> F:
-    """Of a posting: when, and how what is done is shown."""
+    """Add the options of a posting for its window and for the output format."""
     for option in reversed(_WINDOW):
         command = option(command)
     return command
@@ -96,7 +96,7 @@ def request(session: Session, /, vc: str, cells: str, bid: float | None, fmt: st
 
 
 def _lots(cells: str, said: dict[str, Any]) -> tuple[CellLot, CellLot | None, datetime | None]:
-    """What is offered or requested, what there is in return, and when that leaves the board."""
+    """Return the lot offered or requested, the lot in return, and when the posting leaves the board."""
     now = datetime.now(UTC)
     begin, end = times(said["begin"], said["lasts"], said["end"], now)
     if end is None:

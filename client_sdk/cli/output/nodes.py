@@ -142,7 +142,7 @@ def _used(seen: DeviceObservation | None) -> str:
 
 
 def _about(mib: int) -> str:
-    """Of what changes all the time, three digits say enough: "912MiB", "19.3GiB"."""
+    """Format a fluctuating amount with three digits: "912MiB", "19.3GiB"."""
     return f"{mib}MiB" if mib < 1024 else f"{mib / 1024:.3g}GiB"
 
 

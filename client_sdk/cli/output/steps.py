@@ -11,12 +11,12 @@ COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
 
 
 def as_parked(seen: RunSteps) -> RunSteps:
-    """Of a run that is parked, though its agent may not have told yet."""
+    """Return the steps of a parked run, whose agent may not have reported the park yet."""
     return replace(seen, state=StepState.PARKED, remaining=None)
 
 
 def lines(seen: RunSteps) -> dict[str, str]:
-    """The lines of `ebb show`. Of a job that is parked they say how far it was then."""
+    """The lines of `ebb show`. For a parked job, they show its progress when it was parked."""
     of = "" if seen.total is None else f" of {seen.total:,}"
     idle = f" for {output.duration(seen.since_step)}" if seen.state is StepState.STALLED else ""
     found = {"step": f"{seen.step:,}{of}, {_word(seen.state)}{idle}"}

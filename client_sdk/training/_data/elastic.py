@@ -14,12 +14,12 @@ from client_sdk.training._data import random_state, torch_loader
 
 
 class Share(NamedTuple):
-    """What a task takes of each step."""
+    """A task's share of the micro-batches of each step."""
 
     rank: int
     world_size: int
     micro_batches: int
-    """Of all tasks together."""
+    """The micro-batches of all tasks together."""
 
     @property
     def accumulate(self) -> int:
@@ -28,17 +28,17 @@ class Share(NamedTuple):
 
     @property
     def loss_scale(self) -> float:
-        """By which a task multiplies the mean loss of a micro-batch. The mean of the gradients over all tasks is then the
-        gradient of the mean loss over the step."""
+        """The factor by which a task multiplies the mean loss of a micro-batch, so that the mean of the gradients over all
+        tasks is the gradient of the mean loss over the step."""
         return self.world_size / self.micro_batches
 
     def takes(self, number: int) -> bool:
-        """Whether the micro-batch at this place of the epoch is this task's, if a step begins at place 0."""
+        """Whether the micro-batch at this position in the epoch is this task's, if a step starts at position 0."""
         return number % self.micro_batches % self.world_size == self.rank
 
 
 def share_in(environment: Mapping[str, str], micro_batches: int | None, keep_batch: bool, saved: int | None) -> Share:
-    """What this task takes, by what `job.checkpointable` was told, and by the micro-batches of a step in the checkpoint.
+    """Return this task's share, from the options of `job.checkpointable` and the micro-batches per step in the checkpoint.
 
     Raises ValueError if some task would have no micro-batch.
     """

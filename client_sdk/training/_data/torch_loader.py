@@ -92,7 +92,7 @@ def _with_sampler(loader: Any, indices: Any) -> Any:
 
 
 class _Numbered(NamedTuple):
-    """What the sampler gives for one batch, and the number of the batch in the epoch."""
+    """The sampler's indices for one batch, and the number of the batch in the epoch."""
 
     number: int
     indices: Any

@@ -1,1 +1,1 @@
-"""Which checkpoint a process goes on from, alone or with the other ranks of its gang, and at which step all of them stop."""
+"""Chooses the checkpoint from which a process or all ranks of a gang resume, and the step at which all ranks stop."""

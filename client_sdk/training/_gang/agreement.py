@@ -34,17 +34,17 @@ _uses: Counter[tuple[Path, str, int]] = Counter()
 _IDLE = 0.25
 """Seconds between two looks for a stop. A rank that gets SIGTERM in Python code knows of it at once."""
 _SHORTEST, _LONGEST = 0.005, 0.1
-"""Seconds between two looks at the notices of the others, once a stop is known."""
+"""Seconds between two reads of the notices of the others, once a stop is known."""
 _PATIENCE = 15.0
 """Seconds for which a rank waits for the others if the grace period is unknown."""
 _SHARE = 0.5
-"""Of the grace period, for the same. The rest is for saving."""
+"""The part of the grace period for which a rank waits for the others. The rest is for saving."""
 _CONNECTING = 1.0
 """Seconds in which a channel must be found."""
 _ENTERING = 3.0
 """Seconds for which a rank waits for one that has not entered its Checkpointer: SIGTERM has ended that program."""
 _SILENT = 10.0
-"""Seconds after which a rank counts as lost if its thread says nothing any more."""
+"""Seconds after which a rank counts as lost if its thread no longer sends notices."""
 _BEAT = 1.0
 """Seconds between two signs of life."""
 _LEAVING = 1.0
@@ -82,7 +82,10 @@ def agreement_of(
 
 
 class Agreement:
-    """Of one rank and one use of a Checkpointer. Public methods are for the main thread; `ask` also for a signal handler."""
+    """One rank's part in agreeing where to stop, for one use of a Checkpointer.
+
+    Public methods are for the main thread; `ask` also for a signal handler.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class Agreement:
         self._changed = threading.Condition()
         self._own = Notice()
         self._heard: dict[int, tuple[Notice, float]] = {}
-        """What each rank said last, and when that was new."""
+        """The last notice of each rank, and when it changed."""
         self._asked_at: float | None = None
         self._patience = _PATIENCE
         self._common: int | None = None

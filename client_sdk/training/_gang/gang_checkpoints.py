@@ -1,4 +1,4 @@
-"""The checkpoints of a rank of a gang: which one it goes on from, together with the other ranks, and which ones it keeps."""
+"""The checkpoints of a rank of a gang: the one from which it resumes together with the other ranks, and those it keeps."""
 
 import logging
 from collections import Counter
@@ -21,8 +21,8 @@ _UNMATCHED = 3
 
 
 class Together:
-    """Of one rank and one name. `run` is the launch by Ebb's count; 0: unknown, since the ranks were started by hand.
-    `replicated`: all ranks have the same state, and the first of them writes it."""
+    """The checkpoints of one rank and one name. `run` is Ebb's number of the launch; 0: unknown, since the ranks were started
+    by hand. `replicated`: all ranks have the same state, and the first of them writes it."""
 
     def __init__(
         self, directory: Path, name: str, ranks: Ranks, run: int, keep: int, timeout: float, replicated: bool = False

@@ -1,11 +1,11 @@
-"""What the ranks of a gang tell each other about a stop, and the channels over which they do.
+"""Notices by which the ranks of a gang coordinate a stop, and the channels that carry them.
 
-A notice only grows: a bound that is fixed stays, and what is said is never taken back. So it makes no difference over how many
-channels a notice travels, how late it arrives, or how often.
+A notice only grows: a fixed bound does not change, and nothing in it is retracted. So it makes no difference over how many
+channels a notice travels, how late it arrives, or how many times.
 
 There are two channels: small files in the checkpoint directory, and the store of the job's own process group. The files need a
-directory that all nodes of the gang share, and the number of the launch, which tells them from the files of another launch. The
-store needs torch.distributed, which this module never imports: it uses what the program has imported.
+directory that all nodes of the gang share, and the number of the launch, which distinguishes them from those of other launches.
+The store needs torch.distributed, which this module never imports: it uses the module if the program has imported it.
 """
 
 import json
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from ebb_inject.ebb_hook.store_connection import StoreConnection
 
 DONE = 1 << 62
-"""The bound of a rank that is through with its loop: more than any boundary."""
+"""The bound of a rank that has finished its loop: greater than any boundary."""
 
 
 class Notice(NamedTuple):
-    """What a rank says about a stop. A rank that has said anything at all has entered its Checkpointer."""
+    """A rank's statement about a stop. A rank that has sent any notice has entered its Checkpointer."""
 
     bound: int | None = None
     """The last boundary that the rank reaches without knowing the common one; None: not fixed yet."""
     ready: bool = False
-    """The rank has reached the common boundary and taken its state. It takes part in no collective any more."""
+    """The rank has reached the common boundary and captured its state. It takes part in no further collective."""
     left: bool = False
-    """The rank leaves, or has left, and its work is not done."""
+    """The rank is exiting, or has exited, before its work was done."""
     beat: int = 0
     """Grows while the rank lives, once a stop is known."""
 
@@ -88,11 +88,11 @@ class FileChannel:
 
     def ask(self) -> None:
         with self._asked.open("r+b") as file:
-            file.write(b"1")  # the same byte, whoever writes it
+            file.write(b"1")  # every rank writes the same byte
 
     def asked(self) -> bool:
         try:
-            return bool(self._asked.read_bytes())  # to open a file asks the server of an NFS; its size alone may be old
+            return bool(self._asked.read_bytes())  # opening a file makes NFS ask its server; the cached size alone may be stale
         except OSError:
             return False
 
@@ -155,7 +155,7 @@ def of_process_group(ranks: Ranks, prefix: str, opening: Callable[["StoreConnect
 
 
 class StopFile(NamedTuple):
-    """What the agent says about a stop, before the signal."""
+    """The agent's information about a stop, written before the signal."""
 
     reason: str
     grace: float

@@ -1,11 +1,11 @@
-"""The ranks of a gang that save together, and how they find the step from which all of them go on.
+"""The ranks of a gang that save together, and how they agree on the step from which all of them resume.
 
-The ranks share a directory, and nothing else is asked of them: when they load, none of them has reached another yet. Each rank
-keeps a small file there, its word, which it replaces as a whole. A rank says which checkpoints it has, then whose words it has
-read, and then what became of reading the checkpoint that all of them have. It goes on only when every rank has said the same.
-So all ranks of a launch take the same step: they decide by the same words, whatever they list and whoever is ahead of them, on
-file systems that show changes late, too. The word of an earlier launch, or of a process that was started again, has another
-nonce and is read by nobody as an answer.
+The ranks need only a shared directory: when they load, they are not yet connected to each other. Each rank keeps a small file
+there, its word, which it replaces atomically. A rank first lists its checkpoints, then the words that it has read, and then the
+result of reading the checkpoint that all ranks have. It continues only when every rank has published the same stage. So all
+ranks of a launch take the same step: they decide from the same words, regardless of their directory listings and of how far
+other ranks are, even on file systems that show changes late. The word of an earlier launch, or of a restarted process, has
+another nonce, and no rank takes it for an answer.
 """
 
 import json
@@ -18,23 +18,23 @@ from typing import Any, NamedTuple
 from client_sdk.training._storing.files import CheckpointError, Key
 
 _SHORTEST, _LONGEST = 0.005, 0.25
-"""Seconds between two looks at the words of the others."""
+"""Seconds between two reads of the words of the others."""
 
 
 class Ranks(NamedTuple):
     own: int
     together: tuple[int, ...]
-    """Those that save together, this one among them."""
+    """The ranks that save together, including this one."""
     world: int
 
     def tag(self, rank: int) -> str:
-        """What follows a name in the names of the rank's files."""
+        """Return the part of a rank's file names that follows the checkpoint's name."""
         return f".{rank}of{self.world}"
 
 
 def ranks_of(environment: Mapping[str, str], together: Iterable[int] | None, also_alone: bool = False) -> Ranks | None:
-    """Which rank this process is, by RANK and WORLD_SIZE; None where it is the only one, unless `also_alone`: it is then rank 0
-    of 1.
+    """Return the rank of this process, from RANK and WORLD_SIZE; None if it is the only one, unless `also_alone`: it is then
+    rank 0 of 1.
 
     Raises ValueError for values that cannot be.
     """
@@ -69,7 +69,7 @@ class Said(NamedTuple):
     seen: tuple[str, ...] = ()
     """The nonces of all ranks, as this one has read them."""
     found: tuple[tuple[Key, str], ...] = ()
-    """Of checkpoints that all ranks have: what was wrong with this rank's, or nothing."""
+    """Results of reading this rank's checkpoints, for those that all ranks have: the problem, or an empty text."""
 
 
 class Meeting:
@@ -95,7 +95,7 @@ class Meeting:
         self._own = Said("", "", (), False)
 
     def begin(self, has: Iterable[Key], had: bool) -> list[Said]:
-        """What each of the ranks has, in their order: the same on all of them. Raises CheckpointError if a rank is missing."""
+        """Return the words of all ranks in order, identical on all of them. Raises CheckpointError if a rank is missing."""
         node = os.environ.get("EBB_NODE") or os.uname().nodename
         self._say(Said(os.urandom(8).hex(), node, tuple(has), had))
 
@@ -109,7 +109,7 @@ class Meeting:
         return self._until(agreed)
 
     def found(self, key: Key, problem: str) -> list[str]:
-        """What was wrong with each rank's checkpoint of that key, after this rank has read its own."""
+        """Publish the result of reading this rank's checkpoint of that key, and return the problems of all ranks."""
         self._say(self._own._replace(found=(*self._own.found, (key, problem))))
         all_said = self._until(lambda all_said: all(s.seen == self._own.seen and key in dict(s.found) for s in all_said))
         return [dict(said.found)[key] for said in all_said]

@@ -1,4 +1,4 @@
-"""The checkpoints of a process that is no rank of a gang: which one it goes on from, and which ones it keeps."""
+"""The checkpoints of a process that is not a rank of a gang: the one from which it resumes, and those it keeps."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ class Found(NamedTuple):
 
 
 class Alone:
-    """Of one process and one name. `run` is 0 if the process was started by hand."""
+    """The checkpoints of one process and one name. `run` is 0 if the process was started by hand."""
 
     def __init__(self, directory: Path, name: str, run: int, keep: int) -> None:
         self._directory = directory
@@ -30,12 +30,12 @@ class Alone:
     def begin(self) -> None:
         if good := files.present(self._directory, self._name):
             self._good = good
-            # Started by hand in a job's directory, without a run of its own, it still has to go on after that job's runs.
+            # Started by hand in a job's directory, without a run number: its checkpoints still have to follow the job's.
             self._run = max(self._run, good[-1].run)
             self._number = max(key.number for key in good)
 
     def load(self) -> Found | None:
-        """The newest checkpoint that is whole; None if there is none. Raises CheckpointError if none of several can be used."""
+        """Return the newest intact checkpoint; None if none exists. Raises CheckpointError if none of several is usable."""
         keys = files.present(self._directory, self._name)
         problems: list[str] = []
         for key in reversed(keys):

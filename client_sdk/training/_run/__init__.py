@@ -1,1 +1,1 @@
-"""What a run and its agent tell each other: the device, the grace period, files, and SIGTERM."""
+"""Communication between a run and its agent: the device, the grace period, files, and SIGTERM."""

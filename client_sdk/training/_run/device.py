@@ -8,17 +8,17 @@ _DRIVER = "/dev/nvidiactl"
 
 
 class Device(NamedTuple):
-    """What a run has to compute with: for PyTorch, `torch.device(training.device().type)`."""
+    """The device of a run: for PyTorch, `torch.device(training.device().type)`."""
 
     type: Literal["cuda", "cpu"]
     devices: int
-    """How many it has; 0 for the CPU."""
+    """The number of devices; 0 for the CPU."""
     model: str
-    """Such as "NVIDIA A100-SXM4-80GB"; empty for the CPU, and outside of Ebb."""
+    """The model, such as "NVIDIA A100-SXM4-80GB"; empty for the CPU, and outside of Ebb."""
     memory_mib: int
-    """Of the device with the least; 0 for the CPU, and outside of Ebb."""
+    """The memory of the device with the least; 0 for the CPU, and outside of Ebb."""
     configuration: int
-    """The number of the job's configuration that was chosen for this run; 0 for a job that has one."""
+    """The number of the job's configuration that was chosen for this run; 0 for a job that has only one."""
 
 
 def device() -> Device:

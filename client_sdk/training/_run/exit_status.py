@@ -1,11 +1,11 @@
 """The exit statuses by which a program says why it left."""
 
 OBEYED = 143
-"""Exit status of a program that saved and left because it was asked to: what a shell reports for SIGTERM (128 + 15).
+"""Exit status of a program that saved and exited because it was asked to: the one that a shell reports for SIGTERM (128 + 15).
 
-It is not 0, so that `train.py && evaluate.py` does not go on as if the training were complete.
+It is not 0, so that `train.py && evaluate.py` does not continue as if the training were complete.
 """
 
 RESIZED = 200
-"""Exit status of a program that saved and left because its job is resized. No shell reports a signal by it, and sysexits.h does
-not define it."""
+"""Exit status of a program that saved and exited because its job is resized. It is not a shell's status for a signal, and
+sysexits.h does not define it."""

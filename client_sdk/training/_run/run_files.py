@@ -40,17 +40,17 @@ class RunFiles(NamedTuple):
         self._note(lambda known: {**known, "failed": {}})
 
     def add_saver(self) -> None:
-        """Has the agent leave the children of this process to this process. If it cannot be said, they get the signal too."""
+        """Ask the agent not to signal the children of this process. If the file cannot be written, they are signaled, too."""
         if self.savers is not None:
             with suppress(OSError), self.savers.open("a") as file:
                 file.write(f"{os.getpid()}\n")
 
     def say_loaded(self, checkpoint: str, step: int | None = None) -> None:
-        """The run goes on from the checkpoint of this name. A full disk does not stop it."""
+        """Report that the run resumes from the checkpoint of this name. A full disk does not stop it."""
         self._note(lambda known: known | {"began_from": checkpoint, "step": step})
 
     def say_saved(self, checkpoint: str | None, step: int | None) -> None:
-        """The checkpoint of this name is whole; None: another rank names it. A full disk does not undo it."""
+        """Report that the checkpoint of this name is complete; None: another rank names it. A full disk does not undo it."""
         named = {} if checkpoint is None else {"saved": checkpoint}
 
         def saved(known: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a training does when a save between two stops fails."""
+"""The reaction of a training to a failed periodic save."""
 
 import pickle
 from typing import Literal
@@ -24,6 +24,6 @@ def check(on_save_error: str) -> None:
 
 
 def is_survived(error: Exception, on_save_error: OnSaveError) -> bool:
-    """Whether the training goes on, and saves later. It does if a later save may succeed, as on a disk that is full now; that
-    of a state that cannot be pickled never does."""
+    """Whether training continues and saves later. It does if a later save may succeed, as on a full disk; saving a state that
+    cannot be pickled never succeeds."""
     return on_save_error == "warn" and not isinstance(error, _BUGS)

@@ -11,13 +11,13 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 _listening: list[Callable[[], None]] = []
 _asked = False
-"""Whether this process was asked to leave, and goes on."""
+"""Whether this process was asked to stop and is still running."""
 _before: Handler = signal.SIG_DFL
-"""What was to be done with the signal before anybody listened."""
+"""The signal's handler before the first listener."""
 
 
 def listen(stop: Callable[[], None]) -> None:
-    """Calls `stop` when the signal comes, or now, if it came when one had left in good order and the next was still to come.
+    """Call `stop` when the signal arrives, or now, if it arrived between the previous listener and this one.
 
     Raises ValueError outside of the main thread, where Python knows no signals.
     """

@@ -1,1 +1,1 @@
-"""What a checkpoint is on the disk: files that are whole or absent, their formats, and how a state gets there and back."""
+"""Checkpoints on disk: files that are complete or absent, their formats, and how a state is written and restored."""

@@ -15,10 +15,10 @@ class Background:
         self._thread: threading.Thread | None = None
         self._awaited_at_exit = False
         self.failure: Exception | None = None
-        """Why the last save failed; whoever reports the failure sets it to None."""
+        """The error of the last save; set to None once it has been reported."""
 
     def start(self, save: Callable[[], object]) -> None:
-        """Waits for the save before, and begins this one."""
+        """Wait for the save before, and start this one."""
         self.wait()
         self._have_exit_wait()
 

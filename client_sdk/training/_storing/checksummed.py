@@ -22,11 +22,11 @@ _BUFFER = 1 << 20
 
 
 class _Checksums:
-    """Of bytes that come one after the other."""
+    """Checksums of a stream of bytes."""
 
     def __init__(self) -> None:
         self._complete: list[int] = []
-        self._crc, self._length = 0, 0  # of the block that is not complete
+        self._crc, self._length = 0, 0  # of the incomplete block
 
     def update(self, view: memoryview) -> None:
         at = 0
@@ -103,7 +103,7 @@ def threads() -> "ThreadPoolExecutor":
 
 
 def checksums(path: Path, pool: "ThreadPoolExecutor") -> str:
-    """Of a file as it is now. Raises OSError."""
+    """Return the checksums of a file as it is now. Raises OSError."""
     with path.open("rb", buffering=0) as file:
         blocks = range(0, os.fstat(file.fileno()).st_size, _BLOCK)
         return _text(list(pool.map(lambda at: _of_block(file.fileno(), at), blocks)))

@@ -26,23 +26,23 @@ _CHUNK = 1 << 20
 
 
 class CheckpointError(EbbError):
-    """A checkpoint could not be written, or what is there cannot be used. The message names the file."""
+    """A checkpoint could not be written, or an existing one cannot be used. The message names the file."""
 
 
 class Refers:
-    """A state that is in a folder beside the checkpoint, which then goes by the name of the folder."""
+    """A state that is in a folder next to the checkpoint, which is then named after the folder."""
 
     folder: str
 
 
 class Key(NamedTuple):
-    """What orders the checkpoints of a directory."""
+    """The sort key of the checkpoints of a directory."""
 
     run: int
     number: int
-    """Counts the saves of a process; for a rank of a gang, its steps."""
+    """The number of the save of a process; for a rank of a gang, its step."""
     more: int = 0
-    """For a rank of a gang: which of the calls of `save` since that step; 0: the save at the step itself."""
+    """For a rank of a gang: the number of the call of `save` since that step; 0: the save at the step itself."""
 
 
 def path_of(directory: Path, name: str, key: Key) -> Path:
@@ -55,7 +55,7 @@ def present(directory: Path, name: str) -> list[Key]:
 
 
 def everything(directory: Path, name: str) -> list[tuple[str, Key]]:
-    """The checkpoints of this name in a directory, whoever wrote them: what stands between name and key, and the key."""
+    """Return the checkpoints of this name in a directory, of any writer: the tag between name and key, and the key."""
     pattern = re.compile(rf"{re.escape(name)}((?:\.[0-9]+of[0-9]+|\.all)?)-([0-9]{{6,}})-([0-9]{{8,}})(?:\.([0-9]+))?\.ckpt")
     try:
         names = [path.name for path in directory.iterdir()]
@@ -122,7 +122,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read(path: Path) -> Any:
-    """What a checkpoint holds. Raises CheckpointError when the file is not what was written."""
+    """Return the contents of a checkpoint. Raises CheckpointError if the file is damaged."""
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
         if len(header) < _HEADER.size:

@@ -34,16 +34,16 @@ _VERSION = 2
 
 
 class Saved(NamedTuple):
-    """What a folder holds."""
+    """The contents of a folder."""
 
     folder: Path
     parts: dict[str, Any]
     about: dict[str, Any]
-    """What the writer says about the checkpoint, such as its step."""
+    """The writer's information about the checkpoint, such as its step."""
 
 
 class Reference(files.Refers):
-    """Names a folder and the digest of its manifest. Inside `opening`, unpickling a reference gives what the folder holds."""
+    """A folder's name and its manifest's digest. Inside `opening`, unpickling a reference returns the folder's contents."""
 
     def __init__(self, folder: str, digest: str) -> None:
         self.folder = folder

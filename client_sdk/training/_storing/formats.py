@@ -97,7 +97,7 @@ def _write_torch(file: ChecksummedFile, state: Any) -> None:
 
 
 def _fault_of_file(error: BaseException) -> OSError | None:
-    """What the file has raised, in the course of which the error was raised."""
+    """Return the file's OSError during whose handling this error was raised, or None."""
     before = error.__context__
     return before if before is None or isinstance(before, OSError) else _fault_of_file(before)
 

@@ -1,4 +1,4 @@
-"""What a program registers to be saved: how to read the state of each kind of object, and how to put a state back in place."""
+"""Registered objects: reading the state of each kind of object, and restoring it in place."""
 
 import pickle
 import random

@@ -15,13 +15,13 @@ class Schedule:
         self._next_boundary: float = inf
         self._next_time: float = inf
         self._failures = 0
-        """Of saves, since the last one that succeeded."""
+        """The number of failed saves since the last one that succeeded."""
 
     def is_due(self, boundary: int) -> bool:
         return boundary >= self._next_boundary or time.monotonic() >= self._next_time
 
     def begin(self, boundary: int) -> None:
-        """Begins to count at this boundary, now: at the start, or after a save."""
+        """Start to count at this boundary, now: at the start, or after a save."""
         self._failures = 0
         self.go_on_from(boundary)
         self._next_time = time.monotonic() + self._every_seconds
@@ -44,5 +44,5 @@ class Schedule:
 
 
 def pause_after(failures: int) -> int:
-    """How many boundaries pass until a save that has failed so often in a row is tried again."""
+    """Return the number of boundaries until a save is retried after this number of failures in a row."""
     return 1 << min(failures - 1, 20)

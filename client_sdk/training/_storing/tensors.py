@@ -26,7 +26,7 @@ _NAMES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-"""Of the elements: PyTorch's names, and those of the format."""
+"""Element types: PyTorch's names, and those of the format."""
 
 
 def is_known(tensor: Any) -> bool:

@@ -30,7 +30,7 @@ JOBS_OF_EACH = {"matmul": 4, "inverse": 3, "sort": 3, "loop": 4}
 
 @dataclass(frozen=True)
 class Pace:
-    """Of one kind of work on one device: seconds until the first step, and of each step."""
+    """Speed of one kind of work on one device: seconds until the first step, and seconds per step."""
 
     start: float
     step: float
@@ -53,7 +53,7 @@ class Role:
 
 
 Paces = Mapping[str, Mapping[str, Pace]]
-"""By kind of work, then by device."""
+"""Paces by kind of work, then by device."""
 
 
 def measure(devices: Sequence[Device], folder: Path, stopping: Stopping) -> Paces:

@@ -1,8 +1,8 @@
 """The two kinds of device that the demo makes of this machine's CPUs: disjoint CPU sets, one wide and one narrow.
 
-An agent is confined to the set of its device, and so is every job that it starts. A job is told by its environment how many
-threads it has. Where the wide set would have one CPU as well, the narrow device stands for an older processor instead:
-OpenBLAS leaves out its AVX kernels there.
+An agent is confined to the CPU set of its device, and so is every job that it starts. A job gets its number of threads from
+its environment. If the wide set would have only one CPU, too, the narrow device represents an older processor instead:
+OpenBLAS does not use its AVX kernels there.
 """
 
 import os

@@ -23,9 +23,9 @@ from examples.demo.stopping import Stopping
 
 POLICIES = ("fifo", "shortest", "allox")
 PROFILE, CORES = "cpu-20c", 20
-"""Of each node. A job asks for all of its cores, so that it has the CPU set of the node to itself."""
+"""The profile and cores of each node. A job requests all cores, so that it has the CPU set of the node to itself."""
 PATIENCE = 240.0
-"""Seconds after which something that is awaited will not come any more."""
+"""Seconds after which waiting for something has failed."""
 _NODE = Resources(cpus=CORES, memory_mib=1024)
 
 

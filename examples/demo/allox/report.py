@@ -1,4 +1,4 @@
-"""What was measured: the estimates, each policy's average completion time, and which job ran where."""
+"""Report of the measurements: the estimates, each policy's average completion time, and the device of each job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,14 +40,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the jobs under one policy, in the order in which they began."""
+    """The runs of the jobs under one policy, in the order in which they started."""
 
     policy: str
     runs: tuple[Run, ...]
 
     @property
     def average(self) -> float:
-        """Seconds until a job has completed, on average."""
+        """The average completion time, in seconds."""
         return fmean(run.ended for run in self.runs)
 
     @property
@@ -72,7 +72,8 @@ class Outcome:
 
 
 def least_average(roles: Sequence[Role], devices: Sequence[Device]) -> float:
-    """Of all schedules that do not stop jobs, if the estimates are right: that of the exact matching (docs/matching.md)."""
+    """Return the least average of all schedules without preemption, if the estimates are right, by exact matching
+    (docs/matching.md)."""
     times = np.array([[round(role.estimates[device.name] * _US) for device in devices] for role in roles], np.int64)
     idle = tuple(np.zeros(1, np.int64) for _ in devices)
     return solve(Problem(times, idle, np.zeros(len(roles), np.int64))).cost / _US / len(roles)

@@ -1,4 +1,4 @@
-"""What the show shows, act by act. Each act waits for what it shows, and raises Failed if it does not come about."""
+"""The acts of the show. Each act waits for the event that it shows, and raises Failed if that does not happen."""
 
 import re
 import time
@@ -49,7 +49,7 @@ class Move(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of the elastic job: the number of its tasks, and its parts of steps a second."""
+    """The size of the elastic job: the number of its tasks, and the parts of steps that it computes per second."""
 
     tasks: int
     rate: float

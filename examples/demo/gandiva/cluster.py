@@ -122,7 +122,7 @@ class Site:
         return found
 
     def _stories(self) -> str:
-        """What became of the jobs, for whoever looks for the reason."""
+        """Return the events of all jobs, to diagnose a failure."""
         lines = (line for job in self.jobs.values() for line in self.client.story(job))
         return "\n".join(f"job {line.job_id}: {line.kind.name} {line.text}".rstrip() for line in lines)
 

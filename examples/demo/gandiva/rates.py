@@ -1,4 +1,4 @@
-"""What the step logs of jobs say: how many steps a second they did, and whether they took turns."""
+"""Evaluates the step logs of jobs: steps per second, and whether the jobs took turns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class Step(NamedTuple):
 
 
 def read_steps(log: Path) -> list[Step]:
-    """What a job has done so far. The last line may still be written."""
+    """Return the steps that a job has executed so far, without an unfinished last line."""
     if not log.exists():
         return []
     lines = (line.split() for line in log.read_text().split("\n")[:-1])
@@ -45,7 +45,7 @@ def turns(logs: Mapping[str, Sequence[Step]], since: float, until: float) -> lis
 
 
 def lost_or_repeated(steps: Sequence[Step]) -> list[str]:
-    """What is wrong with the steps of a job of one task: each should be done once, in order, over all runs. Empty: nothing."""
+    """Return the errors in the steps of a job of one task: each step must be executed once, in order, over all runs."""
     numbers = [step.number for step in steps]
     wanted = list(range(1, len(numbers) + 1))
     return [] if numbers == wanted else [f"steps {numbers[:3]} ... {numbers[-3:]} are not 1 to {len(numbers)}, each once"]

@@ -23,7 +23,7 @@ _HAND_ON = 0.004
 
 
 class Token:
-    """Of the device that this process runs on: a byte in a FIFO."""
+    """The token of the device that this process runs on: a byte in a FIFO."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / f"cpu-{min(os.sched_getaffinity(0))}"
@@ -52,7 +52,7 @@ class Token:
         self._since = time.monotonic()
 
     def give(self) -> None:
-        """There is one token, also if somebody took over from a parked holder that goes on later."""
+        """Put the token back, unless another process did so while its holder was parked: there is only one."""
         self._since = None
         (there,) = unpack("i", ioctl(self._fifo, FIONREAD, b"\0" * 4))
         if not there:

@@ -49,11 +49,11 @@ def loop(count: int) -> int:
 
 
 WORK: Mapping[str, Callable[[Path], Part]] = {"reader": reader, "cruncher": cruncher}
-"""What a part of a step does, by kind of job."""
+"""The function that executes a part of a step, by kind of job."""
 
 
 def run(part: Part, log: Path, end: Path, parts: int, elastic: bool) -> None:
-    """Does steps until the file `end` is there. Each step has so many parts, which tasks share."""
+    """Execute steps until the file `end` exists. Each step has `parts` parts, which are divided among the tasks."""
     run_number, node = os.environ.get("EBB_RUN", "1"), os.environ.get("EBB_NODE", "-")
     task, tasks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     mine = len(range(task, parts, tasks))
