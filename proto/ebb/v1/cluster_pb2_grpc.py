@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterStub(object):
-    """Nodes and devices, for everybody who wants to know where things stand.
+    """Nodes and devices, and their state.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class ClusterStub(object):
 
 
 class ClusterServicer(object):
-    """Nodes and devices, for everybody who wants to know where things stand.
+    """Nodes and devices, and their state.
     """
 
     def ListNodes(self, request, context):
@@ -89,7 +89,7 @@ class ClusterServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Nothing new is placed on the node, until it is undrained. Safe to repeat.
+        """Places nothing new on the node until it is undrained. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,16 +102,16 @@ class ClusterServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Fence(self, request, context):
-        """Declares a silent node dead: its runs are over, and their jobs queue again. Only when it is certain that nothing runs
-        there any more, as when its power is off: a run that lives on would run beside its successor.
+        """Declares a silent node dead: its runs have ended, and their jobs queue again. Use it only when it is certain that nothing
+        runs there any more, as when its power is off: a run that survived would run at the same time as its successor.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteNode(self, request, context):
-        """Takes a node out of the cluster for good: one that is silent, and on which nothing runs (any more). What ran there keeps
-        its name. Should its agent come again, it joins as a new node would. Safe to repeat.
+        """Removes a node from the cluster for good. It must be silent and have no runs. Its past runs still show its name. If its agent
+        connects again, it joins as a new node. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,7 +171,7 @@ def add_ClusterServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Cluster(object):
-    """Nodes and devices, for everybody who wants to know where things stand.
+    """Nodes and devices, and their state.
     """
 
     @staticmethod

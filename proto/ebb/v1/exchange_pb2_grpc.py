@@ -89,7 +89,7 @@ class ExchangeServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Withdraw(self, request, context):
-        """Takes a posting off the board. What was agreed on of it stays agreed. Safe to repeat.
+        """Takes a posting off the board. Exchanges already agreed from it stay valid. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,14 +103,14 @@ class ExchangeServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReturnCells(self, request, context):
-        """Asks for the end of an exchange before its time. It is over when both sides have asked. Safe to repeat.
+        """Asks for the end of an exchange before its time. It ends when both sides have asked. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPostings(self, request, context):
-        """The board, or also what has left it; newest first.
+        """The board, optionally with postings that have left it; newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

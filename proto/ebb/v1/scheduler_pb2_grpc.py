@@ -159,22 +159,22 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Asks for a job's end. A queued job ends at once; a running one gets its grace period. Safe to repeat.
+        """Cancels a job. A queued job ends at once; a running one gets its grace period. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Suspend(self, request, context):
-        """Has a running job save its work and leave, or park, until it is resumed. Frees its devices. Safe to repeat.
+        """Suspends a running job: it saves its work and exits, or is parked, until it is resumed. Frees its devices. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Puts a suspended job back into its queue; it goes on from its checkpoint. One that is parked goes on where it is if its devices
-        are idle. If they are not, it waits, or it moves to others if its program can save while it is parked.
+        """Puts a suspended job back into its queue; it resumes from its checkpoint. A parked job resumes in place if its devices are
+        idle. If they are not, it waits, or it moves to others if its program can save while it is parked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,7 +194,7 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Requeue(self, request, context):
-        """Has a running job save its work, leave, and queue again, as on another node.
+        """Requeues a running job after it has saved its work, for example to run it on another node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -209,31 +209,31 @@ class SchedulerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Migrate(self, request, context):
-        """Has a running or parked job go on at another node. The node makes itself ready first; then the job saves its work, stops, and begins
-        there. If that fails before the job stops, the job runs on or stays parked; after that it queues, first of its queue. Safe to
-        repeat. FAILED_PRECONDITION: CANNOT_MIGRATE, NO_ROOM_THERE, DEVICES_NEEDED or WRONG_NUMBER_OF_PLACES.
+        """Moves a running or parked job to another node. The node prepares itself first; then the job saves its work, stops, and starts
+        there. If that fails before the job stops, the job keeps running or stays parked; after that it queues, at the head of its queue.
+        Safe to repeat. FAILED_PRECONDITION: CANNOT_MIGRATE, NO_ROOM_THERE, DEVICES_NEEDED or WRONG_NUMBER_OF_PLACES.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Update(self, request, context):
-        """Changes the priority or the limits of a live job. What is not named stays.
+        """Changes the priority or the limits of a live job. Unset fields stay as they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """Why a job is where it is, whom it waits for, and when it may start.
+        """Explains why a job is in its state, which jobs it waits for, and when it may start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Shares(self, request, context):
-        """Who has which share of the cluster, who has used how much, and which jobs are next, where the policy goes by usage (`fair`).
-        FAILED_PRECONDITION, NO_SHARES, where another policy is in use.
+        """Shares of the cluster, past usage, and the next jobs in order, under a policy that orders jobs by usage (`fair`).
+        FAILED_PRECONDITION, NO_SHARES, if another policy is in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -59,7 +59,7 @@ class SnapshotsServicer(object):
     """
 
     def FindSnapshot(self, request, context):
-        """Says how much of a snapshot of the caller's is stored, from where an upload goes on. Safe to repeat.
+        """Returns how much of one of the caller's snapshots is stored, where an upload continues. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CheckpointTransferStub(object):
-    """From agent to agent: the checkpoints of jobs that go on at another node, where nodes share no storage for checkpoints.
+    """Transfers between agents: checkpoints of jobs that resume on another node, if nodes share no storage for checkpoints.
     Each call carries the transfer key of the cluster (metadata `authorization: Bearer ...`), which agents get in Welcome.
     """
 
@@ -49,7 +49,7 @@ class CheckpointTransferStub(object):
 
 
 class CheckpointTransferServicer(object):
-    """From agent to agent: the checkpoints of jobs that go on at another node, where nodes share no storage for checkpoints.
+    """Transfers between agents: checkpoints of jobs that resume on another node, if nodes share no storage for checkpoints.
     Each call carries the transfer key of the cluster (metadata `authorization: Bearer ...`), which agents get in Welcome.
     """
 
@@ -89,7 +89,7 @@ def add_CheckpointTransferServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CheckpointTransfer(object):
-    """From agent to agent: the checkpoints of jobs that go on at another node, where nodes share no storage for checkpoints.
+    """Transfers between agents: checkpoints of jobs that resume on another node, if nodes share no storage for checkpoints.
     Each call carries the transfer key of the cluster (metadata `authorization: Bearer ...`), which agents get in Welcome.
     """
 
