@@ -50,6 +50,7 @@ fmt: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(PY) scripts/check_words.py
 
 types: $(VENV)/.ready
 	$(VENV)/bin/mypy

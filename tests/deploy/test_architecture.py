@@ -38,6 +38,7 @@ def test_the_picture_has_every_folder_in_the_order_of_imports(folder: str) -> No
         ("A policy", 4, r"\blas\b"),
         ("A job field", 8, r"\bpriority\b"),
         ("A field of a job's state", 6, r"\bsuspend_requested\b"),
+        ("A metric", 3, r"\bqueue\b"),
         ("An agent order", 12, r"(?i)run_?ready|prepared?\b"),
     ],
 )
@@ -49,6 +50,15 @@ def test_the_files_of_an_addition_have_what_was_added_before(addition: str, file
     for path in named:
         [file] = [root / path for root in (ROOT, ROOT / "scheduler_service") if (root / path).exists()]
         assert re.search(of_one_that_is_there, file.read_text("utf-8")), path
+
+
+def test_each_word_of_the_glossary_is_in_the_code_where_it_says() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    [rows] = re.findall(r"^\| word \| meaning \|.*?^\|---.*?\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    for row in rows.splitlines():
+        [(name, path)] = re.findall(r"\| `(\w+)` in `([\w/.]+)` \|$", row)
+        [file] = [root / path for root in (ROOT, ROOT / "scheduler_service") if (root / path).exists()]
+        assert re.search(rf"^ *(class|def) {name}\b|^    {name}: ", file.read_text("utf-8"), re.MULTILINE), row
 
 
 def _architecture() -> str:
