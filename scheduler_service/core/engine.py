@@ -50,11 +50,11 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     refused: list[str] = []
     enacted: list[Plan] = []
     if part.plans != 0:
-        if state.nodes_changed and state.beside[_NODES_CLOSED]:
+        if state.pending.inventory and state.beside[_NODES_CLOSED]:
             review_closed_nodes(state)
-        if state.unsettled or state.longer:
+        if state.pending.policies or state.pending.queue_grew:
             _settle(state, now, rng, policy, _Served(refused, enacted, part.plans))
-    orders = _orders(state) if state.news else ()
+    orders = _orders(state) if state.changed_runs else ()
     return Step(
         state.journal.entries,
         tuple(replies),
@@ -130,9 +130,11 @@ def _orders(state: State) -> tuple[Order, ...]:
     jobs, runs, groups = state.jobs.rows, state.runs.rows, state.share_groups.rows
     concerned: list[Run] = []
     over: list[Order] = []
-    for key, gone in state.news.items():
+    for key, gone in state.changed_runs.items():
         if isinstance(key, int):  # a job whose tasks have a rendezvous
-            concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang and task.key not in state.news]
+            concerned += [
+                task for task in state.runs_of(key) if task.phase.counts_for_gang and task.key not in state.changed_runs
+            ]
         elif (run := runs.get(key)) is not None:
             concerned.append(run)
         elif gone is not None:

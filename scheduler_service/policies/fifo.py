@@ -22,7 +22,7 @@ _NO_ROOM = Reason.NO_ROOM
 
 def fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue. While its first job waits, those alone are looked at that may start behind it."""
-    first = None if state.unsettled else head_of(state, _NONE_SKIPPED)
+    first = None if state.pending.policies else head_of(state, _NONE_SKIPPED)
     if first is not None and first.reason is _NO_ROOM:
         if may_start_behind(state, OWN_LANES, first):
             yield from start_behind(state, OWN_LANES, first)
@@ -34,7 +34,7 @@ def fifo(state: State, _rng: Rng) -> Proposals:
 
 def strict_fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue, whose first job blocks all others while it waits."""
-    first = None if state.unsettled else head_of(state, _NONE_SKIPPED)
+    first = None if state.pending.policies else head_of(state, _NONE_SKIPPED)
     if first is None or first.reason is not _NO_ROOM:
         yield from start_on_earmarks(state, place_on_earmarks)
         yield from serve_strictly(state, OWN_LANES)

@@ -41,10 +41,10 @@ def memo_updates(serve: Policy, notes: Notes) -> Policy:
 
     def policy(state: State, rng: Rng) -> Proposals:
         noted = NOTHING
-        if state.turned or state.charged_anew or state.due_memos:  # not where policies remember nothing
+        if state.pending.jobs or state.pending.accounts or state.due_memos:  # not where policies remember nothing
             noted = yield from take_notes(state, notes)
         yield from serve(state, rng)
-        if state.turned or state.charged_anew or noted is not NOTHING:
+        if state.pending.jobs or state.pending.accounts or noted is not NOTHING:
             yield from take_notes(state, notes, noted)
 
     return policy
@@ -53,7 +53,7 @@ def memo_updates(serve: Policy, notes: Notes) -> Policy:
 def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[Plan, str | None, Noted]:
     """Take notes before and after queues are served; after, also about what was noted before (`again`). Returns what was noted.
     Costs what changed, not what is live."""
-    jobs, subjects = {*state.turned, *again.jobs}, {*state.charged_anew, *again.subjects}
+    jobs, subjects = {*state.pending.jobs, *again.jobs}, {*state.pending.accounts, *again.subjects}
     for at in sorted(state.due_memos):
         memo = state.memos.rows.get(at)
         if memo is None:

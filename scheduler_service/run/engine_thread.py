@@ -223,7 +223,7 @@ class EngineThread:
     def _step(self, events: Sequence[Event], part: Part) -> Step:
         state = self._state
         commit_no, now = self._commit_no + 1, self._now()
-        self._recorder.taking(commit_no, now, (state.unsettled, state.board_changed), events, part)
+        self._recorder.taking(commit_no, now, (state.pending.policies, state.pending.market), events, part)
         taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy, part)
         self._recorder.taken(taken)
         for why in taken.refused:

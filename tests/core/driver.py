@@ -148,7 +148,7 @@ class Driver:
         state again costs more than the step: of a long history each fourth step does."""
         self.now += after * SECOND
         self.taken += 1
-        self.state.unsettled |= self.sharing > 0
+        self.state.pending.policies |= self.sharing > 0
         clock = self.state.cluster.clock_us
         thorough = self.thorough or self.taken <= SHORT_HISTORY or self.taken % 4 == 0
         taken = self._take_twice(events) if thorough else self._take(events)
@@ -166,10 +166,10 @@ class Driver:
     def _take_twice(self, events: tuple[Event, ...]) -> Step:
         """First the step is taken and undone: as the state is, where the board is left alone if nothing changed on it. Then
         once more, where all is looked at: the same must come of it."""
-        before, unsettled = self.state.snapshot(), self.state.unsettled
+        before, unsettled = self.state.snapshot(), self.state.pending.policies
         tried = self._take(events)
         self.state.undo()
-        self.state.unsettled = unsettled
+        self.state.pending.policies = unsettled
         assert not (changed := _differ(self.state.snapshot(), before)), f"step + undo left something behind: {changed}"
         taken = self._take(events)
         assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"
@@ -320,12 +320,12 @@ class Driver:
         self.runs[new.key] = new
 
     def _check_settled(self) -> None:
-        self.state.unsettled = self.state.board_changed = True
+        self.state.pending.policies = self.state.pending.market = True
         again = step(self.state, (), self.now, Random(0), self.policy)
         more = [change for change in again.changes if change.table != "cluster"]
         assert not more, f"the policy stopped before it was done: {more}"
         self.state.undo()
-        self.state.unsettled = self.state.board_changed = False
+        self.state.pending.policies = self.state.pending.market = False
 
     # ---- events in one line --------------------------------------------------------------------------------------------
 
@@ -417,11 +417,8 @@ def unsaved(state: State) -> dict[str, object]:
     return {
         "journal": list(state.journal.entries),
         "log": list(state.log),
-        "news": list(state.news.items()),
-        "flags": (state.unsettled, state.longer, state.board_changed),
-        "bound_otherwise": set(state.bound_otherwise),
-        "turned": set(state.turned),
-        "charged_anew": set(state.charged_anew),
+        "changed_runs": list(state.changed_runs.items()),
+        "pending": state.pending.copy(),
     }
 
 

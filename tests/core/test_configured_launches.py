@@ -171,7 +171,7 @@ def test_a_job_with_something_kept_starts_there_though_its_node_has_other_labels
     d.do(AddEarmark(1, 2, Vector(4_000, 1024), (), DECISION, configuration=1))
     d.step(replace(d.seen("n2", SMALL), labels=(("zone", "b"),)))
     d.policy = fitgpp(PreemptionSettings())
-    d.state.unsettled = True
+    d.state.pending.policies = True
     d.step()
     assert (d.job(1).configuration, d.where(1).name) == (1, "n2")
 

@@ -34,7 +34,7 @@ class Desk(Driver):
             assert refused is None, refused
 
         self.policy = policy
-        self.state.unsettled = True
+        self.state.pending.policies = True
         self.step()
         self.policy = idle
 
@@ -168,7 +168,7 @@ def test_undo_after_a_refusal_inside_a_step_keeps_what_came_before() -> None:
         assert (yield (preempt(2), preempt(4))) is not None
         assert (yield (preempt(3),)) is None
 
-    d.state.unsettled = True
+    d.state.pending.policies = True
     taken = step(d.state, (), d.now, Random(0), policy)
     assert taken.refused == ("job 4 is not best-effort",)
     assert {c.key for c in taken.changes if c.table == "job"} == {6, 3}

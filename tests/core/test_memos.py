@@ -33,14 +33,14 @@ class Writing:
         """All that the policy was told since a test cleared it."""
 
     def __call__(self, state: State, rng: Rng) -> Proposals:
-        self.turned |= state.turned
+        self.turned |= state.pending.jobs
         if self.writes:
             yield self.writes
         for at in sorted(state.due_memos):
             memo = state.memos.rows[at]
             yield (Remember(*at, (int(memo.value[0]) + 10,), memo.job_id),)
         yield from fifo(state, rng)
-        self.turned |= state.turned  # whom it has started itself
+        self.turned |= state.pending.jobs  # whom it has started itself
 
 
 def driver(order: QueueOrder) -> tuple[Driver, Writing]:
@@ -136,7 +136,7 @@ def test_a_policy_that_remembers_hears_who_began_or_ceased_to_run() -> None:
     d.exit(first)
     assert policy.turned == {first, second}
     assert d.job(second).state is JobState.STARTING
-    assert not d.state.turned
+    assert not d.state.pending.jobs
 
 
 def test_an_undone_step_tells_a_policy_of_nobody_else_afterwards() -> None:
@@ -156,6 +156,6 @@ def test_of_other_orders_nothing_more_is_kept() -> None:
     d = Driver(fifo)
     d.join()
     d.start(d.submit())
-    assert not d.state.turned
+    assert not d.state.pending.jobs
     assert not d.state.running
     assert not d.state.subjects

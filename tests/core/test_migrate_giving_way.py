@@ -35,7 +35,7 @@ class Site(Driver):
             assert (yield (self.asked,)) is None
 
     def do(self, action: Action) -> None:
-        self.asked, self.settles, self.state.unsettled = action, False, True
+        self.asked, self.settles, self.state.pending.policies = action, False, True
         self.step()
         self.asked, self.settles = None, True
 

@@ -44,7 +44,7 @@ class Told(Driver):
     def does(self, action: Migrate) -> str | None:
         """Why it was refused, the first time: a step is taken again, to see that it is done."""
         self.plan, self.said = (action,), []
-        self.state.unsettled = True
+        self.state.pending.policies = True
         self.step()
         self.plan = None
         return self.said[0]

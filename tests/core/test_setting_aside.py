@@ -108,7 +108,7 @@ def test_plans_are_carried_out_one_at_a_time() -> None:
         assert len(taken.enacted) == 1
         assert d.states(*jobs).count(JobState.STARTING) == count
     assert not d.step_part(Part((), (), 1)).enacted
-    assert not d.state.unsettled
+    assert not d.state.pending.policies
 
 
 def test_a_number_that_another_job_gets_after_an_undo_is_in_the_queue_of_that_job_alone() -> None:

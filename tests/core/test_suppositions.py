@@ -60,20 +60,21 @@ def as_before(state: State) -> Iterator[None]:
 def test_nothing_is_left_of_what_is_supposed(flags: tuple[bool, bool, bool]) -> None:
     site = Site()
     state = site.state
-    state.unsettled, state.longer, state.board_changed = flags
-    state.bound_otherwise.add(1)
-    state.turned.add(1)
+    state.pending.policies, state.pending.queue_grew, state.pending.market = flags
+    state.pending.vcs.add(1)
+    state.pending.jobs.add(1)
     before, noted = state.snapshot(), unsaved(state)
     with as_before(state):
         with state.supposing():
             site.turn_everything_over()
-            state.longer = True
-            state.bound_otherwise.add(2)
-            state.bound_otherwise.discard(1)
-            state.turned.add(2)
+            state.pending.queue_grew = True
+            state.pending.vcs.add(2)
+            state.pending.vcs.discard(1)
+            state.pending.jobs.add(2)
             assert all(state.snapshot()[part] != before[part] for part in ("rows", "pools", "idle", "earmarks_of", "room"))
             assert unsaved(state)["log"] != noted["log"]
-        assert unsaved(state)["flags"] == flags
+        pending = state.pending
+        assert (pending.policies, pending.queue_grew, pending.market) == flags
 
 
 def test_what_was_changed_before_stays_changed() -> None:

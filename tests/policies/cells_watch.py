@@ -68,7 +68,7 @@ class Watched(Tenants):
         yield from super()._watched(state, rng)
 
     def step(self, *events: Event, after: int = 0) -> Step:
-        self.state.unsettled |= self.growing > 0
+        self.state.pending.policies |= self.growing > 0
         kept, before = self._kept(), self._missing()
         taken = super().step(*events, after=after)
         self.plans.update({(one.policy, one.subject): one for one in taken.delegated})

@@ -148,7 +148,7 @@ def joins(d: Tenants, job: int, other: int) -> None:
         yield from policy(state, rng)
         assert (yield (Migrate(job, (spot,), "a test", guaranteed, share),)) is None
 
-    d.policy, d.settles, d.state.unsettled = proposing, False, True
+    d.policy, d.settles, d.state.pending.policies = proposing, False, True
     d.step()
     d.policy, d.settles = policy, True
     assert target(d, job).group == d.run(other).group != 0

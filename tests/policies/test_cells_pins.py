@@ -30,7 +30,7 @@ def test_whose_pin_moves_is_not_promoted_into_the_quota_and_nobody_tries_to() ->
     t.settles = False
     pin(t, ("mine", "node", 1))
     assert not t.guaranteed(job)
-    t.state.unsettled = True
+    t.state.pending.policies = True
     assert step(t.state, (), t.now, Random(0), t.policy).refused == ()
     t.state.undo()
     assert t.job(job).state is JobState.RUNNING

@@ -154,8 +154,8 @@ def test_the_board_is_left_alone_while_nothing_changes_on_it() -> None:
     before = len(asked)
     t.settles = False  # it would undo a step, after which everything is looked at again
     for _ in range(5):
-        t.state.board_changed = False
-        t.state.unsettled = True
+        t.state.pending.market = False
+        t.state.pending.policies = True
         step(t.state, (), t.now, Random(0), t.policy)
         t.state.adopt()
     assert len(asked) == before

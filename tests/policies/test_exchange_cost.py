@@ -38,7 +38,7 @@ def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match,
     monkeypatch.setattr(stage, "why_not_owned", counting)
     t.policy = cells(match)
     t.settles = False
-    t.state.unsettled = t.state.board_changed = True
+    t.state.pending.policies = t.state.pending.market = True
     t.step()
     assert [posting.state for posting in t.postings.values()].count(PostingState.MATCHED) == 1
     taken_and_undone_before = 2

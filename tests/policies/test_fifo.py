@@ -71,7 +71,7 @@ def test_nothing_is_proposed_where_a_job_comes_behind_one_that_waits() -> None:
     proposed: dict[int, list[Plan]] = {}
 
     def policy(state: State, rng: Rng) -> Proposals:
-        if state.unsettled:  # which the driver says after each step
+        if state.pending.policies:  # which the driver says after each step
             yield from fifo(state, rng)
         else:
             proposed[len(state.jobs.rows)] = list(fifo(state, rng))

@@ -25,5 +25,5 @@ def test_a_look_behind_a_job_that_waits_costs_a_few_calls(nodes: int, capacity: 
     first = head_of(state, dict.fromkeys(OWN_LANES, 0))
     assert first is not None
     assert first.reason is Reason.NO_ROOM
-    assert not state.unsettled
+    assert not state.pending.policies
     assert calls(lambda: list(fifo(state, rng))) <= MOST

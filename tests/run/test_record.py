@@ -38,7 +38,7 @@ def draws(state: State, rng: Rng) -> Proposals:
 def tells(state: State, _rng: Rng) -> Proposals:
     """A policy that does something else where the board has changed."""
     for job_id in list(state.jobs.rows):
-        yield (Wait(job_id, Reason.NO_ROOM, f"{state.board_changed} {state.cluster.clock_us}"),)
+        yield (Wait(job_id, Reason.NO_ROOM, f"{state.pending.market} {state.cluster.clock_us}"),)
 
 
 def differs(path: Path) -> Difference:
@@ -155,7 +155,7 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path, polic
         if question:
             state.undo()
         events = [Submitted("ada", "", JobSpec(("true",), ZERO))] if commit == 1 else []
-        recording.taking(commit, commit, (state.unsettled, state.board_changed), events)
+        recording.taking(commit, commit, (state.pending.policies, state.pending.market), events)
         recording.taken(step(state, events, commit, Random(f"1:{commit}"), policy))
         state.adopt()
         recording.adopted()

@@ -18,7 +18,7 @@ def test_share_groups_come_back_from_a_recording(tmp_path: Path) -> None:
     state, now = desk.state, desk.now + 1
     recording = recorder(path)(state, 0)
     events = [CancelRequested(1)]
-    recording.taking(1, now, (state.unsettled, state.board_changed), events)
+    recording.taking(1, now, (state.pending.policies, state.pending.market), events)
     taken = step(state, events, now, Random("1:1"), idle)
     assert taken.orders
     recording.taken(taken)

@@ -233,7 +233,7 @@ def exchange_overdue(state: State, now: Micros, kind: ExchangeDeadline, key: tup
             turn_windows(state, now)
         case Deadline.IDLE:
             note_idle(state, NoteIdle(*key), now)
-            state.board_changed = True  # they have been idle for long enough to be offered
+            state.pending.market = True  # they have been idle for long enough to be offered
         case Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS:
             posting = changed(state.postings.rows[key[0]], begins_us=None)
             state.put(state.postings, posting.id, expired(posting, now))

@@ -22,10 +22,11 @@ from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.share_groups import of_share_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.open_groups import OpenGroups
+from scheduler_service.core.state.pending import Pending
 from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.resources.candidates import Candidates
 from scheduler_service.core.state.resources.idle_groups import IdleGroups
-from scheduler_service.core.state.tables import NOTHING, Reindex, Tables
+from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "share_group", "earmark"),
@@ -84,55 +85,44 @@ class State(Tables):
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
     def savepoint(self) -> tuple[int, int, int]:
-        return len(self.journal.entries), len(self.log), len(self.news)
+        return len(self.journal.entries), len(self.log), len(self.changed_runs)
 
     def undo(self, to: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Returns to the savepoint; (0, 0, 0) is where the last `adopt` left the state."""
         self.journal.undo(to[0])
         del self.log[to[1] :]
-        while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
-            self.news.popitem()
-        self.unsettled = self.board_changed = self.nodes_changed = True
-        self.longer = False
+        while len(self.changed_runs) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
+            self.changed_runs.popitem()
         if not to[0]:
-            turned, charged_anew, stirred = self.not_noted
-            self.turned, self.charged_anew, self.stirred = turned.copy(), charged_anew.copy(), stirred.copy()
+            self.pending = self.adopted_pending.copy()
+        self.pending.look_at_all()
         self.delegated.clear()
 
     def settle(self) -> None:
         """Notes that the policies have looked at everything."""
-        self.unsettled = self.longer = self.board_changed = self.nodes_changed = False
-        self.bound_otherwise.clear()
-        self.turned, self.charged_anew, self.stirred = set(), set(), set()
+        self.pending = Pending()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
         """A supposition: inside it rows are changed by `put` as usual. At its end everything is restored: rows, indices, the
-        log, `news`, and the flags that tell policies where to look. Suppositions may be nested.
+        log, `changed_runs` and `pending`. Suppositions may be nested.
 
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
-        before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
-        flags, stirred = (self.unsettled, self.longer, self.board_changed), self.stirred.copy()
-        self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
-        self.charged_anew = charged_anew.copy()
+        before, pending = self.savepoint(), self.pending
+        self.pending = pending.copy()
         try:
             yield
         finally:
             self.undo(before)
-            self.unsettled, self.longer, self.board_changed = flags
-            self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
-            self.stirred = stirred
+            self.pending = pending
 
     def adopt(self) -> None:
         """Makes all changes since the last adopt final: they cannot be undone any more."""
         self.journal.clear()
         self.log.clear()
-        self.news.clear()
-        if self.turned or self.charged_anew or self.stirred:
-            self.not_noted = self.turned.copy(), self.charged_anew.copy(), self.stirred.copy()
-        else:  # after nearly every step
-            self.not_noted = NOTHING
+        self.changed_runs.clear()
+        self.adopted_pending = self.pending.copy()
         self.delegated.clear()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:

@@ -49,6 +49,7 @@ from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.open_groups import OpenGroups
+from scheduler_service.core.state.pending import Pending
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, LANE, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
@@ -63,9 +64,6 @@ from scheduler_service.core.state.waiting_kinds import Kinds, WaitingKinds
 
 CellKey = tuple[str, str, int]
 """(pool, level, index)"""
-
-NOTHING: tuple[set[int], set[tuple[str, str]], set[int]] = set(), set(), set()
-"""The empty value of `Tables.not_noted`. It is copied, and never changed."""
 
 _NO_QUEUES: dict[Named, Queue] = {}
 
@@ -91,25 +89,11 @@ class Tables:
         self.journal = Journal()
         self.put = self.journal.put
         self.log: list[JobEvent] = []
-        self.unsettled = True
-        """Something happened since the policies last ran that may let a job start."""
-        self.longer = False
-        """Since then jobs joined queues, each behind another job: for the jobs before them this changes nothing."""
-        self.board_changed = True
-        """Something happened since the policies last ran that may let cells be exchanged."""
-        self.turned: set[int] = set()
-        """Jobs that came, went, or started or stopped running since the policies last ran, if their order depends on memos."""
-        self.charged_anew: set[tuple[str, str]] = set()
-        """Policies and subjects whose charge has changed since the policies last ran."""
-        self.stirred: set[int] = set()
-        """Nodes on which runs or share groups have changed since the policies last ran, if some policy introspects."""
+        self.pending = Pending(policies=True, market=True, inventory=True)
+        self.adopted_pending = Pending()
+        """`pending` at the last adopt. Undoing a step restores it, with all flags set: rows that are put back are no news."""
         self.delegated: dict[tuple[str, str], Any] = {}
         """Policy and subject -> what the policies have delegated since the last adopt."""
-        self.not_noted = NOTHING
-        """`turned`, `charged_anew` and `stirred` at the last adopt. Undoing a step restores them, so that rows that are put
-        back are no news for policies."""
-        self.bound_otherwise: set[int] = set()
-        """Virtual clusters whose bound cells have changed since the policies last ran, if any of them has a proxy."""
 
         self.free_resources = FreeResources()
         self.open_nodes = OpenNodes()
@@ -152,8 +136,6 @@ class Tables:
         """Jobs for which nothing is done, since a change for them could not be made durable."""
         self.beside: dict[Reason, set[int]] = {Reason.TOO_LARGE: set(), Reason.NODES_CLOSED: set()}
         """Jobs that are in no queue, because no node can take them, or no open node can."""
-        self.nodes_changed = True
-        """Nodes have joined, left, opened or closed since it was last decided which jobs no open node can take."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -218,7 +200,7 @@ class Tables:
         """Job -> the jobs that wait for its end."""
         self.elements_of: dict[int, set[int]] = {}
         """Array -> its live elements."""
-        self.news: dict[RunKey | int, Run | None] = {}
+        self.changed_runs: dict[RunKey | int, Run | None] = {}
         """Changes since the last adopt that nodes may have to be told about, in order: runs that are new or have a new
         generation, and jobs whose tasks are to meet. Keys never move, so that an undo removes the last ones."""
 

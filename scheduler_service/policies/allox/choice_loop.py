@@ -164,7 +164,7 @@ def choosing(rule: Rule, unknown_us: Micros, reserved_cpu_milli: int) -> Policy:
                 full.add(state.jobs.rows[found.job_id].spec.configured(found.configuration).needs())
             elif not _waits(state, found.job_id):
                 board.forget(found.job_id)
-        told = [state.jobs.rows[job_id] for job_id in sorted(board.queued)] if state.nodes_changed else come
+        told = [state.jobs.rows[job_id] for job_id in sorted(board.queued)] if state.pending.inventory else come
         for job in told:
             if _waits(state, job.id) and (wait := no_room(state, job)).reason is not job.reason:
                 yield (wait,)

@@ -184,7 +184,7 @@ def stages(options: Options) -> Stages:
 
     def policy(state: State, rng: Rng) -> Proposals:
         first = first_waiting(state, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0})
-        if state.unsettled or first is None or first.reason not in _NO_ROOM:
+        if state.pending.policies or first is None or first.reason not in _NO_ROOM:
             yield from serve(state, overload, victims, settings, rng)
         else:
             yield from serve_others(state, first, overload, victims, rng)

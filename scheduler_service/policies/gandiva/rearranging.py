@@ -12,7 +12,7 @@ from scheduler_service.policies.gandiva.slicing.take_turns import rows_of
 
 def rearrange(state: State, vc: str) -> Proposals:
     """Looks at the groups on nodes on which something has changed."""
-    yield from _rearrange(state, vc, {number for node in state.stirred for number in state.groups_on.get(node, ())})
+    yield from _rearrange(state, vc, {number for node in state.pending.nodes for number in state.groups_on.get(node, ())})
 
 
 def rearrange_by_rank(state: State, vc: str, nodes: Iterable[int]) -> Proposals:

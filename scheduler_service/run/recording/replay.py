@@ -176,7 +176,7 @@ def _key(key: Any, row: Any) -> Any:
 
 def _again(state: State, policy: Policy, line: Stepped) -> Step | Exception:
     """Takes the step, which the caller adopts or undoes."""
-    state.unsettled, state.board_changed = line.unsettled, line.board_changed
+    state.pending.policies, state.pending.market = line.unsettled, line.board_changed
     part = line.part if isinstance(line, SteppedInPart) else WHOLE
     try:
         return step(state, line.events, line.now, Drawing(state.cluster.seed, line.commit), policy, part)

@@ -16,8 +16,8 @@ def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
     before = state.charged.get(at, ZERO)
     after = add(before, part) if holds else sub(before, part)
     set_or_drop(state.charged, at, after if any(after) else None)
-    state.charged_anew.add(at)
-    state.unsettled = True
+    state.pending.accounts.add(at)
+    state.pending.policies = True
 
 
 def charge_all(state: Tables, job: Job, holds: bool) -> None:

@@ -38,14 +38,14 @@ def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
 
 def _changes(state: Tables, old: Job, new: Job) -> None:
     if new.rendezvous and old.rendezvous != new.rendezvous:
-        state.news[new.id] = None
+        state.changed_runs[new.id] = None
     if (
         old.priority != new.priority
         or old.time_limit_us != new.time_limit_us
         or old.preempted_for_trial != new.preempted_for_trial
         or old.spec.grace_us != new.spec.grace_us
     ):
-        state.unsettled = True  # which runs a trial may preempt, and when there will be room, may have changed
+        state.pending.policies = True  # which runs a trial may preempt, and when there will be room, may have changed
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
     if (
@@ -68,7 +68,7 @@ def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
     if job.reason in state.beside:  # it waits outside its queue
         (state.beside[job.reason].add if there else state.beside[job.reason].discard)(job.id)
     if there and job.rendezvous:
-        state.news[job.id] = None
+        state.changed_runs[job.id] = None
     if job.request_id:
         set_or_drop(state.requests, (job.user, job.request_id), job.id if there else None)
     if job.array_job:
@@ -109,7 +109,7 @@ def of_earmark(state: Tables, old: Earmark | None, new: Earmark | None) -> None:
     before, after = old.deadline_us if old else None, new.deadline_us if new else None
     if before != after:
         set_deadline(state, Deadline.EARMARK, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
-    state.unsettled = True
+    state.pending.policies = True
 
 
 def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:

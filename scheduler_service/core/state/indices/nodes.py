@@ -37,9 +37,9 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     state.kept_idle_groups.forget_tree(row.id)
     _place_in_pool(state, row.id)
     _describe(state, row.id)
-    state.unsettled = state.nodes_changed = True
+    state.pending.policies = state.pending.inventory = True
     if state.introspects:
-        state.stirred.add(row.id)
+        state.pending.nodes.add(row.id)
     if other:
         for key in state.runs_on.get(row.id, ()):
             refresh_candidate(state, key)
@@ -99,7 +99,7 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
     faulty = faulty | bit if now else faulty & ~bit
     set_or_drop(state.faulty_devices, row.node, faulty or None)
     state.open_nodes.set_node(row.node, present(state.nodes.rows.get(row.node)), faulty.bit_count())
-    state.unsettled = state.nodes_changed = True
+    state.pending.policies = state.pending.inventory = True
     for run in state.holders(row.node, row.index):
         refresh_candidate(state, run.key)
 
@@ -116,7 +116,7 @@ def _place_in_pool(state: Tables, node: int) -> None:
             row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
     for seated in state.pools.set_node(node, row, devices):
         hold_cells(state, seated)
-    state.board_changed = True  # a pool may have come, or gone
+    state.pending.market = True  # a pool may have come, or gone
 
 
 def _describe(state: Tables, node: int) -> None:

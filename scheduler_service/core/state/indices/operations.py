@@ -26,4 +26,4 @@ def of_operation(state: Tables, old: Operation | None, new: Operation | None) ->
     before, after = old.deadline_us if old else None, new.deadline_us if new else None
     if before != after:
         set_deadline(state, Deadline.OPERATION, (row.id,), before, after)
-    state.unsettled = True
+    state.pending.policies = True

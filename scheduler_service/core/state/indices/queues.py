@@ -26,18 +26,18 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
         _count_without_devices(state, old if was is not None else None, new if now is not None else None)
     if was == now:
         if now is not None and old is not None and new is not None and old.spec is not new.spec:
-            state.unsettled = True  # it was resized, and may fit now, or let others pass
+            state.pending.policies = True  # it was resized, and may fit now, or let others pass
             if not row.spec.vc:
                 state.site_kinds[LANE[row.spec.job_class]].note(row.id)
         return
     if was is not None:
         _dequeue(state, row, was)
-        state.unsettled = True
+        state.pending.policies = True
     if now is not None:
         if _enqueue(state, row, now):
-            state.longer = True
+            state.pending.queue_grew = True
         else:
-            state.unsettled = True
+            state.pending.policies = True
 
 
 def _count_without_devices(state: Tables, old: Job | None, new: Job | None) -> None:
@@ -96,8 +96,8 @@ def move_among_running(state: Tables, old: Job | None, new: Job | None) -> None:
         if old is None or new is None:
             add_or_discard(state.subjects, (order.policy, order.subject(row)), row.id, new is not None)
         if old is None or new is None or old.state is not new.state:
-            state.turned.add(row.id)
-            state.unsettled = True
+            state.pending.jobs.add(row.id)
+            state.pending.policies = True
     if order.claim is Claim.REORDER:
         was = state.place_of(old) if old is not None and _runs(old) else None
         now = state.place_of(new) if new is not None and _runs(new) else None
@@ -134,7 +134,7 @@ def of_memo(state: Tables, old: Memo | None, new: Memo | None) -> None:
             _enqueue(state, job, now)
         elif order.claim is Claim.REORDER and _runs(job):
             _move_running(state, job.spec.vc, was, now)
-        state.unsettled = True
+        state.pending.policies = True
     before, after = old.due_us if old else None, new.due_us if new else None
     if before != after:
         set_deadline(state, Deadline.MEMO, at, before, after)
@@ -142,7 +142,7 @@ def of_memo(state: Tables, old: Memo | None, new: Memo | None) -> None:
         add_or_discard(state.memos_of, row.job_id, at, new is not None)
     if new is not None and new.due:
         state.due_memos.add(at)
-        state.unsettled = True
+        state.pending.policies = True
     else:
         state.due_memos.discard(at)
 
@@ -162,7 +162,7 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
     state.keeps_order = keeps_order(state)
     if introspects(state) != state.introspects:
         state.introspects = not state.introspects
-        state.stirred = set(state.runs_on) if state.introspects else set()
+        state.pending.nodes = set(state.runs_on) if state.introspects else set()
         state.server_loads.stale.update(range(1, state.free_resources.count + 1))
     for job in jobs:
         move_in_queue(state, None, job)

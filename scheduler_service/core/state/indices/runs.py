@@ -18,7 +18,7 @@ GUARD, OVERDUE = Deadline.GUARD, Deadline.STOP_OVERDUE
 def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
     if old is None:
         if new is not None:
-            state.news[new.key] = None
+            state.changed_runs[new.key] = None
             _comes_or_goes(state, new, there=True)
     elif new is None:
         _comes_or_goes(state, old, there=False)
@@ -32,7 +32,7 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     _stir(state, run.node)
     if run.phase.awaits_source:
         if not there:
-            state.news[key] = run  # its node is told that it is not needed, unless it begins
+            state.changed_runs[key] = run  # its node is told that it is not needed, unless it begins
     else:
         _joins_launch(state, key, run, there)
     _hold(state, run, there)
@@ -46,13 +46,13 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     refresh_candidate(state, key)
     if run.group:
         state.stale_open_groups[run.group] = None
-    state.unsettled = True
+    state.pending.policies = True
 
 
 def _stir(state: Tables, node: int) -> None:
     """Notes that policies that introspect have to look at the node again."""
     if state.introspects:
-        state.stirred.add(node)
+        state.pending.nodes.add(node)
         state.server_loads.stale.add(node)
 
 
@@ -76,29 +76,31 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
             _count(state, old, -1)
             _count(state, new, 1)
         _stir(state, new.node)
-        state.unsettled = True
-        state.news[key] = None
+        state.pending.policies = True
+        state.changed_runs[key] = None
         _refresh_group(state, new)
         return
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
         if new.group:
-            state.unsettled = True  # jobs that outrank it may get its turns now, though other tasks of its gang have not begun
+            state.pending.policies = (
+                True  # jobs that outrank it may get its turns now, though other tasks of its gang have not begun
+            )
     if old.group != new.group or old.parked_mib != new.parked_mib or old.parking is not new.parking:
         _change_holder(state, old, new)
     elif old.guaranteed != new.guaranteed:
         _stand(state, old, new)
-        state.unsettled = True
+        state.pending.policies = True
     if old.generation != new.generation:
-        state.news[key] = None
+        state.changed_runs[key] = None
     if (new.stop_us is not None or old.stop_us is not None) and (before := old.due_us) != (due := new.due_us):
         set_deadline(state, OVERDUE, tuple(key), before, due)
     if old.stop_us is None and new.stop_us is not None:
-        state.unsettled = True  # a waiting job may be promised what this run is about to release
+        state.pending.policies = True  # a waiting job may be promised what this run is about to release
     if old.guarded_us != new.guarded_us:
         set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
-        state.unsettled = True
+        state.pending.policies = True
     elif not old.phase.exits_soon and not new.phase.exits_soon:
         return
     refresh_candidate(state, key)
@@ -120,7 +122,7 @@ def _change_holder(state: Tables, old: Run, new: Run) -> None:
     _stand(state, old, None)
     _stand(state, None, new)
     _refresh_group(state, new)
-    state.unsettled = True
+    state.pending.policies = True
 
 
 def _refresh_group(state: Tables, run: Run) -> None:

@@ -16,10 +16,10 @@ def of_share_group(state: Tables, old: ShareGroup | None, new: ShareGroup | None
         for key in () if group is None else group.members():
             refresh_candidate(state, key)
         if state.introspects and group is not None:
-            state.stirred.update(node for node, _ in group.devices)
+            state.pending.nodes.update(node for node, _ in group.devices)
     if row := new or old:
         state.stale_open_groups[row.id] = None
-    state.unsettled = True
+    state.pending.policies = True
 
 
 def _hold(state: Tables, group: ShareGroup, holds: bool) -> None:

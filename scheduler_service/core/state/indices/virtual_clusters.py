@@ -22,7 +22,7 @@ def of_vc(state: Tables, old: VirtualCluster | None, new: VirtualCluster | None)
     if order != state.vc_orders.get(row.name):
         set_order(state, row.name, order)
     state.pools.set_vc(row.id, new)
-    state.unsettled = state.board_changed = True
+    state.pending.policies = state.pending.market = True
 
 
 def of_binding(state: Tables, old: Binding | None, new: Binding | None) -> None:
@@ -33,10 +33,10 @@ def of_binding(state: Tables, old: Binding | None, new: Binding | None) -> None:
     lacking = proxies and lacks(state.pools, row.pool)
     state.pools.set_binding(old, new)
     if proxies:
-        state.bound_otherwise.update(binding.vc for binding in (old, new) if binding is not None)
+        state.pending.vcs.update(binding.vc for binding in (old, new) if binding is not None)
         if lacking or lacks(state.pools, row.pool):
-            state.board_changed = True  # the idle cells of a virtual cluster that lacks cells change as another binds some
-    state.unsettled = True
+            state.pending.market = True  # the idle cells of a virtual cluster that lacks cells change as another binds some
+    state.pending.policies = True
 
 
 def of_posting(state: Tables, old: Posting | None, new: Posting | None) -> None:
@@ -44,7 +44,7 @@ def of_posting(state: Tables, old: Posting | None, new: Posting | None) -> None:
     row = new or old
     if row is not None:
         set_deadlines(state, (row.id,), posting_deadlines(old), posting_deadlines(new))
-    state.unsettled = state.board_changed = True
+    state.pending.policies = state.pending.market = True
 
 
 def of_exchange(state: Tables, old: Exchange | None, new: Exchange | None) -> None:
@@ -54,7 +54,7 @@ def of_exchange(state: Tables, old: Exchange | None, new: Exchange | None) -> No
     for kind in kinds:
         if state.pools is not None:
             state.pools.set_exchanged(*kind, state.exchange_index.in_force.get(kind, 0))
-    state.unsettled = state.board_changed = True
+    state.pending.policies = state.pending.market = True
 
 
 def of_idle(state: Tables, old: IdleCells | None, new: IdleCells | None) -> None:
@@ -66,4 +66,4 @@ def of_idle(state: Tables, old: IdleCells | None, new: IdleCells | None) -> None
         add_or_discard(state.idle_of, row.vc, (row.vc, row.pool, row.level), new is not None)
     if before != after:
         set_deadline(state, Deadline.IDLE, (row.vc, row.pool, row.level), before, after)
-    state.unsettled = True
+    state.pending.policies = True

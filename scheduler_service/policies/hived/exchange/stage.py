@@ -22,7 +22,7 @@ MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction, "n
 def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, bool]:
     """Match offers and requests, if something has changed for them. Returns whether there was a deal: others may own cells
     then."""
-    if match is None or not state.board_changed:
+    if match is None or not state.pending.market:
         return False
     board = board_of(state, state.cluster.clock_us)
     if len({posting.kind for posting in board.postings.values()}) < len(PostingKind):
@@ -57,18 +57,18 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
 def run_proxies(state: State) -> Generator[Plan, str | None, None]:
     """Posts for tenants what has been idle for long, and takes back what they need. Nothing of that changes but with the board,
     or for those that have other cells bound, as long as there are cells for all: only these are looked at."""
-    if not (state.board_changed or state.bound_otherwise):
+    if not (state.pending.market or state.pending.vcs):
         return
     on = {vc.id for vc in state.vcs.rows.values() if vc.policy.proxy_after_us}
-    if state.board_changed and state.idle.rows:
+    if state.pending.market and state.idle.rows:
         yield from _forget(state, on)
     if state.pools is None:
         return
     board = None
-    for vc_id in sorted(on if state.board_changed else on & state.bound_otherwise):
+    for vc_id in sorted(on if state.pending.market else on & state.pending.vcs):
         vc = state.vcs.rows[vc_id]
         news = yield from _note(state, state.pools, vc)
-        if news or state.board_changed:
+        if news or state.pending.market:
             board = yield from _propose(state, state.pools, vc, board or _board(state))
 
 
