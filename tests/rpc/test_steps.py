@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 import client_sdk as sdk
 from client_sdk import Client
-from scheduler_service.rpc.services.observations import steps_of
+from scheduler_service.rpc.services.observation_answers import steps_of
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.store.waiting import wait_for
 

@@ -107,8 +107,23 @@ def _phases_in(phases: Mapping[str, Duration]) -> tuple[tuple[str, int], ...]:
     return tuple((_clean(name), duration_in(took)) for name, took in sorted(phases.items()))
 
 
+_AboutRun = (
+    cluster_pb2.MemoryCycle
+    | job_pb2.RunSteps
+    | job_pb2.MiniBatch
+    | pb.RunMeasurement
+    | pb.RunCheckpoints
+    | pb.RunGrace
+    | pb.SliceObservation
+)
+
+
+def run_key_in(seen: _AboutRun) -> RunKey:
+    return RunKey(seen.job_id, seen.run, seen.task)
+
+
 def measured_in(seen: pb.RunMeasurement, node: str) -> RunMeasured:
-    key = RunKey(seen.job_id, seen.run, seen.task)
+    key = run_key_in(seen)
     times = duration_in(seen.first_step), duration_in(seen.last_step)
     return RunMeasured(node, key, seen.steps, *times, seen.total, round(seen.spread * 1_000_000), seen.memory_mib)
 
@@ -120,16 +135,16 @@ def checkpoints_in(seen: pb.RunCheckpoints) -> tuple[str, str]:
 
 def save_failed_in(seen: pb.RunCheckpoints, node: str) -> SaveFailed:
     step = seen.step if seen.HasField("step") else -1
-    return SaveFailed(node, RunKey(seen.job_id, seen.run, seen.task), _clean(seen.failed), step, seen.failures)
+    return SaveFailed(node, run_key_in(seen), _clean(seen.failed), step, seen.failures)
 
 
 def grace_in(seen: pb.RunGrace, node: str) -> GraceWanted:
-    return GraceWanted(node, RunKey(seen.job_id, seen.run, seen.task), duration_in(seen.grace_period))
+    return GraceWanted(node, run_key_in(seen), duration_in(seen.grace_period))
 
 
 def switching_in(seen: pb.SliceObservation, node: str) -> SwitchingMeasured:
     takes = map(duration_in, (seen.wait, seen.park, seen.resume, seen.outlasted))
-    return SwitchingMeasured(node, RunKey(seen.job_id, seen.run, seen.task), Switching(*takes))
+    return SwitchingMeasured(node, run_key_in(seen), Switching(*takes))
 
 
 def known_steps(steps: job_pb2.RunSteps) -> job_pb2.RunSteps:

@@ -24,7 +24,7 @@ from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
-from scheduler_service.rpc.services.observations import observations_of
+from scheduler_service.rpc.services.observation_answers import observations_of
 from scheduler_service.run.engine_thread import NotLeading
 
 log = logging.getLogger(__name__)

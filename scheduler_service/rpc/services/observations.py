@@ -1,13 +1,12 @@
-"""Observations that agents send of their devices and runs, kept in memory while their links last. Only faults are durable."""
+"""Observations that agents send of their devices and runs: kept in memory while their links last, and told to the engine."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from functools import partial
 
 from ebb.agent.v1 import agent_link_pb2
-from ebb.v1 import cluster_pb2, job_pb2
+from ebb.v1 import cluster_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.handlers.grace import is_more
@@ -24,6 +23,7 @@ from scheduler_service.rpc.convert.agents import (
     known_steps,
     measured_in,
     mini_batch_in,
+    run_key_in,
     save_failed_in,
     switching_in,
 )
@@ -106,10 +106,10 @@ class Observer:
             )
         else:  # it does not look at devices, and tells how its runs save
             self._link.observed = None
-        self._link.checkpoints = {_key(one): checkpoints_in(one) for one in seen.checkpoints}
-        self._link.means = {_key(one): one.means for one in seen.checkpoints}
-        self._link.executed = {_key(one): duration_in(one.executed) for one in seen.slices}
-        self._link.turns = {_key(one): one.executing for one in seen.slices}
+        self._link.checkpoints = {run_key_in(one): checkpoints_in(one) for one in seen.checkpoints}
+        self._link.means = {run_key_in(one): one.means for one in seen.checkpoints}
+        self._link.executed = {run_key_in(one): duration_in(one.executed) for one in seen.slices}
+        self._link.turns = {run_key_in(one): one.executing for one in seen.slices}
 
     def nothing(self) -> None:
         """The agent observes nothing any more."""
@@ -134,7 +134,7 @@ class Observer:
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         before, self._measured = self._measured, {}
         for one in seen.measurements:
-            key = _key(one)
+            key = run_key_in(one)
             job = jobs.get(key.job_id)
             if job is None or job.sampling is None or job.run != key.run or key not in runs or key.task:
                 continue
@@ -152,7 +152,7 @@ class Observer:
         now, before = time.monotonic_ns() // 1000, self._told_us
         self._told_us = {key: at for key, at in before.items() if key in runs}
         for one in seen.mini_batches:
-            key = _key(one)
+            key = run_key_in(one)
             job, run = jobs.get(key.job_id), runs.get(key)
             if job is None or run is None or key.task or (pause_us := each.get(job.spec.vc)) is None:
                 continue
@@ -173,7 +173,7 @@ class Observer:
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         now, before, self._switching = time.monotonic_ns() // 1000, self._switching, {}
         for one in seen.slices:
-            key = _key(one)
+            key = run_key_in(one)
             job, run = jobs.get(key.job_id), runs.get(key)
             if job is None or run is None or not run.group or (pause_us := each.get(job.spec.vc)) is None:
                 continue
@@ -220,7 +220,7 @@ class Observer:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
         runs, jobs = self._leading.view.runs_on.get(self._node, {}), self._leading.view.jobs
         for one in seen.graces:
-            key = _key(one)
+            key = run_key_in(one)
             job = jobs.get(key.job_id)
             if job is None or job.run != key.run or key not in runs or key in self._graces:
                 continue
@@ -235,7 +235,7 @@ class Observer:
         failures, long_steps = self._failures, self._long_steps
         self._failures, self._long_steps = {}, {}
         for one in seen.checkpoints:
-            key = _key(one)
+            key = run_key_in(one)
             job = jobs.get(key.job_id)
             if job is None or key not in runs:
                 continue
@@ -279,7 +279,7 @@ def is_other(told: Switching, now: Switching) -> bool:
 
 def decides(run: Run, event: MiniBatchMeasured, seen: agent_link_pb2.Observations) -> bool:
     """Whether there are enough mini-batches, and what the devices do counts for the run: if it takes turns, it executes."""
-    turns = [part.executing for part in seen.slices if _key(part) == run.key]
+    turns = [part.executing for part in seen.slices if run_key_in(part) == run.key]
     return event.count >= FEWEST and all(turns)
 
 
@@ -293,77 +293,3 @@ def _requeued(outcome: "asyncio.Future[Reply]") -> None:
         log.warning(
             "a gang that does not execute together could not be put back into its queue: %s; it is looked at again", error
         )
-
-
-def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
-    """Return the last observations of a node's agent; None if no agent is connected or it observes nothing."""
-    link = leading.dispatch.connected(leading.view.nodes[node].name)
-    if link is None or link.observed is None:
-        return None
-    seen: cluster_pb2.NodeObservations = link.observed
-    runs = leading.view.runs_on.get(node, {})
-    cycles = [cycle for cycle in seen.cycles if _key(cycle) in runs]
-    steps = [each for each in seen.steps if _key(each) in runs]
-    mini_batches = [each for each in seen.mini_batches if _key(each) in runs]
-    if not (seen.devices or cycles or steps or mini_batches) and (seen.cycles or seen.steps or seen.mini_batches):
-        return None  # all runs in it have ended
-    return cluster_pb2.NodeObservations(
-        time=seen.time, devices=seen.devices, cycles=cycles, steps=steps, mini_batches=mini_batches
-    )
-
-
-def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
-    """Return the last measurement of a run's steps; None if its program counts none, the run has ended, or its agent is not
-    connected."""
-    seen = _seen(leading, run)
-    return None if seen is None else next((each for each in seen.steps if _key(each) == run.key), None)
-
-
-def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
-    """Return a run's last mini-batch time; None if no source knows it, the run has ended, or its agent is not connected."""
-    seen = _seen(leading, run)
-    return None if seen is None else next((each for each in seen.mini_batches if _key(each) == run.key), None)
-
-
-def turn_of(leading: Leading, runs: Sequence[Run]) -> job_pb2.TurnState:
-    """Whether the job of these runs has its devices now, as the node of the first task said last."""
-    run = runs[0] if runs else None
-    if run is None or not run.group or run.key not in leading.view.runs_on.get(run.node, {}):
-        return job_pb2.TURN_STATE_UNSPECIFIED
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
-    executes = None if link is None else link.turns.get(run.key)
-    if executes is None:
-        return job_pb2.TURN_STATE_UNSPECIFIED
-    return job_pb2.TURN_STATE_EXECUTES if executes else job_pb2.TURN_STATE_WAITS
-
-
-def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:
-    """The checkpoint that a run began from, and the last one that it saved; empty: none, or nobody knows it now. Of a run that
-    has ended, its row has them."""
-    if leading is None or run.key not in leading.view.runs_on.get(run.node, {}):
-        return run.began_from, run.checkpoint
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
-    return ("", "") if link is None else link.checkpoints.get(run.key, ("", ""))
-
-
-def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
-    """Return the last observations of the agent of a run's node; None if the run has ended or the agent is not connected."""
-    if run.key not in leading.view.runs_on.get(run.node, {}):
-        return None
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
-    return None if link is None else link.observed
-
-
-_AboutRun = (
-    cluster_pb2.MemoryCycle
-    | job_pb2.RunSteps
-    | job_pb2.MiniBatch
-    | agent_link_pb2.RunMeasurement
-    | agent_link_pb2.RunCheckpoints
-    | agent_link_pb2.RunGrace
-    | agent_link_pb2.SliceObservation
-)
-
-
-def _key(seen: _AboutRun) -> RunKey:
-    return RunKey(seen.job_id, seen.run, seen.task)

@@ -5,7 +5,7 @@ from ebb.v1 import scheduler_pb2 as pb
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.runs import run_out
 from scheduler_service.rpc.paging import DEFAULT_PAGE
-from scheduler_service.rpc.services.observations import checkpoints_of
+from scheduler_service.rpc.services.observation_answers import checkpoints_of
 
 
 async def list_runs(backend: Backend, request: pb.ListRunsRequest) -> pb.ListRunsResponse:

@@ -37,7 +37,7 @@ from scheduler_service.rpc.redaction import sight
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.at_risk import jobs_at_risk, try_out
 from scheduler_service.rpc.services.explain import Answers, preempted_out
-from scheduler_service.rpc.services.observations import checkpoints_of, mini_batch_of, steps_of, turn_of
+from scheduler_service.rpc.services.observation_answers import checkpoints_of, mini_batch_of, steps_of, turn_of
 from scheduler_service.rpc.services.runs import list_runs
 from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.services.snapshots import check_stored
