@@ -15,8 +15,6 @@ from client_sdk._values.enums import (
     Exit0AfterStop,
     Guarantee,
     JobClass,
-    JobEventKind,
-    JobReason,
     JobState,
     MemorySource,
     NodeState,
@@ -29,6 +27,8 @@ from client_sdk._values.enums import (
 from client_sdk._values.estimates import ConfigurationEstimate, EstimateSource
 from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Posting, Surplus
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
+from client_sdk._values.job_event_kinds import JobEventKind
+from client_sdk._values.job_reasons import JobReason
 from client_sdk._values.jobs import ArrayStatus, Candidate, Closeness, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._values.profiles import Profile

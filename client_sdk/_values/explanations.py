@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._values.enums import JobReason
+from client_sdk._values.job_reasons import JobReason
 from client_sdk._values.jobs import Decision, Job, Task
 from client_sdk._values.runs import SaveResult
 from client_sdk._values.specs import Resources

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._values.enums import JobEventKind, JobReason, JobState, ShareMode, TurnState
+from client_sdk._values.enums import JobState, ShareMode, TurnState
 from client_sdk._values.estimates import ConfigurationEstimate
+from client_sdk._values.job_event_kinds import JobEventKind
+from client_sdk._values.job_reasons import JobReason
 from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, SaveResult
 from client_sdk._values.specs import JobSpec, Resources

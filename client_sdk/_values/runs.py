@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._values.enums import ApiEnum, JobReason
+from client_sdk._values.enums import ApiEnum
+from client_sdk._values.job_reasons import JobReason
 from client_sdk._values.specs import Resources
 
 
