@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-from scheduler_service.core.model import Job
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_order import OrderOf
-from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.placing.resume_placement import resuming_elsewhere
@@ -42,9 +40,3 @@ def stages_within(policy: VcPolicy) -> Stages:
 def order_of(site: Stages) -> OrderOf:
     """The order of each queue of a site with these stages: what a State is made with."""
     return lambda policy: site.order if policy is None else stages_within(policy).order
-
-
-def stages_for(state: State, job: Job, site: Stages) -> Stages:
-    """The stages of the job's virtual cluster, or the site's."""
-    vc = state.vc_ids.get(job.spec.vc)
-    return site if vc is None else stages_within(state.vcs.rows[vc].policy)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ebb_inject.ebb_hook import control
@@ -191,11 +192,11 @@ async def test_what_has_nothing_on_a_device_is_stopped_with_all_its_processes(st
     await stage.told("parked")
     processes = freezing.Processes(program.pid, program.ticks, "")
     assert processes.members() == {program.pid, child}
-    assert freezing.are_stopped(processes)
+    assert {psutil.Process(pid).status() for pid in processes.members()} == {psutil.STATUS_STOPPED}
     assert stage.spool.runs[ONE].park.rung is Rung.STOPPED
     stage.resume(ONE)
     await stage.told("resumed")
-    assert not freezing.are_stopped(processes)
+    assert psutil.STATUS_STOPPED not in {psutil.Process(pid).status() for pid in processes.members()}
     assert stage.spool.runs[ONE].park.stops == 1
 
 

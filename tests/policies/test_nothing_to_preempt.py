@@ -33,7 +33,7 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.chosen_stages import order_of, stages, stages_for
+from scheduler_service.policies.chosen_stages import order_of, stages, stages_within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
 from scheduler_service.policies.queueing.spared_jobs import SHOWN
@@ -90,8 +90,9 @@ class Told(Driver):
             if job.reason is Reason.NOTHING_TO_PREEMPT:
                 began = before.get(job_id) is not Reason.NOTHING_TO_PREEMPT
                 assert (job_id in lines) == began, f"job {job_id} waits so since this step: {began}; told: {lines}"
-                site = self.site
-                found = explain(self.state, job, self.now, Random(1), stages_for(self.state, job, site))
+                vc = self.state.vc_ids.get(job.spec.vc)
+                of_job = self.site if vc is None else stages_within(self.state.vcs.rows[vc].policy)
+                found = explain(self.state, job, self.now, Random(1), of_job)
                 if found.blockers and all(one.reason is not Reason.BEHIND for one in found.blockers):
                     assert Reason.NOTHING_TO_PREEMPT in [one.reason for one in found.blockers] or found.victims, found
         return taken

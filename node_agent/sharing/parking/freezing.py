@@ -61,10 +61,6 @@ def go_on(run: Processes) -> None:
     _signal(run, signal.SIGCONT)
 
 
-def are_stopped(run: Processes) -> bool:
-    return not _running(run, bool(run.control_group) and b"frozen 1" in read(f"{run.control_group}/cgroup.events"))
-
-
 def _freeze(run: Processes, value: str) -> bool:
     """Return whether the kernel freezes the control group, including processes that are forked there meanwhile."""
     if not populated(run.control_group):
