@@ -34,6 +34,7 @@ from scheduler_service.policies.allox import policy as allox
 from scheduler_service.policies.allox.configuration_times import Known, times
 from scheduler_service.policies.allox.matching.problem import NEVER, Ints
 from scheduler_service.policies.allox.matching_input import Question
+from scheduler_service.policies.allox.queue_levels import ORDER, queued
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 
@@ -73,14 +74,14 @@ def stages(options: Options) -> Stages:
         yield from loop(state, rng)
         yield from _wake(state, settings)
 
-    return Stages(policy, allox.ORDER, about=lambda _state, job: allox.times_compared(job, matched))
+    return Stages(policy, ORDER, about=lambda _state, job: allox.times_compared(job, matched))
 
 
 def _wake(state: State, settings: Settings) -> Proposals:
     """Remember when the next of the queued jobs may no longer be held back, so that the policy is asked again then."""
     now = state.cluster.clock_us
     ends = (_held_until(job.submitted_us, min(times(job, round(settings.unknown * SECOND))), settings.patience)
-            for job in allox.queued(state, ""))  # fmt: skip
+            for job in queued(state, ""))  # fmt: skip
     due = min((at for at in ends if at > now), default=None)
     memo = state.memos.rows.get(HELD)
     if due is None and memo is not None:

@@ -12,7 +12,7 @@ is left.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,16 +20,23 @@ import numpy as np
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Delegate, Plan, Remember, Rng
-from scheduler_service.core.model import Job, JobClass
-from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared, vc_of
-from scheduler_service.core.model.settings import Settings as EngineSettings
+from scheduler_service.core.model import Job
+from scheduler_service.core.model.memo import ASKED, PLANNED, shared, vc_of
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.state.queue_keys import OWN_LANES, stands, unsampled
-from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
+from scheduler_service.core.state.queue_keys import unsampled
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known, Ways
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.allox.matching_input import Question, Start, decoded
+from scheduler_service.policies.allox.queue_levels import (
+    ORDER,
+    highest_levels,
+    is_longer,
+    is_waiting,
+    level_of,
+    queue_length,
+    queued,
+)
 from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
 from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.user_progress import progress
@@ -52,15 +59,6 @@ def plan_of(vc: str, name: str = NAME) -> tuple[str, str]:
     """The key of the memo about the plan for the long queue of a virtual cluster or (empty) of the site: whether one is being
     made, was made, or is to be made next. `name` is the policy's."""
     return name, shared(vc, "plan")
-
-
-def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """Trials first, then by priority. The matching decides which job of a level is next."""
-    return *_level(job), job.id
-
-
-ORDER = QueueOrder(by_level)
-"""The order of the queue if no samples are taken; otherwise it is `sampling.FIRST`."""
 
 
 class Settings(NamedTuple):
@@ -101,7 +99,7 @@ def stages(options: Options) -> Stages:
 
     def account(state: State, subject: str) -> Iterator[Remember]:
         """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that it is not looked at."""
-        if not _is_longer(state, vc_of(subject), settings.long):
+        if not is_longer(state, vc_of(subject), settings.long):
             yield Remember(NAME, subject, None)
 
     policy, order = of_site(settings, known, starts, samples), FIRST if samples.share_ppm else ORDER
@@ -180,7 +178,7 @@ def allox(
     unknown_us = round(settings.unknown * SECOND)
 
     def look(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
-        found = [job for job in jobs if _waits(state, job.id)]
+        found = [job for job in jobs if is_waiting(state, job.id)]
         ways = list(map(known.of, found))
         slots, needs = scope.slots(unknown_us), dict.fromkeys(need for of in ways for need in of.needs)
         # In the order of the queue: the numbers of needs depend on what was looked at before, and kinds must not.
@@ -201,7 +199,7 @@ def allox(
         whether any job started."""
         started = False
         for job_id, configuration, waits, where in starts:
-            if _waits(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
+            if is_waiting(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
                 job = state.jobs.rows[job_id]
                 why = f"estimated: {_times(known.of(job), waits)}" if job.spec.alternatives else ""
                 started |= yield from scope.start(job.configured(configuration), where, why)
@@ -216,9 +214,9 @@ def allox(
             question = ask(state, scope, seen, rng)
             starts = [] if question is None else decoded(answer(question)())
             if not starts:
-                before = _length(state, scope.vc)
-                yield from scope.tell([job for job in jobs(state) if _waits(state, job.id)] if in_vain else seen.jobs)
-                if _length(state, scope.vc) == before:
+                before = queue_length(state, scope.vc)
+                yield from scope.tell([job for job in jobs(state) if is_waiting(state, job.id)] if in_vain else seen.jobs)
+                if queue_length(state, scope.vc) == before:
                     return
                 continue
             if not (yield from start(state, scope, starts)):
@@ -226,7 +224,7 @@ def allox(
 
     def few_at_once(state: State, scope: Scope, rng: Rng) -> Proposals:
         """Trials, and jobs whose priority is higher than that of the many."""
-        yield from at_once(state, scope, rng, lambda state: _highest_levels(waiting(state, scope.vc), most=int(settings.long)))
+        yield from at_once(state, scope, rng, lambda state: highest_levels(waiting(state, scope.vc), most=int(settings.long)))
 
     def by_and_by(state: State, scope: Scope, rng: Rng) -> Proposals:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at."""
@@ -247,55 +245,19 @@ def allox(
 
     def starts(state: State, scope: Scope, rng: Rng) -> Proposals:
         known.forget(len(state.jobs.rows))
-        if _is_longer(state, scope.vc, settings.long):
+        if is_longer(state, scope.vc, settings.long):
             yield from few_at_once(state, scope, rng)
-            before = _length(state, scope.vc)
+            before = queue_length(state, scope.vc)
             yield from by_and_by(state, scope, rng)
-            if _length(state, scope.vc) < before:  # those of the next level may be few now
+            if queue_length(state, scope.vc) < before:  # those of the next level may be few now
                 yield from few_at_once(state, scope, rng)
-        if not _is_longer(state, scope.vc, settings.long):
+        if not is_longer(state, scope.vc, settings.long):
             at = plan_of(scope.vc, name)
             if at in state.memos.rows:
                 yield (Remember(*at, None),)
             yield from at_once(state, scope, rng, partial(waiting, vc=scope.vc))
 
     return starts
-
-
-def queued(state: State, vc: str) -> Iterator[Job]:
-    """All queued jobs that wait for slots of the scope, by level."""
-    return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting(vc, lane))
-
-
-def _length(state: State, vc: str) -> int:
-    """The total length of all queues; a job may be in several of them."""
-    return sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
-
-
-def _is_longer(state: State, vc: str, most: float) -> bool:
-    """Whether more jobs are queued; in a virtual cluster, with nothing kept for them."""
-    return _length(state, vc) > most and (not vc or sum(_waits(state, job.id) for job in queued(state, vc)) > most)
-
-
-def _highest_levels(waiting: Iterable[Job], most: int) -> list[Job]:
-    """The jobs of the highest levels, all of each; `most` of them together at most. `waiting`: by level."""
-    found: list[Job] = []
-    for _, level in groupby(waiting, key=_level):
-        jobs = list(islice(level, most - len(found) + 1))
-        if len(found) + len(jobs) > most:
-            break
-        found += jobs
-    return found
-
-
-def _level(job: Job) -> tuple[bool, int]:
-    return job.spec.job_class is not JobClass.TRIAL, -job.priority
-
-
-def _waits(state: State, job_id: int) -> bool:
-    """Whether the job is in its queue, with nothing kept for it anywhere."""
-    job = state.jobs.rows.get(job_id)
-    return job is not None and stands(job) and job_id not in state.earmarks_of
 
 
 def _question(
@@ -325,14 +287,14 @@ def _question(
     cells = row[at], kind[at]
     times[cells], configurations[cells] = time[at], configuration[at]
     values[cells] = (share * shortest)[row[at]] / time[at]
-    levels = {level: number for number, level in enumerate(sorted({_level(job) for job in jobs}))}
+    levels = {level: number for number, level in enumerate(sorted({level_of(job) for job in jobs}))}
     names = _in_random_order(jobs, rng) if alpha < 1 else list(dict.fromkeys(job.user for job in jobs))
     users = {name: number for number, name in enumerate(dict.fromkeys(chain(names, received)))}
     return Question(
         now,
         alpha,
         np.array([job.id for job in jobs], np.int64),
-        np.array([levels[_level(job)] for job in jobs], np.int64),
+        np.array([levels[level_of(job)] for job in jobs], np.int64),
         np.array([users[job.user] for job in jobs], np.int64),
         tuple(received.get(name, 0.0) for name in users),
         np.array([job.submitted_us for job in jobs], np.int64),
