@@ -6,7 +6,7 @@ requested. Only the start of a gang does not wait, because it is not a decision.
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from scheduler_service.core.messages import (
     Event,
@@ -21,12 +21,13 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Inventory
-from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.core.model.values import Micros
 from scheduler_service.sim import migrations, parks
 from scheduler_service.sim.event_queue import Agenda
 from scheduler_service.sim.experiments.job_outcomes import Launch, Life
-from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
+from scheduler_service.sim.failures import NO_OUTAGES, Failure, Outages
 from scheduler_service.sim.node_delays import Delays
+from scheduler_service.sim.node_failures import NodeFailures, Torn, torn_from_gang
 from scheduler_service.sim.nodes import (
     BEGUN,
     FINISHED,
@@ -53,15 +54,6 @@ from scheduler_service.sim.sharing.turns import Turn, with_turns
 NEVER_US = 1 << 62
 
 
-class Torn(NamedTuple):
-    """A task of a gang that exited, or died with its node, while others of the gang were still running."""
-
-    launch: Launch
-    at_us: Micros
-    demand: Vector
-    """Demand of this task."""
-
-
 class Agents:
     """The agents of all nodes, and the heap of events to come on them."""
 
@@ -81,8 +73,6 @@ class Agents:
         self._rng = rng
         self._finished = finished
         self.torn: list[Torn] = []
-        self._outages = outages
-        self._failures = iter(outages.failures)
         self._agenda = Agenda()
         self._until: Micros = 0
         self._nodes: list[Node] = []
@@ -93,7 +83,7 @@ class Agents:
         self._heard: list[tuple[What, Task | Node | Measurement]] = []
         """Events that have happened and were not reported yet."""
         self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._agenda.push(at, What.TURN, turn))
-        self._await_failure(after_us=0)
+        self._failures = NodeFailures(outages, self._nodes, self._agenda, self._lost)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
         """Add a node. Nodes are numbered from 1 as they join."""
@@ -237,7 +227,7 @@ class Agents:
             elif isinstance(subject, Turn):
                 self.executing.turned(subject, at)
             elif isinstance(subject, Failure):
-                self._dies(subject, at)
+                self._failures.happens(subject, at)
             else:
                 subject.up = subject.up or what is What.BACK
                 heard.append((what, subject))
@@ -266,8 +256,8 @@ class Agents:
             if what is FINISHED:  # all of them finish at the same time
                 if not party.there:
                     self._finished(party.life)
-            else:
-                self._tears(task, at)
+            elif party.there:
+                self.torn.append(torn_from_gang(task, at))
 
     def _works(self, party: Party, at: Micros) -> None:
         """All tasks are there: they work until nothing is left to do, and finish together."""
@@ -331,32 +321,11 @@ class Agents:
 
     # ---- failures --------------------------------------------------------------------------------------------------------
 
-    def _await_failure(self, after_us: Micros) -> None:
-        failure = next(self._failures, None)
-        if failure is None:
-            return
-        if failure.at_us < after_us:
-            raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
-        self._agenda.push(failure.at_us, What.DIES, failure)
-
-    def _dies(self, failure: Failure, at: Micros) -> None:
-        """Its tasks disappear without a report. Tasks of their gangs on other nodes wait for them in vain."""
-        number, _, back_us = failure
-        if not (0 < number <= len(self._nodes) and self._nodes[number - 1].up):
-            raise BadSchedule(f"node {number} cannot die at {at / SECOND:g} s: there is no such node, or it is away already")
-        node = self._nodes[number - 1]
-        node.up = False
+    def _lost(self, node: Node, at: Micros) -> None:
+        """The tasks of a node that died disappear without a report. Tasks of their gangs elsewhere wait for them in vain."""
         self._warm.lose(node)
         for task in [task for task in self._tasks.values() if task.node is node]:
             self._vanishes(task, at)
-        silent_us = at + self._outages.silent_after_us
-        fenced_us = None if self._outages.fence_after_us is None else max(at + self._outages.fence_after_us, silent_us)
-        for what, when in ((What.SILENT, silent_us), (What.FENCED, fenced_us)):
-            if when is not None and (back_us is None or when < back_us):
-                self._agenda.push(when, what, node)
-        if back_us is not None:
-            self._agenda.push(back_us, What.BACK, node)
-        self._await_failure(after_us=at)
 
     def _vanishes(self, task: Task, at: Micros) -> None:
         party = task.party
@@ -371,11 +340,5 @@ class Agents:
             if mate.next is FINISHED:
                 mate.due = 0
         self._gone(task, at)
-        self._tears(task, at)
-
-    def _tears(self, task: Task, at: Micros) -> None:
-        party = task.party
         if party.there:
-            launched = party.life.job.spec.configured(party.launch.configuration)
-            tasks = launched.tasks()
-            self.torn.append(Torn(party.launch, at, tasks[0 if launched.elastic else task.key.task]))  # it may have more by now
+            self.torn.append(torn_from_gang(task, at))

@@ -22,7 +22,6 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.policies.chosen_stages import order_of, stages
-from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.experiments.digests import held, paths
 from scheduler_service.sim.experiments.history import History, Phase, Span
@@ -32,6 +31,7 @@ from scheduler_service.sim.experiments.runner_port import Tell
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.limits import LONGEST_S, in_time
+from scheduler_service.sim.node_failures import Torn
 from scheduler_service.sim.searching import curves as search_curves
 from scheduler_service.sim.searching import numbers as search_numbers
 from scheduler_service.sim.searching import searching_in
