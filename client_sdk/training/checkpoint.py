@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from client_sdk.training import step_counter
 from client_sdk.training._gang.agreement import Agreement, agreement_of
-from client_sdk.training._gang.gang_checkpoints import Together
 from client_sdk.training._gang.notices import StopFile, read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
-from client_sdk.training._gang.single_checkpoints import Alone
+from client_sdk.training._own_checkpoints import OwnCheckpoints
 from client_sdk.training._parking import park
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
@@ -87,22 +86,17 @@ class Checkpointer:
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
         self._files = RunFiles.of(environment)
         self._run = int(environment.get("EBB_RUN") or 0)
-        self._alone = Alone(self.directory, name, self._run, keep)
-        self._direct = 0, 0
         self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
         self._ranks = ranks_of(environment, ranks, also_alone=replicated)  # of which other ranks may load the files
-        self._together: Together | None = None
         self._agreement: Agreement | None = None
-        if self._ranks is not None:
-            if every_seconds is not None and len(self._ranks.together) > 1:
-                raise ValueError(
-                    f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks "
-                    "differ; say every_steps instead"
-                )
-            self._together = Together(self.directory, name, self._ranks, self._run, keep, rank_timeout, replicated)
-        self._schedule = Schedule(every_seconds, every_steps, self._together is not None)
+        if self._ranks is not None and every_seconds is not None and len(self._ranks.together) > 1:
+            raise ValueError(
+                f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks "
+                "differ; say every_steps instead"
+            )
+        self._own = OwnCheckpoints(self.directory, name, self._ranks, self._run, keep, rank_timeout, replicated)
+        self._schedule = Schedule(every_seconds, every_steps, self._own.in_gang)
         self._name = name
-        self._tag = name if self._together is None else self._together.tag
         self._stop = False
         self._loaded = False
         self._began_at = 0
@@ -114,10 +108,7 @@ class Checkpointer:
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
-        if self._together is None:
-            self._alone.begin()
-        if self.writes:
-            files.clear_unfinished(self.directory, self._tag)
+        self._own.begin()
         self._files.enter()
         self._parking = step_counter.parking_of_process()
         step_counter.tell_modules()
@@ -205,22 +196,17 @@ class Checkpointer:
         Raises CheckpointError if checkpoints exist but none of them can be used: starting from scratch would silently discard
         the work. In a gang the error lists each rank and its checkpoints.
         """
-        if self._together is None:
-            alone = self._alone.load()
-            if alone is not None:
-                self._files.say_loaded(files.path_of(self.directory, self._tag, alone.key).name)
-            return alone.state if alone is not None else fresh() if fresh is not None else None
-        found = self._together.load(self._leave_load, restarted=self._restarts > 0)
+        found = self._own.load(self._leave_load, restarted=self._restarts > 0)
         if found is not None:
-            key, state = found
-            self._files.say_loaded(files.path_of(self.directory, self._tag, key).name)
-            self._began_at = self._boundaries = key.number
-            self._direct = key.number, key.more
-            self._schedule.go_on_from(key.number)
-        self._loaded = True
-        if self._agreement is not None and self._stops_here():
-            self._leave()  # nothing is to be saved
-        return state if found is not None else fresh() if fresh is not None else None
+            self._files.say_loaded(self._own.path_of(found.key).name)
+        if self._own.in_gang:
+            if found is not None:
+                self._began_at = self._boundaries = found.key.number
+                self._schedule.go_on_from(found.key.number)
+            self._loaded = True
+            if self._agreement is not None and self._stops_here():
+                self._leave()  # nothing is to be saved
+        return found.state if found is not None else fresh() if fresh is not None else None
 
     def at_boundary(self, state: Callable[[], object]) -> None:
         """Call it between steps, with a function that returns the state from which the next step starts.
@@ -259,7 +245,7 @@ class Checkpointer:
             self._files.say_not_saved(error)
             if stops or not is_survived(error, self._on_save_error):
                 raise
-            self._schedule.put_off(self._boundaries, alone=self._together is None or self._together.is_replicated)
+            self._schedule.put_off(self._boundaries, alone=self._own.saved_by_one)
             _log.warning(
                 "the checkpoint could not be written: %s. The training goes on, and the one before it is whole",
                 reason_of(error),
@@ -293,42 +279,30 @@ class Checkpointer:
         since. The step counter does not show the program as saving meanwhile, because training continues.
         """
         with self._saving:
-            key, step = self._next_key(direct=True), step_counter.known_step()
-            self._alone.take(key)
+            key, step = self._own.next_key(self._boundaries, direct=True), step_counter.known_step()
+            self._own.take(key)
         return lambda state: self._write(key, state, step)
 
     def _save(self, state: object, direct: bool) -> Path:
-        return self._write(self._next_key(direct), state, step_counter.known_step())
+        return self._write(self._own.next_key(self._boundaries, direct), state, step_counter.known_step())
 
     def _write(self, key: files.Key, state: object, step: int | None) -> Path:
         # A lock of its own: at a stop, `state()` of `at_boundary` may wait for a thread that is here.
         with self._writing:
             if self.writes:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                path = files.write(self.directory, self._tag, key, state)
+                path = files.write(self.directory, self._own.tag, key, state)
                 self._files.say_saved(state.folder if isinstance(state, files.Refers) else path.name, step)
             else:
                 self._files.say_saved(None, step)
-            if self._together is None:
-                self._alone.saved(key)
-            else:
-                self._together.saved()
+            self._own.saved(key)
         self._schedule.begin(self._boundaries)
-        return files.path_of(self.directory, self._tag, key)
+        return self._own.path_of(key)
 
     @property
     def writes(self) -> bool:
         """Whether this process writes checkpoints: of ranks with replicated state, the first one does."""
-        return self._together is None or self._together.writes
-
-    def _next_key(self, direct: bool) -> files.Key:
-        if self._together is None:
-            return self._alone.next_key()
-        step, more = self._boundaries, 0
-        if direct:
-            more = self._direct[1] + 1 if self._direct[0] == step else 1
-            self._direct = step, more
-        return self._together.key(step, more)
+        return self._own.writes
 
     def _leave_load(self) -> None:
         """Leaves `load`, if this was asked for and no rank has gone on to train."""
