@@ -89,7 +89,7 @@ def test_it_works_in_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asked = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[0])["policies"]
     work = {"kind": "lognormal", "mean": 1800, "deviation": 3600}
     kind = {"work_s": work, "gpus": 4, "cpus": 1, "memory_gib": 1, "grace_s": 1, "estimate_error": 0}
-    workload = {"kind": "generated", "jobs": 300, "kinds": [kind], "arrivals": {"kind": "poisson", "load": 1.2}}
+    workload = {"kind": "generated", "jobs": 150, "kinds": [kind], "arrivals": {"kind": "poisson", "load": 1.2}}
     cluster = (Nodes(nodes=2, cpus=8, memory_gib=64, gpus=8),)
     completion = {}
     for policy in map(Policy.model_validate, asked):

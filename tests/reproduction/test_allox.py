@@ -271,7 +271,7 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     document = tmp_path / "allox.md"
     document.write_text(DOCUMENT.read_text(encoding="utf-8"))
     parts = [word for part in ("experiment", "simulation", "rates", "devices", "busy-devices") for word in ("--part", part)]
-    parts += ["--on-traces", str(PHILLY), str(RATES), "--jobs", "60"]
+    parts += ["--on-traces", str(PHILLY), str(RATES), "--jobs", "30"]
     words = ["allox", "--quick", *parts, "--on", "local[1]", "-o", str(tmp_path / "out")]
     found = CliRunner().invoke(main, [*words, "--document", str(document)])
     assert found.exit_code == 0, found.output
@@ -279,8 +279,8 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in points("simulation", TINY):
         assert f"| {title(name)} |" in text
     assert "less than DRFF" in text
-    assert "60 jobs on 128 V100s, 192 P100s, 256 K80s" in text
-    assert "60 jobs on 64 V100s, 96 P100s, 128 K80s" in text
+    assert "30 jobs on 128 V100s, 192 P100s, 256 K80s" in text
+    assert "30 jobs on 64 V100s, 96 P100s, 128 K80s" in text
     assert all(f"| {rate}: AlloX, priced |" in text for rate in ("0.85", "1", "1.15", "all"))
     assert (tmp_path / "allox" / "figure-14.svg").exists()
     assert not any(SRPT in case.policy.name for case in cases(TINY, "simulation", Point(SRPT)))

@@ -53,7 +53,7 @@ def test_all_figures_of_sharing_are_drawn(tmp_path: Path) -> None:
     places = ("hived-sharing", "hived-claims", *names)
     document.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in places))
     parts = [f"--part={part}" for part in SHARING]
-    asked = ["hived", *parts, "--share", "0.002", "--durations", "by-size", "--on", "local[1]"]
+    asked = ["hived", *parts, "--share", "0.001", "--durations", "by-size", "--on", "local[1]"]
     told = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "results"), "--document", str(document)])
     assert told.exit_code == 0, told.output
     text = document.read_text()

@@ -60,7 +60,7 @@ def test_jobs_of_a_sample_all_end_in_every_way() -> None:
     """Those that are wider than what their tenant owns are not among them."""
     for scheduler in SCHEDULERS.values():
         for way in WAYS:
-            for case in cases(scheduler, way, workload(Study(share=0.003), 1), 1):
+            for case in cases(scheduler, way, workload(Study(share=0.002), 1), 1):
                 assert None not in simulate(case).jobs["end_us"].to_pylist()
 
 
@@ -89,7 +89,7 @@ def test_samples_are_looked_at_together() -> None:
 def test_tables_and_the_figure_come_out_of_one_command(tmp_path: Path) -> None:
     document = tmp_path / "six.md"
     document.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in PLACES))
-    asked = ["hived", "--part", "figure-6", "--share", "0.003", "--samples", "2", "--on", "local[1]"]
+    asked = ["hived", "--part", "figure-6", "--share", "0.002", "--samples", "2", "--on", "local[1]"]
     told = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "results"), "--document", str(document)])
     assert told.exit_code == 0, told.output
     text = document.read_text()
@@ -97,6 +97,6 @@ def test_tables_and_the_figure_come_out_of_one_command(tmp_path: Path) -> None:
         assert f"| {title} |" in text
     assert "| Tiresias, shared |" in text
     assert "| prod-a (1) |" in text
-    assert "2 samples of 0.186 days on 12 nodes, from seed 1 on" in text
+    assert "2 samples of 0.124 days on 12 nodes, from seed 1 on" in text
     assert "| figure 6, Tiresias:" in text
     assert (tmp_path / "six" / "hived-figure-6.svg").exists()

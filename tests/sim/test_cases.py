@@ -139,7 +139,7 @@ def test_nodes_of_several_kinds() -> None:
 
 def test_settings_reach_the_policy_and_the_engine() -> None:
     """Each is one that changes what happens here, so one that got lost would be seen."""
-    jobs = {"workload": {"kind": "fitgpp", "jobs": 400}}
+    jobs = {"workload": {"kind": "fitgpp", "jobs": 250}}
     times = simulate(case("fifo", **jobs)).times_us()
     base = simulate(case(**jobs), times).runs
     for setting in (
