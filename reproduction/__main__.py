@@ -38,7 +38,8 @@ class Reproduction(Commands):
 
 MODULES = {
     **{name: f"reproduction.{name}.study" for name in ("allox", "hived", "fitgpp", "gandiva")},
-    **{name: f"reproduction.{name}" for name in ("scores", "packing")},
+    "scores": "reproduction.victim_selection",
+    "packing": "reproduction.packing",
     "together": "reproduction.four_papers",
 }
 

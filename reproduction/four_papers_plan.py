@@ -8,7 +8,7 @@ from scheduler_service.presets import SIMULATED
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.tenants import VirtualCluster
+from scheduler_service.sim.virtual_clusters import VirtualCluster
 from scheduler_service.sim.workloads import GavelChoices
 from scheduler_service.sim.workloads.gavel_choices import Tenant, tenants
 from scheduler_service.sim.workloads.hived import apportioned

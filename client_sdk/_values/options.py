@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from client_sdk import units
 from client_sdk._values.elastic import bounds
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
-from client_sdk._values.export import exported
+from client_sdk._values.exported_environment import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
 from client_sdk._values.parts import part

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from client_sdk.training._data.resumable import ResumableLoader
     from client_sdk.training._job import Job, job
-    from client_sdk.training._parking import park_point
+    from client_sdk.training._park_point import park_point
     from client_sdk.training._run.device import Device, device
     from client_sdk.training._run.exit_status import OBEYED, RESIZED
     from client_sdk.training._storing.files import CheckpointError
@@ -84,7 +84,7 @@ _MODULES = {
     "device": "client_sdk.training._run.device",
     "job": "client_sdk.training._job",
     "parameters": "client_sdk.training.sweep",
-    "park_point": "client_sdk.training._parking",
+    "park_point": "client_sdk.training._park_point",
     "read_folder": "client_sdk.training._storing.folders",
     "report": "client_sdk.training.sweep",
     "steps": "client_sdk.training.step_counter",

@@ -16,7 +16,7 @@ from client_sdk.training._gang.agreement import Agreement, agreement_of
 from client_sdk.training._gang.notices import StopFile, read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._own_checkpoints import OwnCheckpoints
-from client_sdk.training._parking import park
+from client_sdk.training._park_point import park
 from client_sdk.training._run import sigterm
 from client_sdk.training._run.exit_status import OBEYED, RESIZED
 from client_sdk.training._run.quick_exit import end_after_exit_handlers

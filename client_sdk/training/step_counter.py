@@ -59,9 +59,9 @@ def steps_to_skip() -> int:
 def tell_modules() -> None:
     """Report the imported modules, so that the job starts faster on another node. Does nothing outside of Ebb."""
     if os.environ.get("EBB_RUN_DIR"):
-        from ebb_inject.ebb_hook import modules
+        from ebb_inject.ebb_hook import imported_modules
 
-        modules.tell()
+        imported_modules.tell()
 
 
 def saving() -> AbstractContextManager[None]:

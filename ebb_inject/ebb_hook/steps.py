@@ -10,7 +10,7 @@ from operator import index
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
 
-from . import modules
+from . import imported_modules
 from .step_file import EVALUATING, RUNNING, SAVING, Record
 from .step_file_lock import Claim, claim
 
@@ -114,7 +114,7 @@ class Steps:
         if not self._began:
             self._began = self._changed = now
             self._first += n
-            modules.tell()  # by now the program has imported what its steps need
+            imported_modules.tell()  # by now the program has imported what its steps need
         elif self._since:
             self._add(n, now)
         else:

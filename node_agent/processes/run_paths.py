@@ -66,7 +66,7 @@ class Paths:
         return f"{self.folder(key)}/steps"
 
     def modules(self, key: RunKey) -> str:
-        """The modules that a run has imported, one per line (`ebb_inject.ebb_hook.modules`)."""
+        """The modules that a run has imported, one per line (`ebb_inject.ebb_hook.imported_modules`)."""
         return f"{self.folder(key)}/modules"
 
     def checkpoint_names(self, key: RunKey) -> str:

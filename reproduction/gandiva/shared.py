@@ -13,7 +13,7 @@ from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.estimates import Group
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Policy
-from scheduler_service.sim.tenants import VirtualCluster
+from scheduler_service.sim.virtual_clusters import VirtualCluster
 from scheduler_service.sim.workloads import GandivaSearch, GandivaShared, GandivaTrace
 from scheduler_service.sim.workloads.gandiva_shared import OTHERS, name_of
 

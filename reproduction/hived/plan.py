@@ -13,7 +13,7 @@ from reproduction.hived.published import LOADED_NODES, UTILISATION
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.tenants import Pool, VirtualCluster
+from scheduler_service.sim.virtual_clusters import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload, hived
 
 Scheme = Literal["private", "quota", "cells", "static"]

@@ -13,7 +13,7 @@ from reproduction.hived.plan import POOL, Setting, Study
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.tenants import VirtualCluster
+from scheduler_service.sim.virtual_clusters import VirtualCluster
 from scheduler_service.sim.workloads import Hived, hived
 
 Way = Literal["private", "shared", "cells"]

@@ -15,6 +15,7 @@ from scheduler_service.core.handlers.exchange import (
     return_requested,
     withdraw_requested,
 )
+from scheduler_service.core.handlers.failed_saves import save_failed
 from scheduler_service.core.handlers.grace import grace_wanted, step_too_long
 from scheduler_service.core.handlers.jobs import (
     cancel_requested,
@@ -29,7 +30,6 @@ from scheduler_service.core.handlers.migrate import migrate_requested
 from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
 from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
-from scheduler_service.core.handlers.saves import save_failed
 from scheduler_service.core.handlers.setting_aside import set_aside
 from scheduler_service.core.handlers.skipped_job_ids import numbers_lost
 from scheduler_service.core.handlers.submit import submitted

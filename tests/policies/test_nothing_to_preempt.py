@@ -36,7 +36,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import order_of, stages, stages_within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import AS_PUBLISHED, PreemptionSettings
-from scheduler_service.policies.queueing.spared_jobs import SHOWN
+from scheduler_service.policies.queueing.nothing_to_preempt import SHOWN
 from scheduler_service.policies.stages import Stages
 from tests.core.driver import Driver, spec
 from tests.core.specs import gang_of

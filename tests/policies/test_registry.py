@@ -17,9 +17,9 @@ from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import Options, PreemptionSettings
 from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
 from scheduler_service.policies.stages import Stages
-from scheduler_service.sim.policies.scores import CHOICES
+from scheduler_service.sim.policies.victim_scores import CHOICES
 from scheduler_service.sim.site import Policy as SimulatedPolicy
-from scheduler_service.sim.tenants import VirtualCluster
+from scheduler_service.sim.virtual_clusters import VirtualCluster
 
 DOCS = Path(__file__).parents[2] / "docs"
 

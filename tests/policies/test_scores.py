@@ -17,7 +17,7 @@ from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
-from scheduler_service.sim.policies.scores import CHOICES, with_term
+from scheduler_service.sim.policies.victim_scores import CHOICES, with_term
 from tests.policies.cluster import Builder, clusters, seeded
 from tests.policies.test_gang_victims import clusters as clusters_with_gangs
 

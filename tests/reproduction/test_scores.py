@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reproduction import scores
+from reproduction import victim_selection as scores
 from reproduction.__main__ import main
 from reproduction.fitgpp.plan import Traces
-from reproduction.scores import FITGPP, IN_PART, PARTS, Study, case, change, told_change
+from reproduction.victim_selection import FITGPP, IN_PART, PARTS, Study, case, change, told_change
 from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.experiments.cases import simulate
 from scheduler_service.sim.experiments.estimates import Estimate

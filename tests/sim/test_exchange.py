@@ -23,7 +23,7 @@ from scheduler_service.sim.experiments.job_outcomes import Launch, Life
 from scheduler_service.sim.experiments.sweep import sweep
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.tenants import at_submit
+from scheduler_service.sim.virtual_clusters import at_submit
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, job, right
 

@@ -16,7 +16,7 @@ from reproduction.hived.published import BALANCED, DEFAULT, UTILISATION
 from scheduler_service.sim.experiments.cases import Case, Nodes, Policy, jobs_in, preview, simulate
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.sharing.kinds import GANDIVA
-from scheduler_service.sim.tenants import VirtualCluster
+from scheduler_service.sim.virtual_clusters import VirtualCluster
 from scheduler_service.sim.workloads import BadTrace, Hived, hived, hived_fitted
 from scheduler_service.sim.workloads.hived import (
     DAY_S,

@@ -9,7 +9,7 @@ import pytest
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota
 from scheduler_service.sim.experiments.cases import Case, preview, simulate, site_of
-from scheduler_service.sim.tenants import at_submit
+from scheduler_service.sim.virtual_clusters import at_submit
 from scheduler_service.sim.workloads import Skipped, arrivals_of
 from scheduler_service.sim.world import World
 

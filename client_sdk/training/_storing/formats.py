@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from client_sdk.training._storing import tensors
+from client_sdk.training._storing import safetensors_writer
 from client_sdk.training._storing.checksummed import ChecksummedFile
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -49,11 +49,13 @@ def _is_safetensors(state: Any) -> bool:
 
 def _is_dense(torch: Any, thing: Any) -> bool:
     kinds = (torch.Tensor, torch.nn.Parameter)
-    return type(thing) in kinds and thing.layout is torch.strided and thing.is_contiguous() and tensors.is_known(thing)
+    return (
+        type(thing) in kinds and thing.layout is torch.strided and thing.is_contiguous() and safetensors_writer.is_known(thing)
+    )
 
 
 def _write_safetensors(file: ChecksummedFile, state: Any) -> Any:
-    tensors.write(file, state)
+    safetensors_writer.write(file, state)
     versions = getattr(state, "_metadata", None)  # of a torch module's parts
     try:
         return json.loads(json.dumps(versions))

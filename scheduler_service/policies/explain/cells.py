@@ -28,7 +28,7 @@ from scheduler_service.policies.hived.nothing_to_preempt import spared_in
 from scheduler_service.policies.hived.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.hived.queue_membership import held_up, ways
 from scheduler_service.policies.placing.joining import why_no_part
-from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH
+from scheduler_service.policies.queueing.nothing_to_preempt import NOT_ENOUGH
 
 
 def explain_in_cells(state: State, job: Job) -> Explanation:

@@ -34,8 +34,8 @@ from scheduler_service.policies.explain.launch import joined_by
 from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
+from scheduler_service.policies.queueing.nothing_to_preempt import NOT_ENOUGH, why_spared
 from scheduler_service.policies.queueing.precedence import may_delay
-from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH, why_spared
 from scheduler_service.policies.queueing.trials_first import NONE_OPEN
 from scheduler_service.policies.stages import Stages
 

@@ -11,7 +11,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up, sufficing, suits
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
-from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
+from scheduler_service.policies.queueing.nothing_to_preempt import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
 
 
 def for_guaranteed(state: State, vc: VirtualCluster, job: Job, wait: Wait) -> Wait:

@@ -23,8 +23,8 @@ from scheduler_service.policies.placing.first_fit import (
 )
 from scheduler_service.policies.queueing.in_order import not_looked_at
 from scheduler_service.policies.queueing.jobs_behind import MakeRoom, serve_behind
+from scheduler_service.policies.queueing.nothing_to_preempt import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
 from scheduler_service.policies.queueing.precedence import Precedence
-from scheduler_service.policies.queueing.spared_jobs import NOT_ENOUGH, SHOWN, nothing_to_preempt, why_spared
 from scheduler_service.policies.stages import Choose
 
 NONE_OPEN = "no node is up and open"

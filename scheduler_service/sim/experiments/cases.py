@@ -39,7 +39,7 @@ from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.sharing.metrics import curves as shared_curves
 from scheduler_service.sim.sharing.metrics import numbers as shared_numbers
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
+from scheduler_service.sim.virtual_clusters import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import (
     GandivaShared,
     Generated,

@@ -16,7 +16,7 @@ from scheduler_service.sim.experiments.cases import SEEDS, Case, Failures, Polic
 from scheduler_service.sim.limits import LONGEST_S
 from scheduler_service.sim.sharing.config import Sharing
 from scheduler_service.sim.site import Cluster
-from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
+from scheduler_service.sim.virtual_clusters import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 

@@ -31,7 +31,7 @@ ALLOX = {
 def _with_score(name: str) -> Factory:
     def stages(options: "Options") -> "Stages":
         from scheduler_service.policies.fitgpp.preemption_stages import preempting
-        from scheduler_service.sim.policies.scores import CHOICES
+        from scheduler_service.sim.policies.victim_scores import CHOICES
 
         return preempting(CHOICES[name])(options)
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from client_sdk.cli.profiles import said
+from client_sdk.cli.job_profile_text import said
 from client_sdk.models import Profile
 
 MS = timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""How it is shown how a job runs while nobody else executes on its devices."""
+"""The text that shows how a job runs while no other job executes on its devices."""
 
 from client_sdk.models import Profile
 from client_sdk.units import format_memory
