@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from client_sdk import units
-from client_sdk._values.elastic import bounds
+from client_sdk._values.elastic_bounds import bounds
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.exported_environment import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time

@@ -69,7 +69,7 @@ FIGURES: dict[str, tuple[Setting, ...]] = {
     "table-5": (_BALANCED, _BALANCED._replace(exchange=True)),
     "figure-12": (_BALANCED, _BALANCED._replace(exchange=True)),
 }
-"""Settings of each table and figure. Figure 6 has other schedulers as well: see `schedulers_plan`."""
+"""Settings of each table and figure. Figure 6 has other schedulers as well: see `queueing_delay_plan`."""
 
 SHOWN = ("prod-a", "prod-e")
 """The tenants whose delays figure 7 shows."""

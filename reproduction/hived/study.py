@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from reproduction.hived import schedulers as hived_schedulers
+from reproduction.hived import queueing_delay
 from reproduction.hived.plan import Study, cases, needed
-from reproduction.hived.schedulers import FIGURE_6
-from reproduction.hived.schedulers_plan import SAMPLES
+from reproduction.hived.queueing_delay import FIGURE_6
+from reproduction.hived.queueing_delay_plan import SAMPLES
 from reproduction.hived.shared import SHARING, sharing_figures, sharing_tables
 from reproduction.hived.simulated import see
 from reproduction.hived.trace import cut, trace_cases, trace_table
@@ -81,19 +81,19 @@ def command(
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
     of_trace = {} if trace is None else trace_cases(trace, seed)
-    compared = hived_schedulers.planned(study, samples) if FIGURE_6 in chosen else {}
+    compared = queueing_delay.planned(study, samples) if FIGURE_6 in chosen else {}
     of_schedulers = (case for taken in compared.values() for of in taken for case in of)
     every = (*of_schedulers, *(case for of in wanted.values() for case in of), *of_trace.values())
     found = simulated(every, output, on, fresh, keep="all")
     known = {setting: see(of, found) for setting, of in wanted.items()}
     shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed(part)}
-    schedulers = hived_schedulers.waits(compared, found) if compared else {}
-    tables = hived_schedulers.tables(schedulers, study) if schedulers else []
+    schedulers = queueing_delay.waits(compared, found) if compared else {}
+    tables = queueing_delay.tables(schedulers, study) if schedulers else []
     tables += sharing_tables(shared, study) if shared else []
     tables += exchange_tables(papers, known, study)
     tables += [] if trace is None else [trace_table(trace, of_trace, found)]
     show(tables, output)
     drawn = sharing_figures(papers, known, output / "figures") | exchange_figures(papers, known, output / "figures")
-    drawn |= hived_schedulers.figures(schedulers, output / "figures") if schedulers else {}
+    drawn |= queueing_delay.figures(schedulers, output / "figures") if schedulers else {}
     fill_in(document, {table.name: as_markdown(table) for table in tables}, drawn, output / "figures")
     say(Console(stderr=True), f"{output}: tables.md, figures/")

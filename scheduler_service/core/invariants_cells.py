@@ -9,7 +9,7 @@ from scheduler_service.core.allocation.targets import targets
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim
-from scheduler_service.core.exchange.windows import granted, in_force, moments
+from scheduler_service.core.exchange.quota_timeline import granted, in_force, moments
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.tenants.exchange import exchange_due
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Owner, quota_of

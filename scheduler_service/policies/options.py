@@ -32,7 +32,7 @@ class Options(NamedTuple):
     fitgpp: PreemptionSettings = PreemptionSettings()
     backfill: bool = False
     exchange: str = "balanced"
-    """How cells are exchanged: one of `policies.hived.exchange.stage.MATCHES`."""
+    """How cells are exchanged: one of `policies.hived.exchange.arbiter_and_proxies.MATCHES`."""
     promotes: bool = True
     """In cells: what overflowed becomes guaranteed where it runs."""
     own: Mapping[str, float] = MappingProxyType({})

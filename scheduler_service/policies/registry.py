@@ -42,7 +42,7 @@ POLICIES: dict[str, Entry] = {
     ),
     "allox-plus": Entry("the shortest first, on whichever device has room (AlloX+)", f"{_HERE}.allox.allox_plus:stages", True),
     "allox-priced": Entry(
-        "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.dual_prices:stages", True
+        "the shortest first, by what the jobs that wait for a device lose by it", f"{_HERE}.allox.allox_priced:stages", True
     ),
     "gandiva": Entry(
         "jobs take turns on devices, and are packed, moved and resized by what is measured (Gandiva)",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
+from scheduler_service.core.exchange.quota_timeline import granted, in_force, moments, used
 from scheduler_service.core.exchange.transitions import LATE_US
-from scheduler_service.core.exchange.windows import granted, in_force, moments, used
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
 from scheduler_service.policies.hived.exchange.arbiter import auction, balanced

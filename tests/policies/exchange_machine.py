@@ -12,7 +12,7 @@ from scheduler_service.core.messages import CancelRequested, Cells, FaultsSeen, 
 from scheduler_service.core.model import RunPhase
 from scheduler_service.core.model.tenants.exchange import PostingKind
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
-from scheduler_service.policies.hived.exchange.stage import MATCHES
+from scheduler_service.policies.hived.exchange.arbiter_and_proxies import MATCHES
 from tests.policies.tenants import OVERFLOW
 from tests.policies.trading import FOURS, HOUR, Traders, at
 

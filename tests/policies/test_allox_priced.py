@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import Accepted, PlanReady, Submitted
 from scheduler_service.core.model import JobClass, JobSpec, JobState
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.policies.allox.dual_prices import starts
+from scheduler_service.policies.allox.allox_priced import starts
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.allox.matching_input import Question
 from scheduler_service.policies.chosen_stages import order_of, stages

@@ -7,12 +7,12 @@ import pytest
 from scheduler_service.core.engine import step
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, least_owned, most_cells, turn_windows, why_not_owned
-from scheduler_service.core.exchange.windows import granted, moments
+from scheduler_service.core.exchange.quota_timeline import granted, moments
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model.tenants.exchange import Deal, Exchange, ExchangeState, Lot, PostingState
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.exchange import stage
+from scheduler_service.policies.hived.exchange import arbiter_and_proxies as stage
 from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced
 from scheduler_service.policies.hived.policy import cells
 from tests.core.test_cells_cost import calls

@@ -12,8 +12,8 @@ from scheduler_service.core.model import Job, JobClass, JobSpec, NodeState, Run,
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.plan_from_victims import SHOWN, Scores
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims, score
-from scheduler_service.policies.fitgpp.preemption_plan import SHOWN, Scores
 from scheduler_service.policies.fitgpp.victim_search import Field, field_for
 from scheduler_service.policies.options import PreemptionSettings
 from tests.policies.cluster import AMOUNTS, Builder, clusters, seeded

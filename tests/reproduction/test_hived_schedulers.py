@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from reproduction.__main__ import main
-from reproduction.hived import schedulers as h
+from reproduction.hived import queueing_delay as h
 from reproduction.hived.plan import Study
-from reproduction.hived.schedulers_plan import NODES, SCHEDULERS, WAYS, cases, workload
+from reproduction.hived.queueing_delay_plan import NODES, SCHEDULERS, WAYS, cases, workload
 from scheduler_service.sim.experiments.cases import simulate
 from scheduler_service.sim.workloads import hived
 from scheduler_service.sim.workloads.hived import sampled_quotas

@@ -17,7 +17,7 @@ from scheduler_service.policies.registry import for_simulations
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.policies import ALLOX
-from scheduler_service.sim.policies.interchangeable import RULES
+from scheduler_service.sim.policies.allox_baselines import RULES
 from scheduler_service.sim.world import Site
 from tests.sim.building import MINUTE, lived
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
+from scheduler_service.core.exchange.quota_timeline import covers, from_now, is_empty, used
 from scheduler_service.core.exchange.transitions import Booked, booked
-from scheduler_service.core.exchange.windows import covers, from_now, is_empty, used
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.exchange import (
     Booking,

@@ -12,8 +12,8 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import require
 from scheduler_service.core.exchange.book import Board, agreed
+from scheduler_service.core.exchange.quota_timeline import balance
 from scheduler_service.core.exchange.transitions import Booked, called_off, turned, withdrawn
-from scheduler_service.core.exchange.windows import balance
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.exchange import Deal, Exchange, ExchangeState, Surplus, exchange_due
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster, quota_of

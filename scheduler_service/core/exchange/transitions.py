@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.exchange.windows import is_empty
+from scheduler_service.core.exchange.quota_timeline import is_empty
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.tenants.exchange import (
     Booking,

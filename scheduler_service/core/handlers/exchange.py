@@ -9,8 +9,8 @@ from scheduler_service.core.cells.queries import has_level, idle_cells
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange.book import accept
 from scheduler_service.core.exchange.ownership import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
+from scheduler_service.core.exchange.quota_timeline import from_now
 from scheduler_service.core.exchange.transitions import expired, posted, return_asked, withdrawn
-from scheduler_service.core.exchange.windows import from_now
 from scheduler_service.core.handlers.virtual_clusters import level_named, named, pools_of
 from scheduler_service.core.messages import (
     AcceptRequested,

@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler_service.core.allocation.bindings import bindings_of, give_back_unused
 from scheduler_service.core.allocation.guarantee_loss import evacuate, forget_lost, shrink, strand
-from scheduler_service.core.allocation.room_for_quotas import make_room
+from scheduler_service.core.allocation.quota_shortfall import make_room
 from scheduler_service.core.cells.assignment import feasible
 from scheduler_service.core.cells.pool_queries import is_unbound, overlap, without
 from scheduler_service.core.cells.pools import Pools

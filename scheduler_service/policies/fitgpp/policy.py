@@ -14,7 +14,7 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
+from scheduler_service.policies.fitgpp.plan_from_victims import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import preempting
 from scheduler_service.policies.fitgpp.victim_search import Field, draw, field_for, random_order
 from scheduler_service.policies.options import PreemptionSettings

@@ -16,7 +16,7 @@ from scheduler_service.core.model import Job, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.host_share import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn
 
 LOOKED_AT = 8
 """Jobs of each queue that are looked at as those that wait."""

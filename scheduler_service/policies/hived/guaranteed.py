@@ -23,7 +23,7 @@ from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.state.holdings import first_of_each, made_ready
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.growth_beyond_quota import reclaimed
-from scheduler_service.policies.hived.host_share import have_them_leave, overdrawn
+from scheduler_service.policies.hived.host_overuse import have_them_leave, overdrawn
 from scheduler_service.policies.hived.reclaim import LeastLost
 from scheduler_service.policies.placing.joining import join
 

@@ -30,7 +30,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.guaranteed import Choice, holds_up, joined, spots_at, suits
-from scheduler_service.policies.hived.host_share import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn
 from scheduler_service.policies.hived.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
 from scheduler_service.policies.hived.queue_membership import in_pool

@@ -24,7 +24,7 @@ from scheduler_service.core.state.holdings import group_of, made_ready, runs_tog
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm
-from scheduler_service.policies.hived.host_share import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn
 from scheduler_service.policies.hived.preemption_in_vc import decided, rank, reached, within_bounds
 from scheduler_service.policies.hived.victims_in_vc import by_pool
 

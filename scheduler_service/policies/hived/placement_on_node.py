@@ -10,7 +10,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.guaranteed import suits
-from scheduler_service.policies.hived.host_share import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn
 from scheduler_service.policies.hived.opportunistic import TRIED, bind_around
 
 

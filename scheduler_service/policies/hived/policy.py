@@ -17,7 +17,7 @@ from scheduler_service.policies.chosen_stages import name_within, stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.contested_earmarks import contested
 from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
-from scheduler_service.policies.hived.exchange.stage import MATCHES, arbitrate, run_proxies
+from scheduler_service.policies.hived.exchange.arbiter_and_proxies import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.hived.growth_beyond_quota import more_tasks, with_more
 from scheduler_service.policies.hived.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.hived.opportunistic import place_opportunistic, promote, serve_opportunistic

@@ -15,7 +15,7 @@ from scheduler_service.core.model.tenants.exchange import ExchangeState
 from scheduler_service.core.model.tenants.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.state.state import State
-from scheduler_service.rpc.convert.pins import closed, pin_out
+from scheduler_service.rpc.convert.pinned_cell_status import closed, pin_out
 from scheduler_service.rpc.convert.values import duration_out, message_of, time_out
 
 # ---- virtual clusters --------------------------------------------------------------------------------------------------

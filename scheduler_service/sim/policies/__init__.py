@@ -25,7 +25,7 @@ ALLOX = {
     "jsq-plus": "the queue in which a job completes first (AlloX, 2.2)",
     "best-fit": "first come first served, on the fastest device (AlloX, 2.2)",
 }
-"""AlloX's baselines: the rules of `interchangeable`."""
+"""AlloX's baselines: the rules of `allox_baselines`."""
 
 
 def _with_score(name: str) -> Factory:
@@ -40,7 +40,7 @@ def _with_score(name: str) -> Factory:
 
 def _by_rule(name: str) -> Factory:
     def stages(options: "Options") -> "Stages":
-        from scheduler_service.sim.policies.interchangeable import made
+        from scheduler_service.sim.policies.allox_baselines import made
 
         return made(name, options)
 

@@ -13,8 +13,8 @@ from scheduler_service.core.messages import Plan, Preempt, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.fitgpp.plan_from_victims import Scores, plan_for
 from scheduler_service.policies.fitgpp.policy import fitgpp_victims, least_score, score
-from scheduler_service.policies.fitgpp.preemption_plan import Scores, plan_for
 from scheduler_service.policies.fitgpp.preemption_stages import Choice
 from scheduler_service.policies.fitgpp.victim_search import Field, field_for
 from scheduler_service.policies.options import PreemptionSettings

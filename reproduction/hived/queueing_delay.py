@@ -14,7 +14,7 @@ from reproduction.hived import figures as hived_figures
 from reproduction.hived.measures import excess, moving_mean, queued
 from reproduction.hived.plan import Study
 from reproduction.hived.published import CLAIMS
-from reproduction.hived.schedulers_plan import NODES, SCHEDULERS, WAYS, Way, cases, workload
+from reproduction.hived.queueing_delay_plan import NODES, SCHEDULERS, WAYS, Way, cases, workload
 from reproduction.hived.simulated import DAY_US, POINTS, see
 from reproduction.studies import Simulated, Table, number
 from scheduler_service.sim.experiments.cases import Case
