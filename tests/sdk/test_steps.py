@@ -503,7 +503,10 @@ def test_outside_of_ebb_a_step_is_less(own: Path, monkeypatch: pytest.MonkeyPatc
             "steps, count",
             (
                 "ebb_inject",
-                *(f"ebb_inject.ebb_hook{name}" for name in ("", ".modules", ".step_file", ".step_file_lock", ".steps")),
+                *(
+                    f"ebb_inject.ebb_hook{name}"
+                    for name in ("", ".imported_modules", ".step_file", ".step_file_lock", ".steps")
+                ),
             ),
         ),
     ],
