@@ -96,6 +96,9 @@ def _users() -> dict[str, set[str]]:
 
 def main(paths: Sequence[str]) -> int:
     files = files_in(paths) if paths else changed_files()
+    words = [sys.executable, str(HERE / "scripts" / "check_words.py"), *(str(file) for file in files)]
+    if files and subprocess.run(words, cwd=HERE, check=False).returncode:
+        return 1
     sources = [file for file in files if file.suffix == ".py"]
     if not sources:
         sys.stdout.write("no Python file has changed\n")

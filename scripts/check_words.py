@@ -1,7 +1,7 @@
 """Find the banned phrases in the project's prose: comments and docstrings of Python files, comments of protos and settings,
 and the documentation, outside of code. `make lint` fails where one is used that ALLOWED does not name.
 
-    python scripts/check_words.py             # all files that git knows
+    python scripts/check_words.py             # all files but those that git ignores
     python scripts/check_words.py docs client_sdk
 
 Texts that the programs print are not looked at, nor are tests.
@@ -54,6 +54,9 @@ ALLOWED: dict[tuple[str, str], tuple[int, str]] = {
 """(file, phrase) -> the number of uses that it may have, and why."""
 MOST = 20
 """Uses that may be allowed in all."""
+
+
+NAME = "check_words.py"
 
 
 class Prose(NamedTuple):
@@ -125,13 +128,20 @@ def uses(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def files(under: list[str]) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", *under], cwd=HERE, check=True, capture_output=True, text=True).stdout.split()
+    """The files to check, new ones included. `under` is relative to the project's root."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *under]
+    listed = subprocess.run(command, cwd=HERE, check=True, capture_output=True, text=True).stdout.splitlines()
     kinds = {".py", ".md", ".proto", ".toml", ".yml", ".yaml", ".sh", ".service"}
     named = (HERE / name for name in listed if not name.startswith(("tests/", "third_party/")) and name != "CHANGELOG.md")
-    return [path for path in named if path.suffix in kinds and "_pb2" not in path.name and path != Path(__file__)]
+    return [
+        path for path in named if path.suffix in kinds and path.is_file() and not path.match("*_pb2*") and path.name != NAME
+    ]
 
 
 def main(under: list[str]) -> int:
+    if missing := [path for path in under if not (HERE / path).exists()]:
+        print(f"no such file or folder: {', '.join(missing)}", file=sys.stderr)
+        return 2
     wrong = 0
     for path in files(under):
         name = path.relative_to(HERE).as_posix()

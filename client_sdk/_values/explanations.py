@@ -105,7 +105,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The outcome of a submit, if it were made now. The scheduler stores nothing."""
+    """What-if answer to a submit: nothing is stored."""
 
     job: Job
     """The job after the submit; its id is 0."""

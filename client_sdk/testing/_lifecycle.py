@@ -19,7 +19,7 @@ from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of
 LEAVES = (JobReason.PREEMPTED, JobReason.SUSPENDED, JobReason.REQUEUED, JobReason.NODE_DRAINED, JobReason.RESIZED)
 """Reasons for which a job is told to stop but runs again later."""
 TOLD = Outcome(exit_signal=15)
-"""The outcome of a run that is told to stop."""
+"""How a run ends after its stop signal."""
 
 
 # ---- what the test says ------------------------------------------------------------------------------------------------

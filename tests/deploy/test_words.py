@@ -50,6 +50,11 @@ def test_a_use_that_is_not_allowed_fails(
     assert check_words.main([]) == 1
 
 
+def test_a_path_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_words.main(["docs", "nope"]) == 2
+    assert capsys.readouterr().err == "no such file or folder: nope\n"
+
+
 def test_each_use_that_is_allowed_is_there_and_has_a_reason() -> None:
     for (name, phrase), (count, reason) in check_words.ALLOWED.items():
         assert [each for _, each in check_words.uses(check_words.HERE / name)].count(phrase) == count
