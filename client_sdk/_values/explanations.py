@@ -105,7 +105,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What-if answer to a submit: nothing is stored."""
+    """The answer to a submit that is only tried: nothing is stored."""
 
     job: Job
     """The job after the submit; its id is 0."""
