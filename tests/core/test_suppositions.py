@@ -56,11 +56,12 @@ def as_before(state: State) -> Iterator[None]:
     assert state.snapshot() == before == state.rebuilt().snapshot()
 
 
-@pytest.mark.parametrize("flags", list(product((False, True), repeat=3)))
-def test_nothing_is_left_of_what_is_supposed(flags: tuple[bool, bool, bool]) -> None:
+@pytest.mark.parametrize("flags", list(product((False, True), repeat=4)))
+def test_nothing_is_left_of_what_is_supposed(flags: tuple[bool, bool, bool, bool]) -> None:
     site = Site()
     state = site.state
-    state.pending.policies, state.pending.queue_grew, state.pending.market = flags
+    pending = state.pending
+    pending.policies, pending.queue_grew, pending.market, pending.inventory = flags
     state.pending.vcs.add(1)
     state.pending.jobs.add(1)
     before, noted = state.snapshot(), unsaved(state)
@@ -74,7 +75,7 @@ def test_nothing_is_left_of_what_is_supposed(flags: tuple[bool, bool, bool]) -> 
             assert all(state.snapshot()[part] != before[part] for part in ("rows", "pools", "idle", "earmarks_of", "room"))
             assert unsaved(state)["log"] != noted["log"]
         pending = state.pending
-        assert (pending.policies, pending.queue_grew, pending.market) == flags
+        assert (pending.policies, pending.queue_grew, pending.market, pending.inventory) == flags
 
 
 def test_what_was_changed_before_stays_changed() -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Pending:
-    """Changes since the policies last settled, kept up by the indices: they tell policies where to look. No row says so, and a
-    restored state begins with all flags set."""
+    """Changes since the policies last settled, kept up by the indices: they tell policies where to look. They do not
+    follow from rows: a restored state begins with everything to be looked at."""
 
     policies: bool = False
     """Something happened that may let a job start."""
@@ -30,6 +30,6 @@ class Pending:
         return Pending(self.policies, self.queue_grew, self.market, self.inventory, *sets)
 
     def look_at_all(self) -> None:
-        """Set all flags: after an undo, and where nothing was looked at yet."""
+        """Have the policies look at everything, not at the ends of queues alone."""
         self.policies = self.market = self.inventory = True
         self.queue_grew = False

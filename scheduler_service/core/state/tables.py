@@ -79,7 +79,8 @@ class Tables(IndexData):
         self.journal = Journal()
         self.put = self.journal.put
         self.log: list[JobEvent] = []
-        self.pending = Pending(policies=True, market=True, inventory=True)
+        self.pending = Pending()
+        self.pending.look_at_all()
         self.adopted_pending = Pending()
         """`pending` at the last adopt. Undoing a step restores it, with all flags set: rows that are put back are no news."""
         self.delegated: dict[tuple[str, str], Any] = {}
