@@ -149,10 +149,10 @@ class Checkpointing:
         group = self._holding.path(record.key)
         members = rest_of(record.pid, record.start_ticks, group) if led_by(record.pid, record.start_ticks) else []
         sent = signal_handlers(members, signal.Signals[name])
-        log.info("run %s: %s to %d of %d processes", record.key, name, sent, len(members))
         said = f"it was sent {name}" if sent else f"no process of it handles {name}; SIGTERM was sent at once"
         # Recorded afterwards: an agent that is killed in between signals twice.
         self._spool.remember([replace(record, checkpoint_asked=True, checkpoint=said)])
+        log.info("run %s: %s to %d of %d processes", record.key, name, sent, len(members))
         return sent > 0
 
     def _command(self, record: RunRecord) -> bool:

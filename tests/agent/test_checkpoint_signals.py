@@ -123,6 +123,7 @@ def test_an_agent_that_is_killed_meanwhile_does_not_signal_twice_and_goes_on(
     folder = start(scheduler, state, "/bin/sh", "-c", counts, checkpoint_signal="USR1@2")
     scheduler.stop(1, 60)
     until((folder / "output.log").read_text)
+    until(lambda: "SIGUSR1 to 1 of" in first.log.read_text())  # which it says once it has recorded it
     first.kill()
     agent()
     scheduler.connected(2)
