@@ -45,11 +45,17 @@ class Follower:
                     self.text += piece
                     self._more.notify_all()
 
+    def begun(self) -> None:
+        """Waits until something has come."""
+        self._longer_than(0)
+
     def more(self) -> None:
-        """Waits until something new has come."""
+        """Waits until something new has come, of a job that goes on writing."""
+        self._longer_than(len(self.text))
+
+    def _longer_than(self, length: int) -> None:
         with self._more:
-            before = len(self.text)
-            assert self._more.wait_for(lambda: len(self.text) > before or self._done.done(), LIMIT)
+            assert self._more.wait_for(lambda: len(self.text) > length or self._done.done(), LIMIT)
             assert not self._done.done(), self._done.result()
 
     def whole(self) -> bytes:
@@ -113,7 +119,7 @@ def test_followed_over_a_preemption(site: Site) -> None:
         job = site.until(site.submit(["sh", "-c", LEAVES], devices=WHOLE_NODE, grace=60), JobState.RUNNING)
         first = Path(job.log_path or "")
         follower = Follower(site, job, pool)
-        follower.more()
+        follower.begun()
         site.succeeded(site.short(job_class="trial", devices=WHOLE_NODE))
         site.succeeded(job)
         assert follower.whole() == first.read_bytes() + written(site, job)
