@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-training test-long check fmt lint types imports proto proto-check migrations-check tests bench bench-pair bench-gpu gpu-report clean lock
+.PHONY: demo serve test test-training test-long check fmt lint types imports proto proto-check migrations-check tests compiled-tests bench bench-pair bench-gpu gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -38,7 +38,13 @@ demo: $(VENV)/.ready
 serve: $(VENV)/.ready
 	@$(PY) -m examples.serve $(ARGS)
 
-test: lint types imports proto-check migrations-check tests
+# Compiling all tests with their assertions takes as long as mypy does. It is done beside that, once, and not by each worker.
+test: $(VENV)/.ready
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports proto-check compiled-tests
+	@$(MAKE) --no-print-directory tests
+
+compiled-tests: $(VENV)/.ready
+	@said=$$($(PY) -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 check: $(VENV)/.ready
 	@$(PY) scripts/check.py $(PATHS)
@@ -69,7 +75,7 @@ migrations-check: $(VENV)/.ready
 	$(PY) -m pytest tests/store/test_migrations.py
 
 tests: $(VENV)/.ready
-	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
+	$(PY) -m pytest -n 8 --dist worksteal $(ARGS)
 
 # The tests of training code, with PyTorch and the frameworks.
 test-training: $(VENV)/.training
