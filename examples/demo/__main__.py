@@ -46,11 +46,21 @@ def main() -> int:
     except OSError as error:
         if not nobody_reads(error):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     finally:
         with suppress(Stopped):
             stopping.over()
+        flush_output()
+
+
+def flush_output() -> None:
+    """Write what is left of the output, if anybody reads it: else Python would try, and exit with a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not nobody_reads(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def arguments() -> argparse.Namespace:

@@ -238,6 +238,32 @@ def test_when_nobody_reads_any_more_it_ends_and_leaves_nothing(place: Path, read
     assert list(place.iterdir()) == [], errors
 
 
+STOPS = """
+import sys
+from examples.demo import __main__ as demo, play
+from examples.demo.stopping import Stopped
+
+def perform(*_):
+    print("not yet written")
+    raise Stopped(1)
+
+play.perform, sys.argv = perform, ["demo"]
+sys.exit(demo.main())
+"""
+
+
+def test_where_a_signal_and_the_end_of_the_reader_come_together_the_status_is_the_signals() -> None:
+    ours, its = os.pipe()
+    os.close(ours)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    try:
+        command = [sys.executable, "-c", STOPS]
+        ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=buffered, stdout=its, check=False)
+    finally:
+        os.close(its)
+    assert ended.returncode == 128 + signal.SIGHUP
+
+
 def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     log = tmp_path / STEP_LOG
     assert last_step(tmp_path) == 0
