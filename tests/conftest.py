@@ -57,8 +57,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that take longest come first, so that workers share out short ones in the end."""
+    """Each worker of xdist begins with a part of one piece. So each piece gets its share of the end-to-end tests, which wait
+    most of their time and come first, and of the modules of all folders."""
     for item in items:
         if "training_packages" in getattr(item, "fixturenames", ()):
             item.add_marker("training")
-    items.sort(key=lambda item: "e2e" not in item.path.parts)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    modules = sorted({item.path for item in items}, key=lambda path: ("e2e" not in path.parts, path))
+    place = {path: (number % workers, number) for number, path in enumerate(modules)}
+    items.sort(key=lambda item: place[item.path])
