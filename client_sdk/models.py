@@ -31,7 +31,6 @@ from client_sdk._values.job_event_kinds import JobEventKind
 from client_sdk._values.job_reasons import JobReason
 from client_sdk._values.jobs import ArrayStatus, Candidate, Closeness, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
-from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import (
     JobAtRisk,
     Operation,
@@ -56,7 +55,7 @@ from client_sdk._values.specs import (
     Retry,
     TaskGroup,
 )
-from client_sdk._values.steps import MiniBatch, MiniBatchSource, RunSteps, StepState
+from client_sdk._values.steps import MiniBatch, MiniBatchSource, Profile, RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,

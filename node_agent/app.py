@@ -38,7 +38,7 @@ from node_agent.runs import past_runs
 from node_agent.runs.executor import Executor
 from node_agent.runs.rendezvous import Rendezvous
 from node_agent.runs.spool_opening import open_spool
-from node_agent.runs.warm_modules import last_modules
+from node_agent.runs.warming import last_modules
 from node_agent.sharing.parking import host_memory
 from node_agent.sharing.parking.ladder import Ladder
 from node_agent.sharing.parking.parking import Node

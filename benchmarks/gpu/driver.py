@@ -14,7 +14,7 @@ from benchmarks.gpu.program import started
 from benchmarks.gpu.used import reader
 from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import HELPER, DriverCheckpoint, Outcome
-from node_agent.run_state.suspend_result import Verdict
+from node_agent.run_state.park_state import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,9 @@ from client_sdk._values.enums import JobState, ShareMode, TurnState
 from client_sdk._values.estimates import ConfigurationEstimate
 from client_sdk._values.job_event_kinds import JobEventKind
 from client_sdk._values.job_reasons import JobReason
-from client_sdk._values.profiles import Profile
 from client_sdk._values.runs import Operation, SaveResult
 from client_sdk._values.specs import JobSpec, Resources
-from client_sdk._values.steps import MiniBatch, RunSteps
+from client_sdk._values.steps import MiniBatch, Profile, RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

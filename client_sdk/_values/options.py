@@ -8,7 +8,6 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from client_sdk import units
-from client_sdk._values.elastic_bounds import bounds
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.exported_environment import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
@@ -25,6 +24,7 @@ from client_sdk._values.specs import (
     Resources,
     Retry,
     TaskGroup,
+    elastic_bounds,
     named_resources,
 )
 from client_sdk._values.virtual_clusters import CellRequest, Within
@@ -120,7 +120,7 @@ def job_spec(
     if groups and (asked.share is not ShareMode.EXCLUSIVE or any(_is_part(group.devices) for group in groups)):
         raise InvalidArgument("a gang has whole devices; leave out tasks, or the part of a device")
     if min_tasks or max_tasks:
-        min_tasks, max_tasks = bounds(groups, min_tasks, max_tasks)
+        min_tasks, max_tasks = elastic_bounds(groups, min_tasks, max_tasks)
     if isinstance(tasks, int):
         cell = ""  # of each task
     if array is None and array_at_once:

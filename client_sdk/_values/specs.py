@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.virtual_clusters import CellRequest
+from client_sdk.errors import InvalidArgument
 from client_sdk.units import parse_memory
 
 
@@ -211,3 +212,19 @@ class JobSpec:
             estimate=self.estimate,
         )
         return own, *self.alternatives
+
+
+def elastic_bounds(groups: tuple[TaskGroup, ...], least: int, most: int) -> tuple[int, int]:
+    """Return the least and the greatest number of tasks of an elastic job; 0 is an omitted bound. Raises InvalidArgument."""
+    if len(groups) != 1:
+        raise InvalidArgument(
+            "an elastic job has tasks that are alike: say how many it starts with (tasks=2, --tasks 2), and no other groups"
+        )
+    tasks = groups[0].count
+    least, most = least or 1, most or tasks
+    if not 1 <= least <= tasks <= most:
+        raise InvalidArgument(
+            f"min_tasks={least}, tasks={tasks} and max_tasks={most} are not in order: an elastic job needs "
+            "1 <= min_tasks <= tasks <= max_tasks"
+        )
+    return least, most

@@ -77,3 +77,21 @@ class RunSteps:
     """The number of steps from which these two are computed."""
     remaining: timedelta | None = None
     """The estimated time until the last step, at the current pace. None if `total` is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Measurements of a job, taken while no other job executed on its devices."""
+
+    mini_batch_time: timedelta
+    """The time of one mini-batch, which is a training step if the job counts its steps."""
+    best_mini_batch_time: timedelta
+    """The shortest mini-batch time measured. If the current one is much longer, other jobs on the same server slow it down."""
+    memory_mib: int = 0
+    """The most memory that it used on one device; 0: unknown."""
+    utilization_ppm: int | None = None
+    """Utilization of its devices, in millionths; None: unknown."""
+    devices: int = 0
+    """The number of devices that all of its tasks together had when it was measured."""
+    model: str = ""
+    """The model of these devices."""

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, job_profile_text
+from client_sdk.cli import configurations
 from client_sdk.cli.output import common as output
+from client_sdk.cli.output.steps import profile_text
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import (
     Blocker,
@@ -60,7 +61,7 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
     if found.sharing_reason:
         output.say(f"decided last by {found.sharing_reason}")
     if found.job.profile is not None:
-        output.say(f"measured alone: {job_profile_text.said(found.job.profile)}")
+        output.say(f"measured alone: {profile_text(found.job.profile)}")
     if found.preempted is not None:
         click.echo(_lost(found.preempted))
 

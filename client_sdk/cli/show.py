@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, job_profile_text
+from client_sdk.cli import configurations
 from client_sdk.cli.listing import array, has_place, holds, nodes
 from client_sdk.cli.output import common as output
 from client_sdk.cli.output import steps as steps_output
@@ -121,7 +121,7 @@ def _lines(job: Job) -> dict[str, str]:
     if job.share_next is not None and not job.ended:
         lines["next run"] = f"holds its device {job.share_next.name.lower()}"
     if job.profile is not None:
-        lines["alone"] = job_profile_text.said(job.profile)
+        lines["alone"] = steps_output.profile_text(job.profile)
     if spec.project:
         lines["project"] = spec.project
     if spec.virtual_cluster:

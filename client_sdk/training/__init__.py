@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from client_sdk.training._job import Job, job
     from client_sdk.training._park_point import park_point
     from client_sdk.training._run.device import Device, device
-    from client_sdk.training._run.exit_status import OBEYED, RESIZED
+    from client_sdk.training._run.process_exit import OBEYED, RESIZED
     from client_sdk.training._storing.files import CheckpointError
     from client_sdk.training._storing.folders import read_folder
     from client_sdk.training.checkpoint import Checkpointer
@@ -76,8 +76,8 @@ _MODULES = {
     "CheckpointError": "client_sdk.training._storing.files",
     "Device": "client_sdk.training._run.device",
     "Job": "client_sdk.training._job",
-    "OBEYED": "client_sdk.training._run.exit_status",
-    "RESIZED": "client_sdk.training._run.exit_status",
+    "OBEYED": "client_sdk.training._run.process_exit",
+    "RESIZED": "client_sdk.training._run.process_exit",
     "ResumableLoader": "client_sdk.training._data.resumable",
     "Steps": "ebb_inject.ebb_hook.steps",
     "count": "client_sdk.training.step_counter",

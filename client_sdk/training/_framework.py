@@ -11,10 +11,10 @@ from typing import Any
 
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._run.run_files import RunFiles, reason_of
-from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import folders
 from client_sdk.training._storing.files import CheckpointError
 from client_sdk.training._storing.folders import MANIFEST, Reference
+from client_sdk.training._storing.periodic_saves import OnSaveError, check_on_save_error, is_survived
 from client_sdk.training.checkpoint import Checkpointer
 
 _log = logging.getLogger("client_sdk.training")
@@ -30,7 +30,7 @@ class FrameworkCheckpoints:
         on_save_error: OnSaveError = "warn",
     ) -> None:
         environment = os.environ if environment is None else environment
-        check(on_save_error)
+        check_on_save_error(on_save_error)
         self._on_save_error: OnSaveError = on_save_error
         self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment, on_save_error=on_save_error)
         self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]

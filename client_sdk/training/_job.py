@@ -9,9 +9,9 @@ from client_sdk.training._data import random_state, torch_loader
 from client_sdk.training._data.elastic import ElasticPass, Share, scale_rates, share_in
 from client_sdk.training._data.position import Pass
 from client_sdk.training._parked import WhileParked
-from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training._saving import OWN, Options, Saving
 from client_sdk.training._storing.object_states import Access, access, put_back
+from client_sdk.training._storing.periodic_saves import OnSaveError
 from client_sdk.training._storing.sharded import is_sharded
 from client_sdk.training._storing.sharded import load as load_shards
 from client_sdk.training.step_counter import steps, steps_to_skip

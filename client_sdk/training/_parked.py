@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from client_sdk.training import step_counter
-from client_sdk.training._run.exit_status import OBEYED
+from client_sdk.training._run.process_exit import OBEYED
 from client_sdk.training._saving import Parts, Saving
 
 if TYPE_CHECKING:

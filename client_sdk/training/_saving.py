@@ -12,12 +12,11 @@ from client_sdk.training._gang.notices import read_stop_file
 from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._run.grace import Grace
 from client_sdk.training._run.run_files import RunFiles, reason_of
-from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import folders, sharded
 from client_sdk.training._storing.background import Background
 from client_sdk.training._storing.files import CheckpointError
 from client_sdk.training._storing.host_copies import Copies
-from client_sdk.training._storing.schedule import pause_after
+from client_sdk.training._storing.periodic_saves import OnSaveError, check_on_save_error, is_survived, pause_after
 from client_sdk.training.checkpoint import Checkpointer
 from client_sdk.training.step_counter import steps
 
@@ -56,7 +55,7 @@ class Saving:
             value = getattr(options, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name}={value!r} must be greater than 0")
-        check(options.on_save_error)
+        check_on_save_error(options.on_save_error)
         mine = ranks_of(environment, options.ranks)
         if options.every_seconds is not None and mine is not None and len(mine.together) > 1:
             raise ValueError(

@@ -18,12 +18,10 @@ from client_sdk.training._gang.ranks import ranks_of
 from client_sdk.training._own_checkpoints import OwnCheckpoints
 from client_sdk.training._park_point import park
 from client_sdk.training._run import sigterm
-from client_sdk.training._run.exit_status import OBEYED, RESIZED
-from client_sdk.training._run.quick_exit import end_after_exit_handlers
+from client_sdk.training._run.process_exit import OBEYED, RESIZED, end_after_exit_handlers
 from client_sdk.training._run.run_files import RunFiles, reason_of
-from client_sdk.training._run.save_errors import OnSaveError, check, is_survived
 from client_sdk.training._storing import files
-from client_sdk.training._storing.schedule import Schedule
+from client_sdk.training._storing.periodic_saves import OnSaveError, Schedule, check_on_save_error, is_survived
 
 if TYPE_CHECKING:
     from ebb_inject.ebb_hook.parking import Parking
@@ -80,7 +78,7 @@ class Checkpointer:
             raise ValueError(f"keep={keep}: at least one checkpoint has to be kept")
         if not name or "/" in name:
             raise ValueError(f"name={name!r} is not the beginning of a file name")
-        check(on_save_error)
+        check_on_save_error(on_save_error)
         self._on_save_error: OnSaveError = on_save_error
         environment = os.environ if environment is None else environment  # not as a default, which help() would print
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")

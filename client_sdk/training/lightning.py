@@ -16,9 +16,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from client_sdk.training._data.resumable import ResumableLoader
 from client_sdk.training._framework import FrameworkCheckpoints
-from client_sdk.training._run.save_errors import OnSaveError
 from client_sdk.training._storing.folders import folder_name
-from client_sdk.training._storing.schedule import pause_after
+from client_sdk.training._storing.periodic_saves import OnSaveError, pause_after
 from client_sdk.training.step_counter import steps
 
 T = TypeVar("T")

@@ -16,8 +16,7 @@ from typing import Any
 from transformers import Trainer, TrainerCallback
 
 from client_sdk.training._framework import FrameworkCheckpoints
-from client_sdk.training._run.save_errors import OnSaveError
-from client_sdk.training._storing.schedule import pause_after
+from client_sdk.training._storing.periodic_saves import OnSaveError, pause_after
 from client_sdk.training.step_counter import steps
 
 

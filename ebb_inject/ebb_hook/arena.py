@@ -6,7 +6,7 @@ import mmap
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .park_refusals import Refused
+from .control import Refused
 
 _ALIGNMENT = 512
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)

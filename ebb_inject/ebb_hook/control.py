@@ -67,6 +67,10 @@ _HEAD_AT, _TEXT_AT = 512, 536
 _LOW = 0xFFFFFFFF
 
 
+class Refused(Exception):
+    """The program is not parked or not resumed. Nothing was moved. The message is the reason, as shown to users."""
+
+
 class Request(NamedTuple):
     number: int
     command: int

@@ -20,9 +20,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from .control import PARK_TOGETHER
+from .control import PARK_TOGETHER, Refused
 from .gang_park_store import Notice, Ranks, process_group
-from .park_refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

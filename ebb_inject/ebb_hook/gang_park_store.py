@@ -7,7 +7,7 @@ import sys
 import weakref
 from typing import Any, NamedTuple
 
-from .park_refusals import Refused
+from .control import Refused
 from .store_connection import StoreConnection
 
 _OTHERS = {"horovod.torch": "Horovod", "mpi4py.MPI": "MPI"}

@@ -30,10 +30,10 @@ from .control import (
     SAVE,
     SAVED,
     Control,
+    Refused,
     Request,
 )
 from .gang_park_agreement import Together
-from .park_refusals import Refused
 from .signals import put_back, put_off
 from .steps import Steps, claiming
 from .tensor_offload import HostCopies, Moved, Mover

@@ -9,7 +9,7 @@ import threading
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .park_refusals import Refused
+from .control import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .arena import Arena
-from .park_refusals import Refused
+from .control import Refused
 from .storages import find, storages_of
 
 if TYPE_CHECKING:

@@ -1,16 +1,20 @@
 """The load of a device as a wave, for programs whose memory shows no cycle because a caching allocator hides it.
 
 The driver updates these numbers at even intervals, about ten times a second. So a period below half a second is not reported,
-and a longer period may be the alias of a shorter one, which the energy shows. The clock uses this source last (ADR 44).
+and a longer period may be the alias of a shorter one: mini-batches of 0.11 s look exactly like mini-batches of 1.1 s, however
+the agent samples these measurements. The energy counter is a sum over time, and a sum levels a short wave. So a true period is
+as strong in the energy as in the power, and an alias is not. The clock uses this source last (ADR 44).
 """
 
+from cmath import exp, pi
 from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from node_agent.devices import nvml
 from node_agent.devices.base import ActivitySource
 from node_agent.devices.memory_cycles import Wave
-from node_agent.devices.power_alias import Sample, share_in_energy
 
 SHORTEST = 0.5
 """Seconds of the shortest period that is reported."""
@@ -20,6 +24,26 @@ at most, and true periods 0.9 at least."""
 _WINDOW = 60.0
 _MOST = 6000
 """Samples that are kept: the whole window, if at most a hundred come each second."""
+
+
+class Sample(NamedTuple):
+    seconds: float
+    watts: float
+    joules: float
+    """Energy since the driver was loaded."""
+
+
+def share_in_energy(samples: Iterable[Sample], period_seconds: float) -> float:
+    """Return the strength of the period in the energy, relative to that in the power: about 1 for a true period.
+
+    Both strengths are the first Fourier coefficient at that period. 0 if no power was measured.
+    """
+    in_power = in_energy = 0j
+    for earlier, later in pairwise(samples):
+        turn = exp(-2j * pi * (earlier.seconds + later.seconds) / 2 / period_seconds)
+        in_power += turn * (earlier.watts + later.watts) / 2 * (later.seconds - earlier.seconds)
+        in_energy += turn * (later.joules - earlier.joules)
+    return abs(in_energy) / abs(in_power) if in_power else 0.0
 
 
 class Period(NamedTuple):

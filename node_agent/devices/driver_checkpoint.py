@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from node_agent.run_state.suspend_result import Verdict
+from node_agent.run_state.park_state import Verdict
 
 HELPER = (sys.executable, "-P", "-m", "node_agent.devices.checkpoint_helper")
 START_LIMIT = 60.0

@@ -20,7 +20,7 @@ from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, best, by
 from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
 from node_agent.measuring.step_rates import RunSteps
 from node_agent.processes.blocking_calls import in_thread_of_its_own
-from node_agent.processes.grace_files import RunGrace
+from node_agent.processes.job_files import RunGrace
 from node_agent.processes.process_groups import read, stat_fields
 from node_agent.processes.stray_processes import run_of
 from node_agent.run_state.model import RunKey

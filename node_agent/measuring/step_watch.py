@@ -11,10 +11,8 @@ from dataclasses import replace
 from ebb_inject.ebb_hook.step_file import EVALUATING, Record
 from node_agent.measuring.step_measurements import RunMeasurement, measurement, memory_peak
 from node_agent.measuring.step_rates import WINDOW, Advance, RunSteps, StepState
-from node_agent.processes.checkpoint_names import read_names
-from node_agent.processes.grace_files import RunGrace, read_grace
+from node_agent.processes.job_files import RunGrace, read_grace, read_names, read_record
 from node_agent.processes.run_paths import Paths
-from node_agent.processes.step_files import read_record
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.run_state.park_state import ParkStage, Rung
 from node_agent.run_state.save_values import NOTHING_SAID, RunCheckpoints, SaveMeans

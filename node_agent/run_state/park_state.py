@@ -1,4 +1,4 @@
-"""The state of a run's parks, as the spool keeps it."""
+"""The state of a run's parks, as the spool keeps it, and the result of a request to suspend or resume a process."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -61,3 +61,13 @@ class ParkState:
 
 
 NEVER_PARKED = ParkState()
+
+
+class Verdict(StrEnum):
+    """The result; the caller decides what to do."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The process is as it was before the request."""
+    LOST = "lost"
+    """It is unknown whether the process can ever continue. Kill it, and restart the job from its last checkpoint."""

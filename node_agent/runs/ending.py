@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from node_agent.processes import exit_status
-from node_agent.processes.checkpoint_names import read_names
+from node_agent.processes.job_files import read_names, read_record
 from node_agent.processes.launcher.spawn import savers_of
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
-from node_agent.processes.step_files import read_record
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, clean
 from node_agent.run_state.save_result import Known, save_result

@@ -10,9 +10,9 @@ from pathlib import Path
 from node_agent.errors import SpoolDamaged, StateUnusable
 from node_agent.processes import stray_processes
 from node_agent.processes.process_groups import boot_id
-from node_agent.spool import files, identity, tables
+from node_agent.spool import identity, tables
 from node_agent.spool.identity import Identity
-from node_agent.spool.spool import Spool
+from node_agent.spool.spool import Spool, check_format, remove_files, set_aside
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
                 damage = str(error)
         elif held is not None:
             damage = ""
-            files.discard(path)
+            remove_files(path)
             held = replace(held, kernel_boot=kernel_boot)
         else:
             damage = f"{identity.FILE} beside it is missing" if path.exists() else ""
             held = Identity(kernel_boot)
-        aside = files.set_aside(path) if damage else path
+        aside = set_aside(path) if damage else path
         identity.write(path.with_name(identity.FILE), held)
         spool = _opened(path, held)
     except (OSError, sqlite3.Error) as error:
@@ -66,7 +66,7 @@ def forget(spool: Spool) -> Spool:
 
 def _opened(path: Path, held: Identity) -> Spool:
     """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
-    files.check(path)
+    check_format(path)
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")

@@ -1,5 +1,7 @@
 """Warm processes: the interpreter and the modules of a run that starts here once it has ended on another node.
 
+The modules are those that the job has imported in its last run.
+
     RUN/warm/modules   modules that the process should import; written before the process starts
     RUN/warm/warmed    the process has imported them, and waits
     RUN/warm/go.json   the process should begin; the changes of its environment since it was started
@@ -17,11 +19,15 @@ from pathlib import Path
 
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import LaunchSpec, RunKey
+from node_agent.spool.spool import Spool
 
 _PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
 _ALONE = re.compile(r"-[bBdEIOPqsSuv]+")
 """Options of the interpreter that take no argument, and that can be passed on to the warm process."""
 _WITH_ARGUMENT = ("-W", "-X")
+_MOST = 4096
+"""Maximum modules in a message."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 _OFF = "NO_EBB_WARM"
 """Variable by which a user makes the job start cold."""
 
@@ -93,3 +99,20 @@ def program_of(pid: int) -> str:
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115
     return ""
+
+
+def last_modules(spool: Spool, paths: Paths, job_id: int) -> tuple[str, ...]:
+    """Return the modules of the job's last run on this node, in the order of its imports; none if it has not listed any."""
+    runs = [key for key in spool.runs if key.job_id == job_id]
+    for key in sorted(runs, key=lambda key: (-key.run, key.task)):
+        if modules := written(paths, key):
+            return modules
+    return ()
+
+
+def written(paths: Paths, key: RunKey) -> tuple[str, ...]:
+    """Return the modules that the run has listed. The user's program writes this."""
+    with suppress(OSError, UnicodeDecodeError):
+        lines = Path(paths.modules(key)).read_text(encoding="ascii").split()
+        return tuple(name for name in lines[:_MOST] if _NAME.fullmatch(name) and len(name) < 256)
+    return ()

@@ -8,6 +8,8 @@ one transaction. All runs are also held in memory, which always agrees with the 
 Each spool has its own ID, which is part of the boot ID: a new spool means that older runs are gone.
 """
 
+import contextlib
+import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -18,9 +20,10 @@ from types import MappingProxyType
 from node_agent.errors import StateUnusable
 from node_agent.run_state.events import Exited, Report, RunEvent
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, short
-from node_agent.spool import files, identity, tables
+from node_agent.spool import identity, tables
 from node_agent.spool.identity import Identity
 
+_MAGIC = b"SQLite format 3\0"
 KEEP_ENDED = 24 * 3600.0
 """Seconds for which an ended run is remembered, so that its start, sent again, does not run it twice."""
 
@@ -157,7 +160,7 @@ class Spool:
     def discard(self) -> None:
         """End this spool. The next one that is opened here is a new one, and obeys the same scheduler."""
         self.close()
-        files.discard(self.path)
+        remove_files(self.path)
 
     def _meta(self, name: str, default: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -210,3 +213,27 @@ class _Unwritten:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('next_sequence', ?)", (str(next_sequence),))
         if self.forgotten:
             db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", self.forgotten)
+
+
+def check_format(path: Path) -> None:
+    """Raise ValueError if a file is there that is no database. SQLite takes a file of one byte, or of none, for a new one."""
+    if path.exists():
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise ValueError("file is not a database")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the spool, and the files that SQLite keeps next to it, to a name that is free."""
+    number = next(number for number in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{number}").exists())
+    aside = path.with_name(f"{path.name}.damaged-{number}")
+    for suffix in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def remove_files(path: Path) -> None:
+    """Remove the files, the spool first: without it, those that SQLite keeps next to it mean nothing."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -27,10 +27,10 @@ from node_agent.run_state.model import (
     StopReason,
     Warming,
 )
+from node_agent.run_state.save_values import SaveResult
 from node_agent.run_state.share_plan import SharePlan, ShareRow
 from node_agent.transport.convert_durations import duration_in, duration_out
 from node_agent.transport.convert_observations import encode_observations
-from node_agent.transport.convert_saves import save_out
 from node_agent.transport.messages import (
     Acknowledgement,
     DesiredRuns,
@@ -278,3 +278,10 @@ def _gang(gang: pb.Gang) -> Gang:
         gang.master_address,
         gang.master_port,
     )
+
+
+def save_out(save: SaveResult | None) -> job_pb2.SaveResult | None:
+    if save is None:
+        return None
+    step = save.step if save.step >= 0 else None
+    return job_pb2.SaveResult(outcome=job_pb2.SaveOutcome.Name(int(save.outcome)), step=step, detail=save.detail)

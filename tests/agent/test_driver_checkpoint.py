@@ -13,7 +13,7 @@ import uvloop
 
 from node_agent.devices import driver_checkpoint
 from node_agent.devices.driver_checkpoint import DriverCheckpoint, Outcome, ProcessState, reason_against
-from node_agent.run_state.suspend_result import Verdict
+from node_agent.run_state.park_state import Verdict
 from tests.agent.conftest import until
 from tests.agent.fake_checkpoint_driver import write_plan
 

@@ -9,8 +9,7 @@ import pytest
 
 from node_agent.devices import simulated as devices
 from node_agent.devices.base import Observation
-from node_agent.devices.busy_cpus import BusyCpus
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import BusyCpus, simulated
 from node_agent.measuring.observations import Observations, Observing
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.run_state.park_state import ParkStage, ParkState

@@ -9,10 +9,9 @@ import pytest
 
 from ebb_inject.ebb_hook import control
 from ebb_inject.ebb_hook import gang_park_agreement as together
-from ebb_inject.ebb_hook.control import Control, Request
+from ebb_inject.ebb_hook.control import Control, Refused, Request
 from ebb_inject.ebb_hook.gang_park_agreement import Together
 from ebb_inject.ebb_hook.gang_park_store import Group
-from ebb_inject.ebb_hook.park_refusals import Refused
 from ebb_inject.ebb_hook.steps import Steps
 from tests.in_job.programs import until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ebb_inject.ebb_hook import arena, storages
-from ebb_inject.ebb_hook.park_refusals import Refused
+from ebb_inject.ebb_hook.control import Refused
 from ebb_inject.ebb_hook.tensor_offload import Moved, Mover
 from tests.in_job.programs import ROOT
 

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from node_agent.devices.activity import IN_ENERGY
+from node_agent.devices.activity import IN_ENERGY, Sample, share_in_energy
 from node_agent.devices.memory_cycles import Wave
-from node_agent.devices.power_alias import Sample, share_in_energy
 
 HIGH, LOW, BUSY = 600.0, 240.0, 0.6
 TICK = 0.1

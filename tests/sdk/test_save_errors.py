@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_sdk.training import Checkpointer, CheckpointError
-from client_sdk.training._storing.schedule import Schedule
+from client_sdk.training._storing.periodic_saves import Schedule
 from tests.sdk.job_tools import New, full_disk, run_to
 
 

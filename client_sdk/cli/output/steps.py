@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from client_sdk.cli.output import common as output
-from client_sdk.models import MiniBatch, MiniBatchSource, RunSteps, StepState
+from client_sdk.models import MiniBatch, MiniBatchSource, Profile, RunSteps, StepState
+from client_sdk.units import format_memory
 
 CLOCK_COLUMNS = ("RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE")
 COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
@@ -91,3 +92,16 @@ def _short(value: timedelta) -> str:
 def _digits(value: float, count: int = 3) -> str:
     """The value with `count` significant digits, and never an exponent."""
     return f"{value:.0f}" if value >= 10 ** (count - 1) else f"{value:.{count}g}" if value >= 1e-4 or not value else "<0.0001"
+
+
+def profile_text(known: Profile) -> str:
+    """Such as "120 ms a mini-batch (100 ms at best) on 2 A100, 4 GiB, utilisation 35 %"."""
+    now, best = known.mini_batch_time.total_seconds() * 1000, known.best_mini_batch_time.total_seconds() * 1000
+    parts = [f"{now:.4g} ms a mini-batch" + (f" ({best:.4g} ms at best)" if best < now else "")]
+    if known.devices:
+        parts[0] += f" on {known.devices} {known.model or 'devices'}"
+    if known.memory_mib:
+        parts.append(f"{format_memory(known.memory_mib)} of a device")
+    if known.utilization_ppm is not None:
+        parts.append(f"utilisation {known.utilization_ppm / 10_000:.0f} %")
+    return ", ".join(parts)

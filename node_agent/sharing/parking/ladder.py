@@ -19,8 +19,7 @@ from typing import NamedTuple
 from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import DriverCheckpoint, ProcessState, reason_against
 from node_agent.run_state.events import Phases
-from node_agent.run_state.park_state import ParkState, Rung
-from node_agent.run_state.suspend_result import Verdict
+from node_agent.run_state.park_state import ParkState, Rung, Verdict
 from node_agent.sharing.parking import freezing, requests
 from node_agent.sharing.parking.freezing import Processes
 

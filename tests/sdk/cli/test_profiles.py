@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from client_sdk.cli.job_profile_text import said
+from client_sdk.cli.output.steps import profile_text
 from client_sdk.models import Profile
 
 MS = timedelta(milliseconds=1)
@@ -17,5 +17,5 @@ def test_what_is_known_is_said_and_nothing_else() -> None:
         devices=2,
         model="A100",
     )
-    assert said(full) == "120 ms a mini-batch (100 ms at best) on 2 A100, 4GiB of a device, utilisation 35 %"
-    assert said(Profile(mini_batch_time=5 * MS, best_mini_batch_time=5 * MS)) == "5 ms a mini-batch"
+    assert profile_text(full) == "120 ms a mini-batch (100 ms at best) on 2 A100, 4GiB of a device, utilisation 35 %"
+    assert profile_text(Profile(mini_batch_time=5 * MS, best_mini_batch_time=5 * MS)) == "5 ms a mini-batch"

@@ -1,7 +1,22 @@
-"""When a Checkpointer saves between two stops."""
+"""When a Checkpointer saves between two stops, and what a training does when such a save fails."""
 
+import pickle
 import time
 from math import inf
+from typing import Literal
+
+OnSaveError = Literal["warn", "raise"]
+
+_BUGS = (
+    TypeError,
+    AttributeError,
+    LookupError,
+    NameError,
+    ValueError,
+    AssertionError,
+    NotImplementedError,
+    pickle.PicklingError,
+)
 
 
 class Schedule:
@@ -46,3 +61,15 @@ class Schedule:
 def pause_after(failures: int) -> int:
     """Return the number of boundaries until a save is retried after this number of failures in a row."""
     return 1 << min(failures - 1, 20)
+
+
+def check_on_save_error(on_save_error: str) -> None:
+    """Raises ValueError for what is no choice."""
+    if on_save_error not in ("warn", "raise"):
+        raise ValueError(f'on_save_error={on_save_error!r} is unknown; it is "warn" or "raise"')
+
+
+def is_survived(error: Exception, on_save_error: OnSaveError) -> bool:
+    """Whether training continues and saves later. It does if a later save may succeed, as on a full disk; saving a state that
+    cannot be pickled never succeeds."""
+    return on_save_error == "warn" and not isinstance(error, _BUGS)

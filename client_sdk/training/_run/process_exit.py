@@ -1,4 +1,4 @@
-"""Ends the process of a program that has saved its work because it was asked to, without taking the interpreter apart.
+"""How a program ends that has saved its work because it was asked to: its exit status, and a quick end of the process.
 
 Somebody waits for the place of this process. With PyTorch, Python takes more than a second to take its modules apart, for
 memory that the kernel frees in a moment. So the process ends as soon as its exit handlers have run and its open files are
@@ -13,6 +13,16 @@ import os
 import sys
 from contextlib import suppress
 from typing import NoReturn
+
+OBEYED = 143
+"""Exit status of a program that saved and exited because it was asked to: the one that a shell reports for SIGTERM (128 + 15).
+
+It is not 0, so that `train.py && evaluate.py` does not continue as if the training were complete.
+"""
+
+RESIZED = 200
+"""Exit status of a program that saved and exited because its job is resized. It is not a shell's status for a signal, and
+sysexits.h does not define it."""
 
 
 def end_after_exit_handlers(status: int) -> NoReturn:
