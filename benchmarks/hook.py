@@ -165,7 +165,7 @@ def _reading(folder: Path) -> float:
             for counter in counters:
                 counter.advance()
             begin = time.thread_time()
-            watch.look()
+            watch.read_files()
             times.append(time.thread_time() - begin)
         if len(watch.measurements) != RUNS or any(seen.step != READINGS for seen in watch.latest):
             raise RuntimeError(f"{len(watch.latest)} of {RUNS} runs were read, at steps {[seen.step for seen in watch.latest]}")

@@ -28,7 +28,7 @@ from pathlib import Path
 import uvloop
 
 from node_agent.devices.base import Observation
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.measuring.observations import Observations
 from node_agent.run_state.events import Exited, Report, RunEvent, Started
 from node_agent.run_state.model import Desired, RunKey, RunPhase, RunRecord, Stopped
@@ -80,7 +80,7 @@ class Node:
         self.runs: dict[RunKey, RunRecord] = {}
         self._name = name
         self._fleet = fleet
-        self._inventory = simulated(PROFILE, name).inventory
+        self._inventory = simulate_devices(PROFILE, name).inventory
         self._cluster, self._epoch, self._acknowledged, self._said = "", 0, 0, 0
         self._spool: list[Report] = []
 
@@ -88,7 +88,7 @@ class Node:
         runs = tuple(self.runs.values())
         return Hello(self._name, "boot", self._cluster, self._epoch, self._inventory, runs, "bench", self._acknowledged)
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def accept_welcome(self, welcome: Welcome) -> None:
         self._cluster, self._epoch, self.welcome = welcome.cluster_id, welcome.epoch, True
         self._fleet.welcomed()
 
@@ -124,7 +124,7 @@ class Node:
     def observations(self) -> Observations:
         return Observations(tuple(Observation(device.index, 40_000, 90) for device in self._inventory.devices), ())
 
-    async def examined(self, _reports: Sequence[Report]) -> None:
+    async def recheck_devices(self, _reports: Sequence[Report]) -> None:
         """Its devices are simulated: none breaks."""
 
     async def transfer(self, _calls: object) -> None:

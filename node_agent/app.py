@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ebb_inject
 from ebb_common.notify import Notifier
-from node_agent.build_devices import Opened, opened
+from node_agent.build_devices import Opened, open_devices
 from node_agent.checkpoints.criu import PROGRAM, unusable
 from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.folders import CheckpointFolders
@@ -28,7 +28,7 @@ from node_agent.local_node import LocalNode
 from node_agent.measuring.device_memory import DeviceMemoryWatch
 from node_agent.measuring.observations import Observing
 from node_agent.measuring.step_watch import StepWatch
-from node_agent.processes.cgroups import Groups, found
+from node_agent.processes.cgroups import Groups, set_up_groups
 from node_agent.processes.launcher.client import Event, LauncherClient
 from node_agent.processes.logs import Logs
 from node_agent.processes.memory_watch import MemoryWatch
@@ -66,8 +66,8 @@ async def run(settings: Settings) -> None:
         check_folder("state", state / RUNS)
         check_folder("checkpoints", settings.checkpoint_root)
         held = claim(settings, state)
-        groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
-        devices = await opened(settings, state, held)
+        groups = set_up_groups(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
+        devices = await open_devices(settings, state, held)
         criu_unusable = await _criu_unusable(settings)
         while await _serve(settings, state, devices, groups, systemd, criu_unusable):
             pass
@@ -95,7 +95,7 @@ async def _serve(
     node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths), settings.labels)
     ended: asyncio.Future[bool] = loop.create_future()
 
-    def heard(events: list[Event]) -> None:
+    def handle_events(events: list[Event]) -> None:
         executor.hear(events)
         # The launcher is there. Do not wait for the scheduler: while it is away, systemd must not kill the agents.
         systemd.ready()
@@ -114,7 +114,7 @@ async def _serve(
         if not ended.done():
             ended.set_exception(error)
 
-    def reported() -> None:
+    def announce_reports() -> None:
         node.reported.set()
         logs.wake()
 
@@ -125,9 +125,9 @@ async def _serve(
     def reach(other: str, address: str) -> CheckpointSource:
         return CheckpointSource(other, address, cluster, key, settings.security)
 
-    watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.exceeded_on_device(*seen))
+    watch = DeviceMemoryWatch(lambda: spool.runs, lambda *seen: executor.stopping.kill_for_device_memory(*seen))
     simulated = devices.reading is None
-    observing = Observing(provider, spool, state, node.reported.set, watch.look, simulated)
+    observing = Observing(provider, spool, state, node.reported.set, watch.check_limits, simulated)
     driver = None if devices.reading is None else DriverCheckpoint()
     parks = Node(host_memory.capacity(settings.parked_memory_mib, provider.inventory.memory_mib))
     if devices.reading is not None:
@@ -138,14 +138,14 @@ async def _serve(
     store = CheckpointStore(settings.checkpoint_store) if settings.checkpoint_store else None
     dumps = Dumps(paths, settings.node, cluster, provider.inventory, "" if criu_unusable else PROGRAM, criu_unusable)
     moves = reach, copies, store, dumps
-    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, *of_runs, *moves)
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, announce_reports, fail, *of_runs, *moves)
     server = CheckpointServer(folders, key, partial(last_modules, spool, paths), executor.would_dump)
     node.checkpoints_at = await _give_checkpoints(server, settings, state)
-    launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
+    launcher = LauncherClient(state, spool.short_id, handle_events, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor
     node.observing = observing
-    node.step_watch = StepWatch(spool, paths, settings.step_window, executor.saves.look)
+    node.step_watch = StepWatch(spool, paths, settings.step_window, executor.saves.find_means)
     if store is not None and settings.keep_stored is not None:
         node.stored_expiry = StoredExpiry(store, cluster, settings.keep_stored)
     log.info(
@@ -174,7 +174,7 @@ async def _serve(
                 tasks.create_task(systemd.watchdog()),
             ]
             if settings.memory_limit == "enforce":
-                workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.stopping.exceeded).run()))
+                workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.stopping.kill_for_memory).run()))
             afresh = await ended  # a fault raises here: jobs are killed only if a user asked for it
             if settings.stop_jobs_on_exit and not afresh:
                 executor.kill_all()

@@ -18,7 +18,7 @@ from node_agent.devices import override as overrides
 from node_agent.devices.base import Inventory, Provider
 from node_agent.devices.gpus import Gpus, as_fault, in_a_line, read_gpus
 from node_agent.devices.reading import Reading
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.devices.tree import Tree
 from node_agent.errors import AgentError, DeviceTreeUnusable, DriverFailed, NothingLeft
 
@@ -46,12 +46,12 @@ class Opened:
     """None: the devices are simulated."""
 
 
-async def opened(settings: DeviceSettings, state: Path | None = None, held: bool = False) -> Opened:
+async def open_devices(settings: DeviceSettings, state: Path | None = None, held: bool = False) -> Opened:
     """Return the devices of this node; raises `AgentError`. With a state directory, GPUs that were seen since the machine
     booted and are no longer reported keep their places, as faulty ones. `held`: runs may hold devices, so nothing else changes.
     """
     if settings.devices != NVML:
-        return Opened(simulated(settings.devices, settings.node, cpu_sets=settings.cpus))
+        return Opened(simulate_devices(settings.devices, settings.node, cpu_sets=settings.cpus))
     cpu_milli, memory_mib = capacity(settings)
     reading = await (read_gpus() if state is None else _since_boot(state / "gpus.json", held))
     inventory, notes = await laid_out(reading, settings.device_tree, cpu_milli, memory_mib)
@@ -65,7 +65,7 @@ async def laid_out(
     override = None if device_tree is None else _override(device_tree)
     try:
         if override is not None:
-            reading = overrides.without(reading, override)
+            reading = overrides.leave_out(reading, override)
         return overrides.inventory(reading, await _tree(reading), override, cpu_milli, memory_mib)
     except overrides.Unfit as error:
         raise DeviceTreeUnusable(file=device_tree, problems=error) from error
@@ -113,24 +113,24 @@ async def _tree(reading: Reading) -> Tree:
 
 async def _since_boot(file: Path, held: bool) -> Reading:
     try:
-        return remembered(await read_gpus(), file, held)
+        return add_remembered_gpus(await read_gpus(), file, held)
     except AgentError as error:
         # If the agent did not start, its runs' ends would go unreported; and a driver may hang until the machine is rebooted.
-        if (before := _last(file)) is None:
+        if (before := _last_reading(file)) is None:
             raise
         log.error("%s The node starts with the GPUs that it had, all of them faulty", in_a_line(error))
         return _with_faults(before, {gpu.uuid: as_fault(error) for gpu in before.gpus})
 
 
-def remembered(reading: Reading, file: Path, held: bool = False) -> Reading:
+def add_remembered_gpus(reading: Reading, file: Path, held: bool = False) -> Reading:
     """Return the reading plus the GPUs that an earlier reading of the same boot had and this one lacks or can no longer read;
     if runs hold devices, the earlier reading with the faults of this one.
 
     Runs hold devices by index, so indices must not change when a GPU falls off its bus. And the scheduler refuses a node
     that has changed in any way under its runs, and would never hear how they ended.
     """
-    if (before := _last(file)) is not None:
-        reading = kept(reading, before) if held else with_lost(reading, before)
+    if (before := _last_reading(file)) is not None:
+        reading = update_faults(reading, before) if held else with_lost(reading, before)
     new = file.with_suffix(".new")
     try:
         new.write_text(json.dumps({"boot": _boot(), "reading": reading.model_dump(mode="json")}))
@@ -142,7 +142,7 @@ def remembered(reading: Reading, file: Path, held: bool = False) -> Reading:
     return reading
 
 
-def _last(file: Path) -> Reading | None:
+def _last_reading(file: Path) -> Reading | None:
     """Return the reading remembered since the machine booted, or None."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         last = json.loads(file.read_text())
@@ -155,7 +155,7 @@ def _boot() -> str:
     return _BOOT_ID.read_text().strip()
 
 
-def kept(reading: Reading, before: Reading) -> Reading:
+def update_faults(reading: Reading, before: Reading) -> Reading:
     """Return the earlier reading with only the faults updated. A GPU whose memory was unknown then stays faulty."""
     now = with_lost(reading, before)
     faults = {gpu.uuid: gpu.fault for gpu in now.gpus}

@@ -102,13 +102,13 @@ def _absolute(value: Path) -> Path:
     return value.expanduser().absolute()
 
 
-def _named(value: object) -> object:
+def _refuse_empty(value: object) -> object:
     if value == "":
         raise ValueError("it is empty: name a file or folder, or leave the setting out")
     return value
 
 
-FilePath = Annotated[Path, BeforeValidator(_named), AfterValidator(_absolute)]
+FilePath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(_absolute)]
 
 NVML = "nvml"
 """The value of `devices` for this machine's GPUs instead of a simulated profile."""
@@ -226,7 +226,7 @@ class Settings(DeviceSettings):
         return self
 
     @model_validator(mode="after")
-    def _stored(self) -> "Settings":
+    def _check_keep_stored(self) -> "Settings":
         if self.keep_stored is not None and self.checkpoint_store is None:
             raise ValueError(f"keep_stored: {self.keep_stored:g} goes with checkpoint_store: set it, or leave keep_stored out")
         return self
@@ -277,7 +277,7 @@ def load_state(flags: Mapping[str, object], file: Path | None = None) -> Path:
 
 
 def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
-    told = {} if file is None else _read(file)
+    told = {} if file is None else _read_file(file)
     try:
         given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
         return with_file(kind, told)(**given)
@@ -285,7 +285,7 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> dict[str, Any]:
     """Read the settings of a file, which may be empty. Raises `BadSettings`."""
     try:
         told = read(file, UniqueKeys, "devices: nvml") or {}

@@ -63,7 +63,7 @@ class LocalNode:
             cluster_id,
             epoch,
             inventory,
-            spool.told(),
+            spool.runs_to_report(),
             _version(),
             spool.acknowledged,
             spool.seal,
@@ -74,7 +74,7 @@ class LocalNode:
 
     def observations(self) -> Observations | None:
         seen = None if self.observing is None else self.observing.latest
-        watch, slices = self.step_watch, () if self.executor is None else self.executor.suspending.slices.observed()
+        watch, slices = self.step_watch, () if self.executor is None else self.executor.suspending.slices.observe()
         if slices:
             seen = replace(seen or Observations((), ()), slices=slices)
         if watch is None or not (watch.latest or watch.graces or watch.checkpoints):
@@ -83,7 +83,7 @@ class LocalNode:
         found = replace(found, steps=watch.latest, measurements=watch.measurements, graces=watch.graces)
         return replace(found, checkpoints=watch.checkpoints)
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def accept_welcome(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)
         self._obeyed(welcome.cluster_id)
         self.transfer_key = welcome.transfer_key
@@ -97,8 +97,8 @@ class LocalNode:
     def pending(self, after: int) -> list[Report]:
         return self._spool.pending(after)
 
-    async def examined(self, reports: Sequence[Report]) -> None:
-        if self.observing is not None and any(map(self._spool.failed, reports)):
+    async def recheck_devices(self, reports: Sequence[Report]) -> None:
+        if self.observing is not None and any(map(self._spool.is_failure, reports)):
             await self.observing.once_more()
 
     def acknowledge(self, sequence: int) -> None:

@@ -61,7 +61,7 @@ def check_folder(name: str, path: Path) -> None:
 
 def claim(settings: Settings, state: Path) -> bool:
     """Claim the spool for this node alone. Return whether any runs may hold devices, as far as the scheduler knows."""
-    if elsewhere := stray_processes.elsewhere(state, settings.node, settings.checkpoint_root):
+    if elsewhere := stray_processes.find_elsewhere(state, settings.node, settings.checkpoint_root):
         where = ", ".join(f"{path} ({', '.join(sorted(runs))})" for path, runs in elsewhere.items())
         raise RunsElsewhere(node=settings.node, where=where)
     spool = open_spool(state / "spool.db")
@@ -86,7 +86,9 @@ def forgotten(spool: Spool, settings: Settings) -> Spool:
     paths = Paths(settings.state, settings.checkpoint_root, spool.short_id)
     alive = []
     for record in spool.live():
-        process = Process(record.pid, record.start_ticks) if record.pid else stray_processes.process_of(paths.run(record.key))
+        process = (
+            Process(record.pid, record.start_ticks) if record.pid else stray_processes.process_of(paths.folder_path(record.key))
+        )
         if process is not None and start_ticks(process.pid) == process.start_ticks:
             alive.append(str(record.key))
     if alive:

@@ -103,7 +103,7 @@ async def report(rounds: int, seconds: int, torch_python: str | None) -> None:
 
 def health() -> str:
     lines = []
-    with nvml.opened():
+    with nvml.open_library():
         for index in range(nvml.count()):
             try:
                 said = nvml_health.health(nvml.handle(index))
@@ -111,7 +111,7 @@ def health() -> str:
                 lines.append(f"  GPU {index}: {error}")
                 continue
             standing = Standing()
-            standing.polled(*said)
+            standing.note_poll(*said)
             told = json.dumps(said._asdict())
             lines.append(f"  GPU {index}: {standing.fault or 'nothing is wrong'} {told}")
     return "\n".join(lines)
@@ -120,7 +120,7 @@ def health() -> str:
 def latencies(rounds: int) -> Latencies:
     """Microseconds, over all GPUs."""
     taken: dict[str, list[float]] = {}
-    with nvml.opened():
+    with nvml.open_library():
         devices = [nvml.handle(index) for index in range(nvml.count())]
         for _ in range(rounds):
             for device in devices:

@@ -124,10 +124,10 @@ class Dumps:
             "devices": self._devices(launch),
         }
         folder_of_dump = self._folder(key.job_id) / DUMP
-        command = images.dump_command(self._program, record.pid, folder_of_dump, about, self._paths.yielded(key), folder)
+        command = images.dump_command(self._program, record.pid, folder_of_dump, about, self._paths.yield_file(key), folder)
         return SpawnRequest(key, command, self._environment(folder), self._paths.folder(key), folder, None, beside=True)
 
-    def said(self, key: RunKey) -> str:
+    def dump_result(self, key: RunKey) -> str:
         """Return the result of dumping a run, in words; empty: none yet."""
         with suppress(OSError):
             return clean(Path(self._paths.checkpointing(key), SAID_FILE).read_text(encoding="utf-8"), _TEXT_LIMIT)
@@ -161,18 +161,18 @@ class Dumps:
         command = images.restore_command(self._program, image, folder)
         return Restore(command, self._environment(folder), image.pid, images.restore_limit(image))
 
-    def told(self, launch: LaunchSpec | None, restored: bool | None) -> str:
+    def restore_result(self, launch: LaunchSpec | None, restored: bool | None) -> str:
         """Return what to report about the dump of a run that began. `restored`: what the launcher says."""
         if launch is None:
             return ""
         if restored is None:
             found = self.restoration(launch)
-            return "" if found is None else _lost(found.image, found.why_not or "a process was warm in its place")
+            return "" if found is None else _lost_work_text(found.image, found.why_not or "a process was warm in its place")
         if (image := images.read_image(self._folder(launch.key.job_id) / DUMP)) is None:
             return ""
         if restored:
             return f"CRIU restored run {image.run}, which was saved on {image.node}: {-(-image.bytes >> 20)} MiB"
-        return _lost(image, f"CRIU cannot restore it ({images.why_not_restored(self._paths.folder(launch.key))})")
+        return _lost_work_text(image, f"CRIU cannot restore it ({images.why_not_restored(self._paths.folder(launch.key))})")
 
     def bring_home(self, key: RunKey) -> None:
         """Move what a restored program left for its agent out of the run directory that it knows. Harmless to repeat."""
@@ -229,7 +229,7 @@ def _has_open(pid: int, prefix: str) -> bool:
     return False
 
 
-def _lost(image: Image, why: str) -> str:
+def _lost_work_text(image: Image, why: str) -> str:
     said = f"the work of run {image.run}, which CRIU saved on {image.node}, is lost, and the command starts again: {why}"
     return clean(said, _TEXT_LIMIT)
 

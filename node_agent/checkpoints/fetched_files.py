@@ -91,7 +91,7 @@ def _put(part: Path, file: SavedFile, path: Path) -> None:
 async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arrived: Callable[[], None]) -> int:
     """Fetch one file from where an earlier try ended; return how many bytes came. On Changed or Damaged, nothing is kept."""
     part = _part(path)
-    writer = await whole(Writer, str(part))
+    writer = await call_to_the_end(Writer, str(part))
     first = writer.offset
     try:
         if writer.offset > file.size:
@@ -101,7 +101,7 @@ async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arri
                 if piece.sha256:
                     writer.check(piece.sha256, file.size)
                     break
-                await whole(writer.write, piece)
+                await call_to_the_end(writer.write, piece)
                 arrived()
             else:
                 raise ConnectionError("the source ended the file before its end")
@@ -114,7 +114,7 @@ async def fetch_file(job: int, source: Source, file: SavedFile, path: Path, arri
     return writer.offset - first
 
 
-async def whole(call: Callable[..., T], *arguments: object) -> T:
+async def call_to_the_end(call: Callable[..., T], *arguments: object) -> T:
     """Call it in a thread, and return only when it is through, even if cancelled: then what the thread uses is closed."""
     running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
     try:
@@ -142,12 +142,12 @@ def prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[Save
         path.unlink(missing_ok=True)
         if file.link:
             path.symlink_to(file.link)
-        elif known.get(file.path) != file or not _linked(folder / file.path, path):
+        elif known.get(file.path) != file or not _link_file(folder / file.path, path):
             missing.append(file)
     return missing
 
 
-def _linked(old: Path, new: Path) -> bool:
+def _link_file(old: Path, new: Path) -> bool:
     """Hard-link a file. The old folder is removed when the new one replaces it, and no run writes into it before."""
     try:
         os.link(old, new)

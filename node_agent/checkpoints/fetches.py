@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from node_agent.checkpoints.fetched_files import Source, SourceRefuses, copy_file, fetch_file, prepare, sync, whole
+from node_agent.checkpoints.fetched_files import Source, SourceRefuses, call_to_the_end, copy_file, fetch_file, prepare, sync
 from node_agent.checkpoints.folders import CheckpointFolders, Described, SavedFile, is_safe
 from node_agent.checkpoints.pieces import Changed, Damaged
 from node_agent.checkpoints.store import CheckpointStore, StoreSource
@@ -158,14 +158,14 @@ class CheckpointFetches:
         began = time.monotonic()
         limit, failed, damaged = began + self._patience, "", 0
 
-        def arrived() -> None:
+        def extend_limit() -> None:
             nonlocal limit
             limit = time.monotonic() + self._patience
 
         try:
             while True:
                 try:
-                    count = await self._complete(key, source, arrived, must)
+                    count = await self._complete(key, source, extend_limit, must)
                 except SourceRefuses as error:
                     return str(error)
                 except (Changed, Damaged) as error:  # the next look sees what is there now
@@ -216,10 +216,10 @@ class CheckpointFetches:
         if len(safe) < len(described.files):
             log.warning("job %d: %d links that lead out of its folder are not fetched", job, len(described.files) - len(safe))
         missing = await asyncio.to_thread(prepare, folder, new, safe)
-        near = await asyncio.to_thread(self._folders.nearby, described) if self._copies else None
+        near = await asyncio.to_thread(self._folders.find_nearby, described) if self._copies else None
         fetched = 0
         for file in missing:
-            if near is not None and await whole(copy_file, near, file, new / file.path):
+            if near is not None and await call_to_the_end(copy_file, near, file, new / file.path):
                 fetched += file.size
                 arrived()
             else:

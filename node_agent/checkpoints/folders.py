@@ -21,7 +21,7 @@ from typing import NamedTuple
 from node_agent.processes.launcher.criu_dump import NEW, OLD
 from node_agent.processes.process_groups import boot_id
 from node_agent.processes.run_paths import Paths
-from node_agent.run_state.model import short
+from node_agent.run_state.model import short_id
 
 _STORE = ".store"
 _FETCHED = ".fetched-"
@@ -89,17 +89,17 @@ class CheckpointFolders:
         return path.read_text()
 
     def folder(self, cluster_id: str, job_id: int) -> Path:
-        return self._root / short(cluster_id) / f"job-{job_id}"
+        return self._root / short_id(cluster_id) / f"job-{job_id}"
 
     def incoming(self, cluster_id: str, job_id: int) -> Path:
-        return self._root / short(cluster_id) / f".incoming-{self._node}-job-{job_id}"
+        return self._root / short_id(cluster_id) / f".incoming-{self._node}-job-{job_id}"
 
     def describe(self, cluster_id: str, job_id: int, modules: tuple[str, ...] = ()) -> Described:
         """Describe the folder of a job. Raises OSError, and TooManyFiles."""
         folder = self.folder(cluster_id, job_id)
         return Described(self.store(), folder.is_dir(), tuple(saved_files(folder)), modules, boot_id(), str(folder))
 
-    def nearby(self, described: Described) -> Path | None:
+    def find_nearby(self, described: Described) -> Path | None:
         """Return the folder of another agent on this machine, if its storage can be read here; else None."""
         folder = Path(described.folder)
         if described.machine != boot_id() or not folder.is_absolute():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from node_agent.processes.launcher.spawn import savers_of
-from node_agent.processes.process_groups import handles, inside, pids, populated, read, stat_fields
+from node_agent.processes.process_groups import handles, is_populated, pids, processes_inside, read, stat_fields
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, RunRecord
 from node_agent.run_state.save_values import SaveMeans
@@ -40,7 +40,7 @@ class SaveMeansWatch:
         """When to look at the processes of a run again, by the monotonic clock."""
         self._first: dict[RunKey, float] = {}
 
-    def look(self, runs: Iterable[RunRecord]) -> Mapping[RunKey, SaveMeans]:
+    def find_means(self, runs: Iterable[RunRecord]) -> Mapping[RunKey, SaveMeans]:
         """Return what saves each of these runs, which are all live ones. For a run that has not registered it looks at all
         processes of the node, less often the older the run is."""
         now = time.monotonic()
@@ -51,7 +51,7 @@ class SaveMeansWatch:
         late = []
         for run in runs:
             if self._found.get(run.key) not in _SETTLED:
-                if (sure := self._surely(run)) is not None:
+                if (sure := self._registered_means(run)) is not None:
                     self._found[run.key] = sure
                 elif self._next[run.key] <= now:
                     late.append(run)
@@ -62,12 +62,12 @@ class SaveMeansWatch:
                 self._next[run.key] = now + min(_PART * (now - self._first[run.key]), _LONGEST)
         return self._found
 
-    def now(self, run: RunRecord) -> SaveMeans:
+    def find_means_of(self, run: RunRecord) -> SaveMeans:
         """Return what saves a run, looked at now."""
-        found = self._surely(run)
+        found = self._registered_means(run)
         return self._by_processes(run, _parents()) if found is None else found
 
-    def _surely(self, run: RunRecord) -> SaveMeans | None:
+    def _registered_means(self, run: RunRecord) -> SaveMeans | None:
         """Return what is known without a look at processes."""
         if savers_of(self._paths.folder(run.key)):
             return SaveMeans.REGISTERED
@@ -94,7 +94,7 @@ def _members(run: RunRecord, group: str, parents: Mapping[int, int]) -> Collecti
     below: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)
-    found, waiting = set(inside(group) if populated(group) else ()), [run.pid]
+    found, waiting = set(processes_inside(group) if is_populated(group) else ()), [run.pid]
     while waiting:
         pid = waiting.pop()
         if pid in parents:

@@ -101,7 +101,7 @@ class Checkpointing:
             return False
         asked = self._signal(record, launch) if launch.checkpoint_signal else self._command(record)
         if asked:
-            self._timers[key] = asyncio.get_running_loop().call_at(due, self._guarded, self._late, key)
+            self._timers[key] = asyncio.get_running_loop().call_at(due, self._guarded, self._handle_timeout, key)
         return asked
 
     def _is_to_save(self, record: RunRecord, launch: LaunchSpec) -> bool:
@@ -116,7 +116,7 @@ class Checkpointing:
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
 
-    def over(self, key: RunKey) -> None:
+    def abandon_save(self, key: RunKey) -> None:
         """End the command of a run that has ended, or is being killed."""
         self.pause(key)
         self._stop_command(key)
@@ -134,11 +134,11 @@ class Checkpointing:
                 elif not child:
                     self._watch(key)
             case Ended(_, code, signum):
-                self._ended(key, Exited(code, signum))
+                self._handle_command_end(key, Exited(code, signum))
             case NotSpawned(_, error) | Unable(_, error):
-                self._failed(key, f"could not be started ({error})")
+                self._handle_failed_save(key, f"could not be started ({error})")
             case Lost() | Absent():
-                self._failed(key, "is gone, and nobody knows how it ended")
+                self._handle_failed_save(key, "is gone, and nobody knows how it ended")
             case _:
                 assert_never(event)
 
@@ -157,7 +157,7 @@ class Checkpointing:
 
     def _command(self, record: RunRecord) -> bool:
         """Start the command. Harmless to repeat: the launcher starts it once."""
-        what = _named(record)
+        what = _saver_name(record)
         said = f"it exited before {what} did"
         record = replace(record, checkpoint_asked=True, checkpoint=said)
         self._spool.remember([record])
@@ -172,15 +172,17 @@ class Checkpointing:
     def _watch(self, key: RunKey) -> None:
         """Watch a command that is no child of this launcher, or has ended."""
         if key not in self._watches:
-            self._watches[key] = watch = GroupWatch(*self._commands[key], partial(self._guarded, self._vanished, key))
+            self._watches[key] = watch = GroupWatch(
+                *self._commands[key], partial(self._guarded, self._handle_lost_command, key)
+            )
             watch.begin()
 
-    def _vanished(self, key: RunKey) -> None:
+    def _handle_lost_command(self, key: RunKey) -> None:
         self._watches.pop(key, None)
         end = exit_status.exit_file(self._paths.checkpointing(key))
-        self._ended(key, end or Exited(unknown=True))
+        self._handle_command_end(key, end or Exited(unknown=True))
 
-    def _ended(self, key: RunKey, end: Exited) -> None:
+    def _handle_command_end(self, key: RunKey, end: Exited) -> None:
         self._commands.pop(key, None)
         record = self._spool.runs.get(key)
         if record is None or record.phase is not RunPhase.STOPPING or record.signalled or record.stop_received is None:
@@ -191,24 +193,24 @@ class Checkpointing:
             return
         if end.unknown or end.code or end.signal:
             how = "ended, and nobody knows how" if end.unknown else f"exited with code {end.code}"
-            self._failed(key, f"was ended by {signal.Signals(end.signal).name}" if end.signal else how)
+            self._handle_failed_save(key, f"was ended by {signal.Signals(end.signal).name}" if end.signal else how)
             return
         try:
-            Path(self._paths.yielded(key)).touch()
+            Path(self._paths.yield_file(key)).touch()
         except OSError as error:
-            self._failed(key, f"saved, and this could not be noted ({error.strerror})")
+            self._handle_failed_save(key, f"saved, and this could not be noted ({error.strerror})")
             return
         self.pause(key)
         took = f"{time.monotonic() - record.stop_received:.1f} s"
         self._saved(key, self._dump_said(key) or f"its checkpoint command saved its work in {took}")
 
-    def _failed(self, key: RunKey, how: str) -> None:
+    def _handle_failed_save(self, key: RunKey, how: str) -> None:
         record = self._spool.runs.get(key)
         if record is not None and record.phase is RunPhase.STOPPING and not record.signalled:
             self.pause(key)
-            self._terminate(key, clean(f"{_named(record)} {how}; SIGTERM followed", TEXT_LIMIT))
+            self._terminate(key, clean(f"{_saver_name(record)} {how}; SIGTERM followed", TEXT_LIMIT))
 
-    def _late(self, key: RunKey) -> None:
+    def _handle_timeout(self, key: RunKey) -> None:
         del self._timers[key]
         record = self._spool.runs.get(key)
         if record is None or record.phase is not RunPhase.STOPPING or record.launch is None or record.stop_received is None:
@@ -216,7 +218,7 @@ class Checkpointing:
         took = f"{time.monotonic() - record.stop_received:.1f} s"
         name = record.launch.checkpoint_signal.partition("@")[0]
         self._stop_command(key)
-        did = f"it did not exit within {took} of SIG{name}" if name else f"{_named(record)} did not end within {took}"
+        did = f"it did not exit within {took} of SIG{name}" if name else f"{_saver_name(record)} did not end within {took}"
         self._terminate(key, f"{did}; SIGTERM followed")
 
     def _stop_command(self, key: RunKey) -> None:
@@ -234,6 +236,6 @@ class Checkpointing:
             kill_group(command.pid)
 
 
-def _named(record: RunRecord) -> str:
+def _saver_name(record: RunRecord) -> str:
     """Name what saves a run, for people."""
     return "its checkpoint command" if record.launch is not None and record.launch.checkpoint_command else "CRIU"

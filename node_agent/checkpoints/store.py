@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from node_agent.checkpoints.folders import Described, SavedFile, is_as_described, open_below, saved_files
 from node_agent.checkpoints.pieces import PIECE, Changed, Piece
 from node_agent.errors import StoreUnusable
-from node_agent.run_state.model import short
+from node_agent.run_state.model import short_id
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class CheckpointStore:
 
     def jobs(self, cluster: str) -> list[int]:
         """Return the jobs of which the store has anything, in order."""
-        at = f"{self._root}/{short(cluster)}"
+        at = f"{self._root}/{short_id(cluster)}"
         self._files.invalidate_cache()  # cached listings, which other agents change
         try:
             names = [path.rstrip("/").rpartition("/")[2] for path in self._files.ls(at, detail=False)]
@@ -126,7 +126,7 @@ class CheckpointStore:
         return data
 
     def _job(self, cluster: str, job_id: int) -> str:
-        return f"{self._root}/{short(cluster)}/{_JOB}{job_id}"
+        return f"{self._root}/{short_id(cluster)}/{_JOB}{job_id}"
 
     def _has(self, path: str, size: int) -> bool:
         try:
@@ -168,7 +168,7 @@ class CheckpointStore:
 class Asks(Protocol):
     """The scheduler, which alone knows which jobs have ended."""
 
-    async def ended(self, job_ids: list[int], days: float) -> list[int]: ...
+    async def find_ended(self, job_ids: list[int], days: float) -> list[int]: ...
 
 
 class StoredExpiry:
@@ -190,18 +190,18 @@ class StoredExpiry:
         while True:
             await asyncio.sleep(max(self._next - time.monotonic(), 0))
             try:
-                if removed := await self._look(scheduler):
+                if removed := await self._remove_expired(scheduler):
                     text = "removed the checkpoints of jobs that ended more than %g days ago from %s: %d"
                     log.info(text, self._days, self._store.url, removed)
             except Exception as error:  # of the connection, or any that the file system of the store raises
                 log.warning("what ended jobs have in %s cannot be removed now: %s; trying again later", self._store.url, error)
             self._next = time.monotonic() + self._pause * random.uniform(0.8, 1.2)
 
-    async def _look(self, scheduler: Asks) -> int:
+    async def _remove_expired(self, scheduler: Asks) -> int:
         cluster, removed = self._cluster(), 0
         jobs = await asyncio.to_thread(self._store.jobs, cluster)
         for first in range(0, len(jobs), _AT_ONCE):
-            for job_id in await scheduler.ended(jobs[first : first + _AT_ONCE], self._days):
+            for job_id in await scheduler.find_ended(jobs[first : first + _AT_ONCE], self._days):
                 await asyncio.to_thread(self._store.remove, cluster, job_id)
                 removed += 1
         return removed

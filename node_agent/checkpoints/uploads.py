@@ -36,7 +36,7 @@ class CheckpointUploads:
                 job_id, run = int(mark.parent.name.partition("-")[2]), int(mark.name.removeprefix(UPLOAD))
                 self._begin(cluster, job_id, run)
 
-    def left(self, cluster: str, key: RunKey) -> None:
+    def upload_ended_run(self, cluster: str, key: RunKey) -> None:
         """Upload the work of a run that has ended. Raises nothing: a folder that cannot be marked is uploaded all the same."""
         with suppress(OSError):
             self._mark(cluster, key.job_id, key.run).touch()

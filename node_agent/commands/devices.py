@@ -11,7 +11,7 @@ import click
 from pydantic import ValidationError
 
 from node_agent import config
-from node_agent.build_devices import laid_out, opened
+from node_agent.build_devices import laid_out, open_devices
 from node_agent.config import DeviceSettings
 from node_agent.devices.base import Inventory
 from node_agent.devices.reading import Reading
@@ -57,7 +57,7 @@ def devices(file: Path | None, recorded: TextIO | None, raw: bool, output: str, 
     """Show this machine's devices: their tree, and what was odd about it."""
     try:
         settings = config.load_devices(flags if recorded is None else flags | {"devices": config.NVML}, file)
-        inventory, notes, reading = asyncio.run(_look(settings, None if recorded is None else _read(recorded)))
+        inventory, notes, reading = asyncio.run(_find_devices(settings, None if recorded is None else _read(recorded)))
     except config.BadSettings as error:
         raise click.UsageError(str(error)) from error
     except NoDriver as error:
@@ -75,10 +75,10 @@ def devices(file: Path | None, recorded: TextIO | None, raw: bool, output: str, 
         click.echo(picture(inventory, notes, reading))
 
 
-async def _look(settings: DeviceSettings, recorded: Reading | None) -> tuple[Inventory, Sequence[str], Reading | None]:
+async def _find_devices(settings: DeviceSettings, recorded: Reading | None) -> tuple[Inventory, Sequence[str], Reading | None]:
     if recorded is not None:
         return *await laid_out(recorded, settings.device_tree), recorded
-    found = await opened(settings)
+    found = await open_devices(settings)
     return found.provider.inventory, found.notes, found.reading
 
 
@@ -86,12 +86,12 @@ def _read(file: TextIO) -> Reading:
     try:
         return Reading.model_validate_json(file.read())
     except (ValidationError, UnicodeDecodeError) as error:
-        what = _first(error) if isinstance(error, ValidationError) else "it is not text"
+        what = _first_error(error) if isinstance(error, ValidationError) else "it is not text"
         raise click.UsageError(
             f"--from: {file.name} is not what `ebb-agent devices --reading` of this version writes ({what})"
         ) from error
 
 
-def _first(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     return ": ".join([".".join(map(str, first["loc"])), first["msg"]] if first["loc"] else [first["msg"]])

@@ -61,7 +61,7 @@ class Activity(Protocol):
     def sample(self, now: float) -> None:
         """Add a sample. Raises `nvml.Failed`."""
 
-    def look(self) -> None:
+    def find_period(self) -> None:
         """Look for the period again. Costs some milliseconds."""
 
 
@@ -81,7 +81,7 @@ class PowerActivity:
         while self._samples[0].seconds < now - _WINDOW:
             self._samples.popleft()
 
-    def look(self) -> None:
+    def find_period(self) -> None:
         found = _period(self._wave)
         alias = found is not None and share_in_energy(self._samples, found.seconds) < IN_ENERGY
         self.period = None if alias else found
@@ -100,7 +100,7 @@ class UtilisationActivity:
     def sample(self, now: float) -> None:
         self._wave.add(now, nvml.utilisation(self._device))
 
-    def look(self) -> None:
+    def find_period(self) -> None:
         self.period = _period(self._wave)
 
 

@@ -82,14 +82,14 @@ class DriverCheckpoint:
         async with self._turn:
             locked = await self._call("lock", pid, lock_seconds + _MARGIN, timeout_ms=milliseconds)
             if locked.state is not ProcessState.LOCKED:
-                return _ended(locked, began)
+                return _failed_outcome(locked, began)
             taken = await self._call("checkpoint", pid, limit_seconds)
             if taken.state is ProcessState.CHECKPOINTED:
                 return Outcome(Verdict.DONE, taken.state, time.monotonic() - began)
             if taken.state is ProcessState.LOCKED:
                 undone = await self._call("unlock", pid, _ASK_LIMIT)
                 taken = undone._replace(error=taken.error)
-            return _ended(taken, began, changed=True)
+            return _failed_outcome(taken, began, changed=True)
 
     async def resume(self, pid: int, *, limit_seconds: float, gpu_pairs: Mapping[str, str] | None = None) -> Outcome:
         """Give a suspended process its memory back and let it run.
@@ -101,11 +101,11 @@ class DriverCheckpoint:
         async with self._turn:
             restored = await self._call("restore", pid, limit_seconds, gpu_pairs=dict(gpu_pairs or {}))
             if restored.state is not ProcessState.LOCKED:
-                return _ended(restored, began)
+                return _failed_outcome(restored, began)
             running = await self._call("unlock", pid, limit_seconds)
             if running.state is ProcessState.RUNNING:
                 return Outcome(Verdict.DONE, running.state, time.monotonic() - began)
-            return _ended(running, began, changed=True)
+            return _failed_outcome(running, began, changed=True)
 
     async def state(self, pid: int) -> ProcessState | None:
         """Return the state of a process according to the driver, such as after a restart of the agent; None if unknown."""
@@ -199,7 +199,7 @@ class _Answer(NamedTuple):
     """The request may have begun, and its result is unknown."""
 
 
-def _ended(answer: _Answer, began: float, *, changed: bool = False) -> Outcome:
+def _failed_outcome(answer: _Answer, began: float, *, changed: bool = False) -> Outcome:
     """Return the outcome of a request that was not done. `changed`: the process was locked or restored before."""
     unknown = answer.state is None and (changed or answer.silent)
     lost = unknown or answer.state in (ProcessState.FAILED, ProcessState.LOCKED)

@@ -98,7 +98,7 @@ class Gpus:
                 async with _child("watch", *arguments) as child:
                     limit = self._start_limit
                     while True:
-                        observed = self._observed(await child.line(limit))
+                        observed = self._parse_line(await child.line(limit))
                         limit, pause = self._limit, 1.0
                         yield observed
             except AgentError as error:
@@ -110,15 +110,15 @@ class Gpus:
                 await asyncio.sleep(1.0)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _observed(self, line: Any) -> Observed:
+    def _parse_line(self, line: Any) -> Observed:
         try:
             # For the next child: an XID is reported once.
             self._xids = line["xids"]
-            return self._seen(line)
+            return self._build_observed(line)
         except (KeyError, TypeError, ValueError) as error:  # another version than ours was installed meanwhile
             raise DriverFailed(why=f"this is not understood: {line}") from error
 
-    def _seen(self, line: Mapping[str, Any]) -> Observed:
+    def _build_observed(self, line: Mapping[str, Any]) -> Observed:
         indices = {device.uuid: device.index for device in self.inventory.devices}
         return Observed(
             devices=tuple(
@@ -164,7 +164,7 @@ class _Child:
     async def line(self, limit_seconds: float) -> Any:
         """Return its next line. Raises `DriverSilent`, or `NoDriver` or `DriverFailed` if no more are to come."""
         try:
-            line = await self._next(limit_seconds)
+            line = await self._next_line(limit_seconds)
             if not line.endswith(b"\n"):
                 raise DriverFailed(why="the process that asks the driver has ended")
             said = json.loads(line)
@@ -176,7 +176,7 @@ class _Child:
             raise NoDriver(**said[_UNUSABLE])
         return said
 
-    async def _next(self, limit_seconds: float) -> bytes:
+    async def _next_line(self, limit_seconds: float) -> bytes:
         # Twice half the time: if the whole machine stood still, the first limit may pass before the line is looked for.
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_seconds / 2):

@@ -18,7 +18,7 @@ import networkx as nx
 from pydantic import TypeAdapter
 
 from node_agent.devices.reading import Gpu, Level, Reading
-from node_agent.devices.tree import Leaf, Tree, in_order, leaves, named
+from node_agent.devices.tree import Leaf, Tree, gpu_name, in_order, leaves
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 """Nearest first."""
@@ -48,7 +48,7 @@ def tree(reading: Reading) -> Tree:
     lost = [gpu for gpu in gpus if gpu.fault and not any(gpu.uuid in pair for pair in levels)] if len(gpus) > 1 else []
     placed = [gpu for gpu in gpus if gpu not in lost]
     partitions = {level: _components(placed, levels, level) for level in LEVELS[:-1]}
-    notes += _unsaid(placed, levels) + _not_transitive(placed, levels, partitions) + _against_numa(placed, levels)
+    notes += _find_unstated(placed, levels) + _not_transitive(placed, levels, partitions) + _against_numa(placed, levels)
     for gpu in lost:
         notes.append(_place_in_gap(gpu, list(partitions.values())))
     if not notes and (note := _flat(placed, levels)):
@@ -59,24 +59,28 @@ def tree(reading: Reading) -> Tree:
     previous = {leaf.uuid: leaf.uuid for leaf in found}
     by_gpu = {leaf.uuid: leaf.gpu.uuid for leaf in found}
     for name, cells in ((None, by_gpu), *by_leaf.items()):
-        cut = _normal(cells)
+        cut = _normalize(cells)
         if cut == previous or len(set(cut.values())) == 1:
             continue
         previous = cut
-        if why := _uneven(cut, found):
+        if why := _unevenness(cut, found):
             level = GPU if name is None else f"{NAMES[name][0]} ({name})"
             notes.append(f"the level {level} is collapsed: {why}")
         else:
             kept.append((name, cut))
     notes += [
-        f"GPU {named(gpu)} is in MIG mode and has no instances: it offers nothing"
+        f"GPU {gpu_name(gpu)} is in MIG mode and has no instances: it offers nothing"
         for gpu in gpus
         if gpu.mig == () and not gpu.fault
     ]
     domains, link_notes = _links(reading, gpus)
     kept.reverse()
     return Tree(
-        _named([level for level, _ in kept]), _paths(found, [cells for _, cells in kept]), domains, tuple(notes), link_notes
+        _level_names([level for level, _ in kept]),
+        _paths(found, [cells for _, cells in kept]),
+        domains,
+        tuple(notes),
+        link_notes,
     )
 
 
@@ -92,7 +96,7 @@ def _levels(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[frozenset[str],
         if pair.level is None or len(key) == 1 or not key <= known:
             continue
         if levels.setdefault(key, pair.level) != pair.level:
-            twice.add(_both(key, gpus))
+            twice.add(_pair_text(key, gpus))
             levels[key] = min(levels[key], pair.level, key=NEARNESS.__getitem__)
     notes = [f"pairs with {', '.join(sorted(strange))} are ignored: there is no such GPU"] if strange else []
     notes += [f"the level of {both} is said twice and not alike: the nearer one holds" for both in sorted(twice)]
@@ -105,10 +109,10 @@ def _components(gpus: Sequence[Gpu], levels: Levels, limit: Level) -> Partition:
     graph.add_nodes_from(gpu.uuid for gpu in gpus)
     graph.add_edges_from((a, b) for (a, b), level in levels.items() if NEARNESS[level] <= NEARNESS[limit])
     cell = {uuid: number for number, members in enumerate(nx.connected_components(graph)) for uuid in members}
-    return _normal({gpu.uuid: str(cell[gpu.uuid]) for gpu in gpus})
+    return _normalize({gpu.uuid: str(cell[gpu.uuid]) for gpu in gpus})
 
 
-def _normal(cells: Mapping[str, str]) -> Partition:
+def _normalize(cells: Mapping[str, str]) -> Partition:
     """Name each cell by its first member, so that equal partitions are equal."""
     first: dict[str, str] = {}
     return {member: first.setdefault(cell, member) for member, cell in cells.items()}
@@ -126,13 +130,13 @@ def _place_in_gap(gpu: Gpu, partitions: Sequence[Partition]) -> str:
                 inner[gpu.uuid] = gpu.uuid
             for outer in partitions[outwards:]:
                 outer[gpu.uuid] = outer[gaps[0]]
-            return f"GPU {named(gpu)} does not say where it is: it stands where one seems to be missing"
+            return f"GPU {gpu_name(gpu)} does not say where it is: it stands where one seems to be missing"
     for cells in partitions:
         cells[gpu.uuid] = gpu.uuid
-    return f"GPU {named(gpu)} does not say where it is: it stands alone"
+    return f"GPU {gpu_name(gpu)} does not say where it is: it stands alone"
 
 
-def _uneven(cells: Partition, found: Sequence[Leaf]) -> str:
+def _unevenness(cells: Partition, found: Sequence[Leaf]) -> str:
     """Return how the contents of the cells differ; empty if they are alike."""
     usual = Counter(leaf.model for leaf in found if leaf.model).most_common(1)
     hold: dict[str, Counter[str]] = {}
@@ -145,11 +149,12 @@ def _uneven(cells: Partition, found: Sequence[Leaf]) -> str:
         return ""
     sizes = [content.total() for content in contents]
     if len(set(sizes)) > 1:
-        return f"its cells hold {_listed(sizes)} devices, and cells of one level have to be alike"
-    return f"its cells hold {_listed(sizes)} devices each, but not of the same models, and cells of one level have to be alike"
+        return f"its cells hold {_numbers_text(sizes)} devices, and cells of one level have to be alike"
+    held = _numbers_text(sizes)
+    return f"its cells hold {held} devices each, but not of the same models, and cells of one level have to be alike"
 
 
-def _named(levels: Sequence[Level | None]) -> tuple[str, ...]:
+def _level_names(levels: Sequence[Level | None]) -> tuple[str, ...]:
     names: dict[Level | None, str] = {None: GPU}
     for level, choices in NAMES.items():
         if level in levels:
@@ -170,9 +175,9 @@ def _paths(found: Sequence[Leaf], levels: Sequence[Partition]) -> dict[str, tupl
     return paths
 
 
-def _unsaid(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
-    unsaid = [f"{named(a)} and {named(b)}" for a, b in combinations(gpus, 2) if frozenset((a.uuid, b.uuid)) not in levels]
-    return [f"the driver does not say how near {_some(unsaid)} are: taken as far apart ('system')"] if unsaid else []
+def _find_unstated(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
+    unsaid = [f"{gpu_name(a)} and {gpu_name(b)}" for a, b in combinations(gpus, 2) if frozenset((a.uuid, b.uuid)) not in levels]
+    return [f"the driver does not say how near {_pairs_text(unsaid)} are: taken as far apart ('system')"] if unsaid else []
 
 
 def _not_transitive(gpus: Sequence[Gpu], levels: Levels, partitions: Mapping[Level, Partition]) -> list[str]:
@@ -186,10 +191,10 @@ def _not_transitive(gpus: Sequence[Gpu], levels: Levels, partitions: Mapping[Lev
             level = levels.get(key)
             if level and key not in told and cells[a.uuid] == cells[b.uuid] and NEARNESS[level] > NEARNESS[limit]:
                 told.add(key)
-                joined.append(f"{named(a)} and {named(b)} ({level!r})")
+                joined.append(f"{gpu_name(a)} and {gpu_name(b)} ({level!r})")
         if joined:
             notes.append(
-                f"the levels contradict each other: {_some(joined)} share a cell all the same,"
+                f"the levels contradict each other: {_pairs_text(joined)} share a cell all the same,"
                 f" since others that are near to both ({limit!r}) join them"
             )
     return notes
@@ -203,12 +208,12 @@ def _against_numa(gpus: Sequence[Gpu], levels: Levels) -> list[str]:
         if level is None or a.numa_node is None or b.numa_node is None:
             continue
         if level != "system" and a.numa_node != b.numa_node:
-            near.append(f"{named(a)} and {named(b)} ({level!r}, NUMA nodes {a.numa_node} and {b.numa_node})")
+            near.append(f"{gpu_name(a)} and {gpu_name(b)} ({level!r}, NUMA nodes {a.numa_node} and {b.numa_node})")
         elif level == "system" and a.numa_node == b.numa_node:
-            far.append(f"{named(a)} and {named(b)} (NUMA node {a.numa_node})")
-    notes = [f"the levels put {_some(near)} on one NUMA node, and sysfs does not: the levels hold"] if near else []
+            far.append(f"{gpu_name(a)} and {gpu_name(b)} (NUMA node {a.numa_node})")
+    notes = [f"the levels put {_pairs_text(near)} on one NUMA node, and sysfs does not: the levels hold"] if near else []
     return notes + (
-        [f"the levels put {_some(far)} on different NUMA nodes, and sysfs does not: the levels hold"] if far else []
+        [f"the levels put {_pairs_text(far)} on different NUMA nodes, and sysfs does not: the levels hold"] if far else []
     )
 
 
@@ -240,7 +245,7 @@ def _links(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[str, int], tuple
 
     notes: list[str] = []
     if len(fabrics) > 1 and "" in fabrics:
-        outside = ", ".join(named(whole[uuid]) for uuid in fabrics[""])
+        outside = ", ".join(gpu_name(whole[uuid]) for uuid in fabrics[""])
         notes.append(f"GPUs {outside} have NVSwitch links and are in no fabric, unlike the others: is the fabric manager well?")
     domains: dict[str, int] = {}
     number = 0
@@ -258,15 +263,15 @@ def _links(reading: Reading, gpus: Sequence[Gpu]) -> tuple[dict[str, int], tuple
     return {gpu.uuid: domains[gpu.uuid] for gpu in gpus if gpu.uuid in domains}, tuple(notes)
 
 
-def _both(pair: Iterable[str], gpus: Sequence[Gpu]) -> str:
-    return " and ".join(named(gpu) for gpu in gpus if gpu.uuid in set(pair))
+def _pair_text(pair: Iterable[str], gpus: Sequence[Gpu]) -> str:
+    return " and ".join(gpu_name(gpu) for gpu in gpus if gpu.uuid in set(pair))
 
 
-def _some(pairs: Sequence[str]) -> str:
+def _pairs_text(pairs: Sequence[str]) -> str:
     return "; ".join(pairs[:2]) + (f"; and {len(pairs) - 2} pairs more" if len(pairs) > 2 else "")
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _numbers_text(numbers: Sequence[int]) -> str:
     different = list(dict.fromkeys(map(str, sorted(numbers))))
     return different[0] if len(different) == 1 else ", ".join(different[:-1]) + " and " + different[-1]
 

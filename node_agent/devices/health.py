@@ -54,11 +54,13 @@ class Standing:
         xid = (f"XID {self.xid}: {UNFIT.get(self.xid, 'unfit')}",) if self.xid else ()
         return "; ".join(xid + self._polled)
 
-    def happened(self, xid: int) -> None:
+    def note_xid(self, xid: int) -> None:
         if not self.xid and xid in UNFIT:
             self.xid = xid
 
-    def polled(self, recovery: int | None, remap_pending: bool | None, remap_failed: bool | None, errors: int | None) -> None:
+    def note_poll(
+        self, recovery: int | None, remap_pending: bool | None, remap_failed: bool | None, errors: int | None
+    ) -> None:
         """Record what the driver says now, which holds immediately, whether better or worse.
 
         An XID stays, since most drivers know nothing of it afterwards, unless the driver asked for a remedy and no longer

@@ -98,7 +98,7 @@ class Wave:
             return None
         lowest, highest = min(values), max(values)
         if highest - lowest > 1:  # else it was only rounded up and down
-            resembling = self._resembling(times, values)
+            resembling = self._find_period(times, values)
             if (found := _period(resembling, count_minima(times, values))) is not None:
                 period, confidence = found
                 if not is_believed(times, values, period):
@@ -108,7 +108,7 @@ class Wave:
                     return Cycle(period, min(last), max(last), confidence)
         return Cycle(None, lowest, highest, 0.0)
 
-    def _resembling(self, times: Sequence[float], values: Sequence[int]) -> tuple[float, float] | None:
+    def _find_period(self, times: Sequence[float], values: Sequence[int]) -> tuple[float, float] | None:
         """Return the shortest period after which the wave resembles itself, in seconds, and how well it does."""
         longest = (times[-1] - times[0]) / PERIODS
         found = (octave.find(longest) for octave in self._octaves(times, values, longest))
@@ -166,14 +166,14 @@ class _Octave:
         if self._still:
             return None
         for lag in range(_OCTAVE, min(2 * _OCTAVE, int(longest / self._step)) + 1):
-            if lag % 2 and max(self._alike(lag - 1), self._alike(lag + 1)) < ALIKE / 2:
+            if lag % 2 and max(self._autocorrelation(lag - 1), self._autocorrelation(lag + 1)) < ALIKE / 2:
                 continue  # a peak is wider than that
             enough = ALIKE + ALIKE_FEW * lag / len(self._slope)
             if not self._steady():
                 enough = max(enough, SURE)
-            if self._alike(lag) >= enough and (peak := self._peak(lag)) is not None and self._stands(*peak, enough):
-                peak = self._undivided(*peak)
-                return self._sharpened(*peak) * self._step, peak[1]
+            if self._autocorrelation(lag) >= enough and (peak := self._peak(lag)) is not None and self._stands(*peak, enough):
+                peak = self._find_shortest_part(*peak)
+                return self._refine_lag(*peak) * self._step, peak[1]
         return None
 
     def _steady(self) -> bool:
@@ -183,7 +183,7 @@ class _Octave:
         powers: list[float] = [squares[end] - squares[end - third] for end in (third, 2 * third, 3 * third)]
         return max(powers) <= STEADY * min(powers)
 
-    def _alike(self, lag: int) -> float:
+    def _autocorrelation(self, lag: int) -> float:
         """Return the autocorrelation at a lag, at most 1: that of equal shapes of equal size."""
         if (known := self._known.get(lag)) is not None:
             return known
@@ -196,7 +196,7 @@ class _Octave:
 
     def _peak(self, lag: int) -> tuple[float, float] | None:
         """Return the position between points and the height of the peak nearest to this one; None if this is no peak."""
-        before, here, after = self._alike(lag - 1), self._alike(lag), self._alike(lag + 1)
+        before, here, after = self._autocorrelation(lag - 1), self._autocorrelation(lag), self._autocorrelation(lag + 1)
         if here < before or here <= after:
             return None
         shift = 0.5 * (before - after) / (before - 2 * here + after)
@@ -206,11 +206,11 @@ class _Octave:
         """Whether a peak is higher than its surroundings, and is not only a part of a longer period."""
         # Over a whole period, a wave resembles itself as much as it does not. If that sum is positive, there is a slower wave,
         # on which noise may have a peak.
-        around = list(map(self._alike, range(round(lag / 2), round(1.5 * lag))))
-        longer = map(self._alike, range(round(1.5 * lag), int(_FARTHEST * lag) + 1))
+        around = list(map(self._autocorrelation, range(round(lag / 2), round(1.5 * lag))))
+        longer = map(self._autocorrelation, range(round(1.5 * lag), int(_FARTHEST * lag) + 1))
         return height - sum(around) / len(around) >= enough and height >= _PART * max(longer)
 
-    def _undivided(self, lag: float, height: float) -> tuple[float, float]:
+    def _find_shortest_part(self, lag: float, height: float) -> tuple[float, float]:
         """Return the shortest period of which this one is a multiple: noise may have hidden it on its own finer grid."""
         for parts in (5, 4, 3, 2):
             part = lag / parts
@@ -220,7 +220,7 @@ class _Octave:
                     return best
         return lag, height
 
-    def _sharpened(self, lag: float, height: float) -> float:
+    def _refine_lag(self, lag: float, height: float) -> float:
         """Refine the period by its multiples, which are known with the same absolute error."""
         for count in (2, 3, 4):
             peak = self._peak(round(lag * count))

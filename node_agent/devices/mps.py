@@ -65,13 +65,13 @@ class MpsDaemons:
         """Start the wanted daemons that do not answer, and stop the others. Return why, for each that failed."""
         failed = {}
         async with self._turn:
-            for server in sorted({*wanted, *self.known()}):
+            for server in sorted({*wanted, *self.find_started()}):
                 why = await (self.start(server) if server in wanted else self.stop(server))
                 if why:
                     failed[server] = why
         return failed
 
-    def known(self) -> list[Server]:
+    def find_started(self) -> list[Server]:
         """Return the daemons that have been started and not been stopped since, also by an earlier agent."""
         found = []
         for folder in self._root.iterdir() if self._root.exists() else ():

@@ -112,7 +112,7 @@ class Power:
 
 
 @contextmanager
-def opened() -> Iterator[None]:
+def open_library() -> Iterator[None]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -124,7 +124,7 @@ def opened() -> Iterator[None]:
             pynvml.nvmlShutdown()
 
 
-def lacking(error: Exception) -> bool:
+def is_unsupported(error: Exception) -> bool:
     """Whether the card lacks the feature, or the driver does not know it: nothing is wrong."""
     return isinstance(error, _LACKING)
 

@@ -63,7 +63,7 @@ def parse(text: str) -> Override:
     return override.model_copy(update={"devices": devices, "leave_out": tuple(map(_name, override.leave_out))})
 
 
-def without(reading: Reading, override: Override) -> Reading:
+def leave_out(reading: Reading, override: Override) -> Reading:
     """Return the reading without what the override leaves out; raises `Unfit`."""
     left_out = set(override.leave_out)
     gpus: list[Gpu] = []
@@ -91,14 +91,14 @@ def inventory(
         devices = [_device(leaf, tree.paths[leaf.uuid], tree.link_domains.get(leaf.uuid)) for leaf in found]
     else:
         levels = override.levels
-        devices, notes = _overridden(found, tree, override)
+        devices, notes = _apply_override(found, tree, override)
     numbered = tuple(replace(device, index=index) for index, device in enumerate(devices))
     return Inventory(cpu_milli, memory_mib, levels, numbered), reading.problems + notes
 
 
-def _overridden(found: Sequence[Leaf], tree: Tree, override: Override) -> tuple[list[Device], tuple[str, ...]]:
+def _apply_override(found: Sequence[Leaf], tree: Tree, override: Override) -> tuple[list[Device], tuple[str, ...]]:
     """Return the devices in order, as the file places them; raises `Unfit`."""
-    named, absent = _matched(found, override)
+    named, absent = _match_names(found, override)
     unlisted = [leaf for leaf in found if not named[leaf.uuid]]
     problems = [
         f"devices: {leaf.uuid} is named by {' and by '.join(named[leaf.uuid])}; take one of them out"
@@ -125,7 +125,7 @@ def _overridden(found: Sequence[Leaf], tree: Tree, override: Override) -> tuple[
         place = override.devices[name]
         placed.append((order(name, name), Device(0, f"absent-{name}", "", 0, place.path, None, place.link_domain, ABSENT)))
     devices = [device for _, device in sorted(placed, key=itemgetter(0))]
-    if problems := _uneven(override.levels, devices):
+    if problems := _unevenness(override.levels, devices):
         raise Unfit(problems)
     notes = [f"{leaf.uuid} is left out: the device tree file does not name it" for leaf in unlisted]
     notes += [f"{name}: {ABSENT}; it keeps its place, as faulty" for name in absent]
@@ -136,7 +136,7 @@ def _device(leaf: Leaf, path: tuple[int, ...], domain: int | None) -> Device:
     return Device(0, leaf.uuid, leaf.model, leaf.memory_mib, path, leaf.gpu.numa_node, domain, leaf.gpu.fault)
 
 
-def _matched(found: Iterable[Leaf], override: Override) -> tuple[dict[str, list[str]], list[str]]:
+def _match_names(found: Iterable[Leaf], override: Override) -> tuple[dict[str, list[str]], list[str]]:
     """Return the names that the file has for each device, by UUID, and the names that match no device."""
     named = {}
     for leaf in found:
@@ -171,7 +171,7 @@ def _contradictions(override: Override) -> Iterable[str]:
             yield f"devices.{key}.path: {has}; write one for each, outermost first"
 
 
-def _uneven(levels: Sequence[str], devices: Sequence[Device]) -> list[str]:
+def _unevenness(levels: Sequence[str], devices: Sequence[Device]) -> list[str]:
     """Return why cells of a level are not alike. Cells in a parent are 0, 1, ..., or a number was mistyped."""
     problems = []
     for depth, level in enumerate(levels):

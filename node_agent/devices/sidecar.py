@@ -31,9 +31,9 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     threading.Thread(target=_leave_with_the_agent, daemon=True).start()
     try:
-        with nvml.opened():
+        with nvml.open_library():
             if given.command == "read":
-                _read(given.sysfs)
+                _print_reading(given.sysfs)
             else:
                 _watch(given.memory_rate, given.xids)
     except nvml.Unusable as error:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         os._exit(0)
 
 
-def _read(sysfs: Path | None) -> None:
+def _print_reading(sysfs: Path | None) -> None:
     from node_agent.devices import survey  # it needs pydantic
 
     print(survey.read(sysfs or survey.SYSFS).model_dump_json(), flush=True)  # noqa: T201

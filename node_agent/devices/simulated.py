@@ -84,7 +84,7 @@ def device_count(profile: str) -> int:
     return prod(count for _, count in shape.levels) * shape.devices
 
 
-def simulated(
+def simulate_devices(
     profile: str, node: str, host_cpus: Sequence[int] | None = None, cpu_sets: Sequence[frozenset[int]] = ()
 ) -> Simulated:
     """Return the devices of `profile` on `node`; their UUIDs are the same at every start. `cpu_sets` has the CPUs of each

@@ -32,7 +32,7 @@ class _Asking:
         except (nvml.Failed, ValueError) as error:
             if nvml.too_old(error):
                 self.note(f"this driver is too old to tell {what}")
-            elif not nvml.lacking(error):
+            elif not nvml.is_unsupported(error):
                 self.note(f"{whom}: {what} could not be read: {error}")
             return None
 

@@ -63,7 +63,7 @@ def _row(device: Device, pci: str) -> tuple[str, ...]:
 def _cells(inventory: Inventory, lines: Sequence[str]) -> Iterator[str]:
     """Yield the line of each cell before those of its children."""
 
-    def inside(depth: int, devices: Sequence[Device], indent: str) -> Iterator[str]:
+    def lines_inside(depth: int, devices: Sequence[Device], indent: str) -> Iterator[str]:
         if depth == len(inventory.levels):
             for device in devices:
                 bend, _ = _guides(device is devices[-1])
@@ -73,9 +73,9 @@ def _cells(inventory: Inventory, lines: Sequence[str]) -> Iterator[str]:
         for number in numbers:
             bend, guide = _guides(number == numbers[-1])
             yield f"{indent}{bend}{inventory.levels[depth]} {number}"
-            yield from inside(depth + 1, [one for one in devices if one.path[depth] == number], indent + guide)
+            yield from lines_inside(depth + 1, [one for one in devices if one.path[depth] == number], indent + guide)
 
-    yield from inside(0, inventory.devices, "")
+    yield from lines_inside(0, inventory.devices, "")
 
 
 def _guides(last: bool) -> tuple[str, str]:

@@ -76,6 +76,6 @@ def pci_address(text: str) -> str | None:
     return f"{int(domain, 16):04x}:{bus}:{slot}.{function}"
 
 
-def named(gpu: Gpu) -> str:
+def gpu_name(gpu: Gpu) -> str:
     """Return the name of a GPU in notes."""
     return pci_address(gpu.pci) or gpu.uuid

@@ -45,7 +45,7 @@ class Watch:
         self._gpus, self._units = _units()
         self._standing = [Standing() for _ in self._gpus]
         for unit in self._units:
-            self._standing[unit.gpu].happened(xids.get(unit.uuid, 0))
+            self._standing[unit.gpu].note_xid(xids.get(unit.uuid, 0))
         self._sample_interval = 1 / memory_rate
         self._waves: dict[str, _Watched] = {}
         self._cycles: dict[str, Cycle] = {}
@@ -61,7 +61,7 @@ class Watch:
         look_at = sample_at = time.monotonic()
         while True:
             if (now := time.monotonic()) >= look_at:
-                tell(self._look(now))
+                tell(self._observe(now))
                 look_at = max(look_at + LOOK_INTERVAL, now)
             if self._waves:
                 self._sample()
@@ -85,14 +85,14 @@ class Watch:
                 with suppress(nvml.Failed):
                     activity.sample(now)
 
-    def _look(self, now: float) -> dict[str, Any]:
-        if self._heard() or now >= self._polled_at + _POLL_INTERVAL:
+    def _observe(self, now: float) -> dict[str, Any]:
+        if self._handle_events() or now >= self._polled_at + _POLL_INTERVAL:
             self._polled_at = now
             for gpu, standing in zip(self._gpus, self._standing, strict=True):
-                standing.polled(*nvml_health.health(gpu))
+                standing.note_poll(*nvml_health.health(gpu))
         devices, processes = {}, []
         for unit in self._units:
-            used, fault = _used(unit.memory)
+            used, fault = _read_used(unit.memory)
             fault = "; ".join(filter(None, (fault, self._standing[unit.gpu].fault)))
             devices[unit.uuid] = (used, _ask(nvml.utilisation, unit.handle), fault)
             # This call is expensive: some drivers take milliseconds, and block other programs meanwhile.
@@ -115,14 +115,14 @@ class Watch:
             "xids": {unit.uuid: standing.xid for unit in self._units if (standing := self._standing[unit.gpu]).xid},
         }
 
-    def _heard(self) -> bool:
+    def _handle_events(self) -> bool:
         """Handle the events that have arrived. Return whether to ask the driver for more."""
         more = False
         with suppress(Empty):
             while True:
                 gpu, xid = self._events.get_nowait()
                 if gpu is not None and xid is not None:
-                    self._standing[gpu].happened(xid)
+                    self._standing[gpu].note_xid(xid)
                 more |= xid not in JOBS_FAULT
         return more
 
@@ -161,7 +161,7 @@ class Watch:
                 self._activities[uuid] = activity
 
     def _look_at_activity(self, uuid: str) -> None:
-        self._activities[uuid].look()
+        self._activities[uuid].find_period()
 
 
 def _units() -> tuple[list[nvml.Handle], list[_Unit]]:
@@ -178,7 +178,7 @@ def _units() -> tuple[list[nvml.Handle], list[_Unit]]:
     return gpus, units
 
 
-def _used(memory: nvml.Gauge) -> tuple[int | None, str]:
+def _read_used(memory: nvml.Gauge) -> tuple[int | None, str]:
     try:
         return memory.used_mib(), ""
     except nvml.Failed as error:

@@ -29,11 +29,11 @@ def is_believed(times: Sequence[float], values: Sequence[float], period: float) 
     stalls = [(begin, end) for begin, end in pairwise(times) if end - begin > longest]
     if sum(end - begin for begin, end in stalls) <= _MUCH * (times[-1] - times[0]):
         return True
-    whole = _whole(_rises(times, values), stalls)
+    whole = _whole_distances(_rises(times, values), stalls)
     return len(whole) >= _FEWEST and abs(sum(whole) / len(whole) / period - 1) <= _ALIKE
 
 
-def _whole(rises: Sequence[float], stalls: Sequence[tuple[float, float]]) -> list[float]:
+def _whole_distances(rises: Sequence[float], stalls: Sequence[tuple[float, float]]) -> list[float]:
     """Return the distances of two rises with no stall between them, nor at either."""
     ends = [end for _, end in stalls]
 

@@ -96,12 +96,12 @@ def of_settings(settings: Settings) -> dict[str, Check]:
         "devices": partial(devices, settings),
         "criu": partial(criu, settings),
         "scheduler": lambda: network.schedulers(targets, settings.security, _ONE_CALL),
-        "address": lambda: network.address(settings.reached_at(), network.alone(targets), _own_addresses()),
+        "address": lambda: network.address(settings.reached_at(), network.are_loopback(targets), _own_addresses()),
     }
 
 
 def devices(settings: Settings) -> Iterator[Finding]:
-    return gpus.simulated(settings.devices) if settings.devices != config.NVML else gpus.real(_GPUS, settings)
+    return gpus.check_simulated(settings.devices) if settings.devices != config.NVML else gpus.check_real(_GPUS, settings)
 
 
 def criu(settings: Settings) -> Iterator[Finding]:

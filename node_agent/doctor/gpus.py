@@ -20,7 +20,7 @@ DEV = Path("/dev")
 _SEE = "see `dmesg | grep -i -e nvrm -e xid`; after an update of the driver, reboot"
 
 
-def simulated(profile: str, proc: Path = PROC) -> Iterator[Finding]:
+def check_simulated(profile: str, proc: Path = PROC) -> Iterator[Finding]:
     yield ok(f"the devices are simulated ({profile}); nothing of a GPU is looked at")
     if (proc / "version").exists():
         yield warning(
@@ -31,7 +31,7 @@ def simulated(profile: str, proc: Path = PROC) -> Iterator[Finding]:
 Reader = Callable[[float], Awaitable[Reading]]
 
 
-def real(
+def check_real(
     limit: float, settings: DeviceSettings, proc: Path = PROC, dev: Path = DEV, reader: Reader = read_gpus
 ) -> Iterator[Finding]:
     """Check the GPUs. If the driver is not even loaded, nothing else can be checked."""
@@ -39,10 +39,10 @@ def real(
     yield from found
     if any(finding.level == "problem" for finding in found):
         return
-    reading, of_reading = read(reader, limit)
+    reading, of_reading = read_with_findings(reader, limit)
     yield from of_reading
     if reading.gpus:
-        yield from offered(settings, reading)
+        yield from check_offer(settings, reading)
     yield from device_files(tuple(gpu.minor for gpu in reading.gpus if gpu.minor is not None), dev)
     yield from persistence(limit)
 
@@ -64,7 +64,7 @@ def device_files(minors: tuple[int, ...], dev: Path = DEV) -> Iterator[Finding]:
     names = ["nvidiactl", "nvidia-uvm", *(f"nvidia{minor}" for minor in minors)]
     if missing := [name for name in names if not (dev / name).exists()]:
         yield problem(
-            f"{_these(dev, missing)} missing, and jobs may not make them (NoNewPrivileges)",
+            f"{_list_files(dev, missing)} missing, and jobs may not make them (NoNewPrivileges)",
             "as root: nvidia-modprobe -c 0 -u; nvidia-persistenced, enabled, does it at each boot",
         )
     if refused := [name for name in names if (dev / name).exists() and not os.access(dev / name, os.R_OK | os.W_OK)]:
@@ -74,7 +74,7 @@ def device_files(minors: tuple[int, ...], dev: Path = DEV) -> Iterator[Finding]:
         except KeyError:
             group = str(about.st_gid)
         yield problem(
-            f"{_these(dev, refused)} not for this user: mode {about.st_mode & 0o777:04o}, group {group}",
+            f"{_list_files(dev, refused)} not for this user: mode {about.st_mode & 0o777:04o}, group {group}",
             f"usermod -aG {group} ebb-agent, and restart the agent (or NVreg_DeviceFileMode=0666 for the module nvidia)",
         )
     if not missing and not refused:
@@ -112,10 +112,10 @@ def persistence(limit: float, program: str | None = None) -> Iterator[Finding]:
         yield ok("persistence mode is on")
 
 
-def read(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
+def read_with_findings(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
     """Read the GPUs as the agent would."""
     try:
-        reading = asyncio.run(_awaited(reader, limit))
+        reading = asyncio.run(_await_reading(reader, limit))
     except AgentError as error:
         return Reading(), [problem(" ".join(str(error).split()), _SEE)]
     found = [problem(said, _SEE) for said in reading.problems]
@@ -132,7 +132,7 @@ def read(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
     return reading, found
 
 
-def offered(settings: DeviceSettings, reading: Reading) -> Iterator[Finding]:
+def check_offer(settings: DeviceSettings, reading: Reading) -> Iterator[Finding]:
     """Check only what keeps an agent from offering these GPUs; `ebb-agent devices` reports oddities of their tree."""
     try:
         capacity(settings)
@@ -141,9 +141,9 @@ def offered(settings: DeviceSettings, reading: Reading) -> Iterator[Finding]:
         yield problem(" ".join(str(error).split()), "`ebb-agent devices` with the same settings says whether it fits now")
 
 
-async def _awaited(reader: Reader, limit: float) -> Reading:
+async def _await_reading(reader: Reader, limit: float) -> Reading:
     return await reader(limit)
 
 
-def _these(dev: Path, names: list[str]) -> str:
+def _list_files(dev: Path, names: list[str]) -> str:
     return f"{', '.join(str(dev / name) for name in names)} {'is' if len(names) == 1 else 'are'}"

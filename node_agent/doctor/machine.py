@@ -58,7 +58,7 @@ def user(uid: int, allow_root: bool, logind: bool) -> Iterator[Finding]:
 def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Finding]:
     """Check control groups by the texts of /proc/<agent>/cgroup and mountinfo. `agent`: the pid of a running agent, or 0."""
     own = cgroups.own_group(membership, mountinfo)
-    place = cgroups.look(own, {})
+    place = cgroups.find_place(own, {})
     unit = "take the lines on control groups in deploy/systemd/ebb-agent.service"
     if not own and (agent or " - cgroup2 " not in mountinfo):
         yield warning(place.missing, "take a system with control groups v2: Debian 11, Ubuntu 22.04 or later, not in WSL")

@@ -176,7 +176,7 @@ def address(host: str, alone: bool, own: Collection[str]) -> Iterator[Finding]:
         yield ok(f"other nodes reach this one at {said}")
 
 
-def alone(targets: list[str]) -> bool:
+def are_loopback(targets: list[str]) -> bool:
     return all(map(is_loopback, targets))
 
 

@@ -57,7 +57,7 @@ def mount_of(path: Path, mountinfo: str) -> Mount:
 
 def state(path: Path, mountinfo: str, agent: int) -> Iterator[Finding]:
     """`agent`: the process that holds the directory; 0 if it is free."""
-    place = nearest(path)
+    place = nearest_existing(path)
     if not place.is_dir():
         yield problem(f"{path} cannot be a folder: {place} is something else", "name another one: state: in the file")
         return
@@ -87,7 +87,7 @@ def state(path: Path, mountinfo: str, agent: int) -> Iterator[Finding]:
 
 
 def checkpoints(path: Path, mountinfo: str, uid: int) -> Iterator[Finding]:
-    place = nearest(path)
+    place = nearest_existing(path)
     if not place.is_dir():
         yield problem(f"{path} cannot be a folder: {place} is something else", "name another one: checkpoints: in the file")
         return
@@ -133,7 +133,7 @@ def lock_holder(state: Path, locks: str) -> int:
     return 0
 
 
-def nearest(path: Path) -> Path:
+def nearest_existing(path: Path) -> Path:
     """Return the path itself, or its nearest parent that exists."""
     while not os.path.exists(path) and path != path.parent:  # noqa: PTH110 (Path.exists raises where it may not look)
         path = path.parent

@@ -27,15 +27,15 @@ class DeviceMemoryWatch:
         self._exceeded = exceeded
         self._over: dict[tuple[RunKey, int], int] = {}
 
-    def look(self, used: Used) -> None:
+    def check_limits(self, used: Used) -> None:
         """Compare once per observation."""
-        found = dict(self._beyond(used))
+        found = dict(self._find_beyond_limit(used))
         self._over = {at: self._over.get(at, 0) + 1 for at in found}
         for (key, index), times in self._over.items():
             if times >= _LOOKS:
                 self._exceeded(key, index, used[key, index], found[key, index])
 
-    def _beyond(self, used: Used) -> Iterator[tuple[tuple[RunKey, int], int]]:
+    def _find_beyond_limit(self, used: Used) -> Iterator[tuple[tuple[RunKey, int], int]]:
         runs = self._runs()
         for (key, index), mib in used.items():
             record = runs.get(key)

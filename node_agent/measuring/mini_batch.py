@@ -35,7 +35,7 @@ class MiniBatch:
     source: MiniBatchSource
 
 
-def best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
+def choose_best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
     """Return each run's time from its best source, in the order of the keys. A run on several devices has several of one
     source; the one with the highest confidence counts. A run whose time no source knows is left out."""
     chosen: dict[RunKey, MiniBatch] = {}

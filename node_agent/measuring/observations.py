@@ -16,7 +16,7 @@ from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.measuring.device_memory import Used
-from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, by_steps, choose_best
 from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
 from node_agent.measuring.step_rates import RunSteps
 from node_agent.processes.blocking_calls import in_thread_of_its_own
@@ -109,7 +109,7 @@ class Observations:
     def mini_batches(self) -> tuple[MiniBatch, ...]:
         """The mini-batch times of all runs for which a source knows it."""
         counted = (found for steps in self.steps if (found := by_steps(steps)) is not None)
-        return best((*counted, *self.periods))
+        return choose_best((*counted, *self.periods))
 
     @property
     def faults(self) -> tuple[tuple[int, str], ...]:

@@ -80,7 +80,7 @@ class Advance:
         self._interrupted: Record | None = None
         """The last record before the run was stopped in the middle of a step."""
 
-    def interrupted(self) -> None:
+    def note_interruption(self) -> None:
         """Note that the run was stopped in the middle of a step: that step took longer than the program worked on it, and
         earlier records cannot be compared with later ones."""
         if self._seen:
@@ -107,7 +107,7 @@ class Advance:
         while len(seen) > 2 and _is_enough(seen[1], record, window):
             seen.popleft()
 
-    def now(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
+    def steps_at(self, now_ns: int, awake_ns: int = 0) -> RunSteps | None:
         """Return the state of the run; None before the first record. `awake_ns`: when it resumed, if it was parked before."""
         if not self._seen:
             return None

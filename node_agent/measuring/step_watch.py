@@ -58,10 +58,10 @@ class StepWatch:
 
     async def run(self) -> None:
         while True:
-            self.look()
+            self.read_files()
             await asyncio.sleep(EVERY)
 
-    def look(self) -> None:
+    def read_files(self) -> None:
         """Read the files once: some microseconds for each run."""
         now = time.monotonic_ns()
         at_work = [record for record in self._spool.live() if record.phase in _AT_WORK]
@@ -82,7 +82,7 @@ class StepWatch:
                     measurements.append(measured)
             if found is not None:
                 if run.park.stops != self._stops.get(key, 0) or _is_in_a_step(run):
-                    found.interrupted()
+                    found.note_interruption()
                 advances[key] = found
             if (grace := read_grace(self._paths.grace(key), key)) is not None:
                 graces.append(grace)
@@ -96,9 +96,9 @@ class StepWatch:
         self._stops = {run.key: run.park.stops for run in at_work if run.park.stops}
         awake = {run.key: _awake_since(run, now) for run in at_work}
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
-        reported = (advances[key].now(now, awake[key]) for key in sorted(advances)[:MOST])
+        reported = (advances[key].steps_at(now, awake[key]) for key in sorted(advances)[:MOST])
         parked = {run.key for run in at_work if run.phase is RunPhase.PARKED}
-        self.latest = tuple(_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
+        self.latest = tuple(_as_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
 
     def _note_longest(self, run: RunRecord, record: Record, now: int) -> None:
         """Note the time since the last step, only while the run executes: a parked run is in no step."""
@@ -108,7 +108,7 @@ class StepWatch:
             self._longest[run.key] = since, record.state == EVALUATING
 
 
-def _parked(steps: RunSteps) -> RunSteps:
+def _as_parked(steps: RunSteps) -> RunSteps:
     """Return the progress of a parked run, whose end is unknown."""
     return replace(steps, state=StepState.PARKED, remaining=None)
 

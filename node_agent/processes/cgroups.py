@@ -3,8 +3,8 @@
     <root>/agent                the agent and its launcher
     <root>/runs/<spool>.<run>   all processes of a run, such as 1a2b.17.1 or, of a gang, 1a2b.17.1.2
 
-The kernel allows no processes in a group whose children have controllers, so the agent has a group of its own. `look` changes
-nothing; `take` moves the agent and makes the folders.
+The kernel allows no processes in a group whose children have controllers, so the agent has a group of its own. `find_place`
+changes nothing; `prepare_place` moves the agent and makes the folders.
 """
 
 import logging
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.errors import ControlGroupsMissing
-from node_agent.processes.process_groups import kill_inside, populated, read, write
+from node_agent.processes.process_groups import is_populated, kill_inside, read, write
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ class Groups:
         if path:
             with suppress(FileExistsError):
                 os.mkdir(path)  # noqa: PTH102
-            self.bound(run, memory_mib)
+            self.limit_memory(run, memory_mib)
         return path
 
-    def bound(self, run: str, memory_mib: int) -> None:
+    def limit_memory(self, run: str, memory_mib: int) -> None:
         """Limit the group's memory, without swap: if it uses more, the kernel kills the whole group. 0: any amount."""
         if self._memory:
             path, limited = self.path(run), self._limits and memory_mib > 0
@@ -75,18 +75,18 @@ class Groups:
                 write(f"{path}/memory.swap.max", "0" if limited else "max")
             write(f"{path}/memory.max", str(memory_mib << 20) if limited else "max")
 
-    def alive(self, run: str) -> bool:
+    def is_alive(self, run: str) -> bool:
         """Whether any process of the run lives in its group."""
-        return populated(self.path(run))
+        return is_populated(self.path(run))
 
     def kill(self, run: str) -> None:
         """Kill all processes in the run's group."""
-        if self.alive(run):
+        if self.is_alive(run):
             kill_inside(self.path(run))
 
-    def bounded(self, run: str) -> bool:
+    def is_limited(self, run: str) -> bool:
         """Whether the kernel enforces the run's memory limit, and reports it."""
-        return self._memory and self.alive(run)
+        return self._memory and self.is_alive(run)
 
     def oom_kills(self, run: str) -> int | None:
         """Return how many of its processes the kernel has killed because memory ran out; None if the kernel does not count."""
@@ -111,7 +111,7 @@ class Groups:
                 return False
         return True
 
-    def known(self) -> Iterator[str]:
+    def find_runs(self) -> Iterator[str]:
         """Yield the runs of all spools that have a group here, including those of other agents."""
         if self._runs:
             for entry in os.scandir(self._runs):
@@ -120,13 +120,13 @@ class Groups:
                     yield f"{spool}/{run}"
 
 
-def found(policy: str, limits: bool) -> Groups:
+def set_up_groups(policy: str, limits: bool) -> Groups:
     """Return the groups of this agent's runs, as `policy` wants them: auto, require or off."""
     if policy == "off":
         return Groups()
     membership, mounts = (Path(f"/proc/self/{name}").read_text(encoding="utf-8") for name in ("cgroup", "mountinfo"))
-    place = look(own_group(membership, mounts), os.environ)
-    groups, missing = take(place, limits)
+    place = find_place(own_group(membership, mounts), os.environ)
+    groups, missing = prepare_place(place, limits)
     if missing and policy == "require":
         raise ControlGroupsMissing(missing=missing)
     if missing:
@@ -145,17 +145,17 @@ def own_group(membership: str, mounts: str) -> str:
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         if path and after.startswith("cgroup2 "):
-            top, point = (_unescaped(text).rstrip("/") for text in before.split(" ")[3:5])
+            top, point = (_unescape(text).rstrip("/") for text in before.split(" ")[3:5])
             if path == top or (path.startswith(f"{top}/") and "/.." not in path):
                 return (point + path.removeprefix(top)).rstrip("/")
     return ""
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), text)
 
 
-def look(own: str, environ: Mapping[str, str], systemd: str = _SYSTEMD) -> Place:
+def find_place(own: str, environ: Mapping[str, str], systemd: str = _SYSTEMD) -> Place:
     """Return what an agent in this group can do."""
     if not own:
         return Place(missing=f"no cgroup v2 is mounted here; boot with systemd.unified_cgroup_hierarchy=1. {_WITHOUT}")
@@ -177,7 +177,7 @@ def look(own: str, environ: Mapping[str, str], systemd: str = _SYSTEMD) -> Place
     return Place(root, inner, memory=True)
 
 
-def take(place: Place, limits: bool) -> tuple[Groups, str]:
+def prepare_place(place: Place, limits: bool) -> tuple[Groups, str]:
     """Move the agent to its group, and make what runs need. Also return what is missing, in words."""
     if not place.root:
         return Groups(), place.missing

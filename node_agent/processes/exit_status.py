@@ -21,15 +21,15 @@ def exit_file(folder: str) -> Exited | None:
         return None
 
 
-def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> Exited:
+def explain_end(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> Exited:
     """Return an end in the light of what the run has said. `starved`: the kernel killed it because memory ran out."""
-    if os.path.exists(paths.yielded(record.key)):  # noqa: PTH110
+    if os.path.exists(paths.yield_file(record.key)):  # noqa: PTH110
         return replace(event, yielded=True)
     if _obeys(event, record) and _was_done(record, paths):
         return Exited(done=True)
     if (record.out_of_memory or (starved and event.unknown)) and (event.unknown or event.signal == signal.SIGKILL):
         return Exited(signal=signal.SIGKILL, out_of_memory=True, out_of_device_memory=record.device_memory)
-    return replace(event, out_of_memory=True) if starved and killed(event) else event
+    return replace(event, out_of_memory=True) if starved and is_killed(event) else event
 
 
 def _obeys(event: Exited, record: RunRecord) -> bool:
@@ -41,7 +41,7 @@ def _obeys(event: Exited, record: RunRecord) -> bool:
     return signal.SIGTERM in (event.signal, event.code - 128)
 
 
-def killed(event: Exited) -> bool:
+def is_killed(event: Exited) -> bool:
     return signal.SIGKILL in (event.signal, event.code - 128)
 
 
@@ -51,12 +51,12 @@ def _was_done(record: RunRecord, paths: Paths) -> bool:
     One of its children cannot say that: the run, a script, may have had more to do.
     """
     try:
-        return int(Path(paths.done(record.key)).read_text(encoding="ascii")) == record.pid
+        return int(Path(paths.done_file(record.key)).read_text(encoding="ascii")) == record.pid
     except (OSError, ValueError):
         return False
 
 
-def told(event: Exited) -> str:
+def describe_end(event: Exited) -> str:
     """Describe the end in words, for the log."""
     if event.launch_error:
         return event.launch_error

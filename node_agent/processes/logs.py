@@ -66,7 +66,7 @@ class Logs:
         with self._listen(key) as listener:
             told = False
             while True:
-                over = self._over(key)  # first: else a run might start and end unseen while its log is searched
+                over = self._has_ended(key)  # first: else a run might start and end unseen while its log is searched
                 if (file := await self._open(key)) is not None or over:
                     break
                 if not follow:
@@ -100,7 +100,7 @@ class Logs:
     async def _to_the_end(self, key: RunKey, file: "_File", listener: "_Listener") -> AsyncGenerator[bytes, None]:
         pause = _FIRST_LOOK
         while True:
-            over = self._over(key)  # first: what is read after it is all that was written
+            over = self._has_ended(key)  # first: what is read after it is all that was written
             data = await self._in_thread(partial(file.read, PIECE))
             if data:
                 pause = _FIRST_LOOK
@@ -130,7 +130,7 @@ class Logs:
         record = self._find(key)
         return None if record is None else record.phase
 
-    def _over(self, key: RunKey) -> bool:
+    def _has_ended(self, key: RunKey) -> bool:
         return self._phase(key) in (None, RunPhase.ENDED)
 
     @contextmanager

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from node_agent.processes.blocking_calls import in_thread_of_its_own
-from node_agent.processes.process_groups import inside, read
+from node_agent.processes.process_groups import processes_inside, read
 from node_agent.run_state.model import RunKey
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,14 @@ class MemoryWatch:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
                 try:
-                    found = await in_thread_of_its_own(partial(self.look, limits))
+                    found = await in_thread_of_its_own(partial(self.find_exceeding, limits))
                 except (OSError, RuntimeError) as error:
                     log.warning("the memory of runs cannot be looked at: %s; trying again", error)
                     continue
                 for key, used in found.items():
                     self._exceeded(key, used)
 
-    def look(self, limits: Limits) -> dict[RunKey, int]:
+    def find_exceeding(self, limits: Limits) -> dict[RunKey, int]:
         """Return the runs that use too much, and how much."""
         members = resident({group for group, _ in limits.values()})
         self._next_exact = {key: at for key, at in self._next_exact.items() if key in limits}
@@ -76,7 +76,7 @@ def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
     found: dict[int | str, dict[int, int]] = defaultdict(dict)
     for group in groups:
         if isinstance(group, str):
-            for pid in inside(group):
+            for pid in processes_inside(group):
                 with suppress(OSError):
                     found[group][pid] = _statm(pid)[1] * _PAGE
     if any(isinstance(group, int) for group in groups):
@@ -109,15 +109,15 @@ class OomKills:
         self._count = 0
         self._read_at = -math.inf
 
-    def now(self) -> int:
+    def read(self) -> int:
         with suppress(OSError, ValueError, IndexError):
             self._count = int(read("/proc/vmstat").partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
         self._read_at = time.monotonic()
         return self._count
 
-    def lately(self) -> int:
+    def read_recent(self) -> int:
         """Return a count at most a second old: reading it takes longer than most steps of a launch."""
-        return self._count if time.monotonic() - self._read_at < 1.0 else self.now()
+        return self._count if time.monotonic() - self._read_at < 1.0 else self.read()
 
 
 def _statm(pid: int) -> list[int]:

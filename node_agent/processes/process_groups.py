@@ -139,19 +139,19 @@ def find_leader(directory: str) -> int:
 # Control groups (cgroup v2), by the paths of their directories. The path "" means no group, with nothing in it.
 
 
-def populated(group: str) -> bool:
+def is_populated(group: str) -> bool:
     """Whether a process lives in this control group, or in one inside it."""
     return bool(group) and b"populated 1" in read(f"{group}/cgroup.events")
 
 
-def inside(group: str) -> list[int]:
+def processes_inside(group: str) -> list[int]:
     """Return the processes of a control group, and of those inside it, that still run."""
     found = [int(pid) for pid in read(f"{group}/cgroup.procs").split()]
     with contextlib.suppress(FileNotFoundError):
         if os.stat(group).st_nlink > 2:  # noqa: PTH116 (rarely; listing it costs more)
             for entry in os.scandir(group):
                 if entry.is_dir(follow_symlinks=False):
-                    found += inside(entry.path)
+                    found += processes_inside(entry.path)
     return found
 
 
@@ -162,8 +162,8 @@ def kill_inside(group: str) -> None:
     except OSError:  # before Linux 5.14, or nothing is there
         with contextlib.suppress(OSError):  # before 5.2
             write(f"{group}/cgroup.freeze", "1")  # none of them forks any more, and SIGKILL still ends them
-        targets = {pid: descriptor for pid in inside(group) if (descriptor := open_process(pid)) is not None}
-        remaining = set(inside(group))  # those that are here now and had their pid then are no strangers
+        targets = {pid: descriptor for pid in processes_inside(group) if (descriptor := open_process(pid)) is not None}
+        remaining = set(processes_inside(group))  # those that are here now and had their pid then are no strangers
         for pid, descriptor in targets.items():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if pid in remaining:
@@ -189,10 +189,10 @@ def rest_of(leader: int, ticks: int, group: str, signum: int = 0) -> list[int]:
     left = set()
     if led_by(leader, ticks) and kill_group(leader, signum):
         left.update(group_members(leader))
-    if populated(group):
+    if is_populated(group):
         if signum == signal.SIGKILL:
             kill_inside(group)
-        left.update(inside(group))
+        left.update(processes_inside(group))
     return list(left)
 
 

@@ -37,7 +37,7 @@ class GroupWatch:
         """Begin to watch. May call `ended` before it returns."""
         self._timer = None
         try:
-            self._look()
+            self._watch_processes()
         except OSError:  # no descriptor is left; the end of a watched process leads here again
             if not self._descriptors:
                 self._timer = asyncio.get_running_loop().call_later(_AGAIN, self.begin)
@@ -51,14 +51,14 @@ class GroupWatch:
         for descriptor in list(self._descriptors):
             self._remove(descriptor)
 
-    def _look(self) -> None:
+    def _watch_processes(self) -> None:
         if not self._leader_ended and start_ticks(self._leader) == self._ticks and self._add(self._leader):
             return
         self._leader_ended = True
-        for pid in self._rest():
+        for pid in self._find_rest():
             self._add(pid)
 
-    def _rest(self) -> list[int]:
+    def _find_rest(self) -> list[int]:
         """Return what the leader has left behind, which is killed unless it may be saving."""
         of = self._leader, self._ticks, self._control_group
         rest = rest_of(*of)
@@ -69,17 +69,17 @@ class GroupWatch:
         if descriptor is None:
             return False
         self._descriptors.add(descriptor)
-        asyncio.get_running_loop().add_reader(descriptor, self._exited, descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._handle_exit, descriptor)
         return True
 
-    def _exited(self, descriptor: int) -> None:
+    def _handle_exit(self, descriptor: int) -> None:
         self._leader_ended = True
         self._remove(descriptor)
         if not self._descriptors:
             self.begin()
         else:  # that was perhaps the last one that saved
             with contextlib.suppress(OSError):
-                self._rest()
+                self._find_rest()
 
     def _remove(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)

@@ -35,7 +35,7 @@ class RunCgroups:
 
     def kills_so_far(self) -> int:
         """Return how often this node's kernel has killed a process because memory ran out."""
-        return self._oom_kills.lately()
+        return self._oom_kills.read_recent()
 
     def path(self, key: RunKey) -> str:
         """Return the path of the run's control group; empty if it has none."""
@@ -54,7 +54,7 @@ class RunCgroups:
         if record.memory_mib and self._more.get(key, 0) != mib:
             self._more[key] = mib
             with suppress(OSError):  # it has no group
-                self._groups.bound(self._name(key), record.memory_mib + mib)
+                self._groups.limit_memory(self._name(key), record.memory_mib + mib)
             if key in self.limits:
                 self.limits[key] = self.limits[key][0], (record.memory_mib + mib) << 20
 
@@ -62,27 +62,29 @@ class RunCgroups:
         """Limit the memory of a run that has its process now."""
         if record.pid and record.memory_mib:
             name = self._name(record.key)
-            if not self._groups.bounded(name):
-                group = self._groups.path(name) if self._groups.alive(name) else record.pid
+            if not self._groups.is_limited(name):
+                group = self._groups.path(name) if self._groups.is_alive(name) else record.pid
                 self.limits[record.key] = group, (record.memory_mib + self._more.get(record.key, 0)) << 20
 
     def adopt(self, record: RunRecord) -> None:
         """Take over a run of an earlier agent, which may have had other settings."""
         self.allow(record, record.park.most_bytes)
         with suppress(OSError):  # it has no group
-            self._groups.bound(self._name(record.key), record.memory_mib and record.memory_mib + self._more.get(record.key, 0))
+            self._groups.limit_memory(
+                self._name(record.key), record.memory_mib and record.memory_mib + self._more.get(record.key, 0)
+            )
         self.hold(record)
 
     def kill(self, key: RunKey) -> None:
         """Kill all processes in the run's control group."""
         self._groups.kill(self._name(key))
 
-    def starved(self, record: RunRecord, event: Exited, ours: bool) -> bool:
+    def is_oom_killed(self, record: RunRecord, event: Exited, ours: bool) -> bool:
         """Whether the kernel killed it because memory ran out; `ours`: we had told it to end, or were about to."""
         kills = self._groups.oom_kills(self._name(record.key))
         if kills is not None:
             return kills > 0
-        return not ours and exit_status.killed(event) and self._oom_kills.now() > record.oom_kills
+        return not ours and exit_status.is_killed(event) and self._oom_kills.read() > record.oom_kills
 
     def release(self, key: RunKey, delay: float = 0.0) -> None:
         """Remove the group of a run that has ended, after `delay` seconds. The next agent removes groups that remain."""

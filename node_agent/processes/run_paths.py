@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.processes.launcher.spawn import LOG_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE
-from node_agent.run_state.model import RunKey, short
+from node_agent.run_state.model import RunKey, short_id
 
 RUNS = "runs"
 
@@ -31,17 +31,17 @@ class Paths:
         """Return the folder of a run as a string: in every launch, making a Path costs more than its use."""
         return f"{self.state}/{RUNS}/{self.spool}/{key.name}"
 
-    def run(self, key: RunKey) -> Path:
+    def folder_path(self, key: RunKey) -> Path:
         return Path(self.folder(key))
 
     def log(self, key: RunKey) -> Path:
         return Path(f"{self.folder(key)}/{LOG_FILE}")
 
-    def yielded(self, key: RunKey) -> str:
+    def yield_file(self, key: RunKey) -> str:
         """A run creates this file to say: I saved my work and exit because I was told to."""
         return f"{self.folder(key)}/{YIELD_FILE}"
 
-    def done(self, key: RunKey) -> str:
+    def done_file(self, key: RunKey) -> str:
         """A run creates this file, with its pid, to say: my work is complete, and I am only exiting now."""
         return f"{self.folder(key)}/done"
 
@@ -91,4 +91,4 @@ class Paths:
 
     def checkpoint(self, cluster_id: str, job_id: int) -> str:
         """The same for every run and every task of a job, on every node: each run finds what earlier ones saved."""
-        return f"{self.checkpoints}/{short(cluster_id)}/job-{job_id}"
+        return f"{self.checkpoints}/{short_id(cluster_id)}/job-{job_id}"

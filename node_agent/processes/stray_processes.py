@@ -12,7 +12,7 @@ from pathlib import Path
 
 from node_agent.processes.cgroups import Groups
 from node_agent.processes.launcher.spawn import PROCESS_FILE
-from node_agent.processes.process_groups import boot_id, inside, pids, start_ticks, stat_fields
+from node_agent.processes.process_groups import boot_id, pids, processes_inside, start_ticks, stat_fields
 from node_agent.processes.run_paths import RUNS
 from node_agent.run_state.model import Process
 
@@ -28,9 +28,9 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
     sessions = {process.pid for process in live if start_ticks(process.pid) == process.start_ticks}
     boot = boot_id()
     found = {}
-    for folder in _others(state, spool):
+    for folder in _other_folders(state, spool):
         for file in folder.glob(f"*/{PROCESS_FILE}"):
-            process = _noted(file, boot)
+            process = _read_note(file, boot)
             if process is not None and start_ticks(process.pid) == process.start_ticks:
                 found[process] = f"{folder.name}/{file.parent.name}"
     for pid in pids():
@@ -48,25 +48,25 @@ def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: se
     Skips runs that are already `found`. Other agents may have their groups in the same place.
     """
     more = {}
-    for name in list(groups.known()):
+    for name in list(groups.find_runs()):
         of_spool = name.partition("/")[0]
         if name not in live and (of_spool == spool or (state / RUNS / of_spool).is_dir()):
-            if not groups.alive(name):
+            if not groups.is_alive(name):
                 groups.remove(name)
             elif name not in found:
-                for pid in inside(groups.path(name))[:1]:
+                for pid in processes_inside(groups.path(name))[:1]:
                     more[Process(pid, start_ticks(pid))] = name
     return more
 
 
-def settled(state: Path, spool: str) -> None:
+def note_settled(state: Path, spool: str) -> None:
     """Note that nothing is left, so that the folders of other spools need not be read again."""
-    for folder in _others(state, spool):
+    for folder in _other_folders(state, spool):
         with contextlib.suppress(OSError):  # else they are read once more
             (folder / OVER).touch()
 
 
-def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
+def find_elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
     """Return the runs of this node that live under other state directories, by directory.
 
     A node with the same name whose jobs save elsewhere belongs to another cluster. Other users' processes cannot be seen.
@@ -78,18 +78,18 @@ def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]
         if run.parent.parent.name != RUNS or len(saves.parts) < 3:
             continue
         other, root = run.parents[2], saves.parents[1]
-        ours = (state / RUNS / run.parent.name).is_dir() or _same(pid, other, state)
-        if not ours and (root == checkpoints or _same(pid, root, checkpoints)):
+        ours = (state / RUNS / run.parent.name).is_dir() or _is_same(pid, other, state)
+        if not ours and (root == checkpoints or _is_same(pid, root, checkpoints)):
             found.setdefault(other, set()).add(run.name)
     return found
 
 
 def process_of(run_directory: Path) -> Process | None:
     """Return the process that was launched for a run, if that was recorded in this boot."""
-    return _noted(run_directory / PROCESS_FILE, boot_id())
+    return _read_note(run_directory / PROCESS_FILE, boot_id())
 
 
-def _others(state: Path, spool: str) -> Iterator[Path]:
+def _other_folders(state: Path, spool: str) -> Iterator[Path]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for entry in os.scandir(state / RUNS):
             if entry.name != spool and entry.is_dir(follow_symlinks=False):
@@ -98,7 +98,7 @@ def _others(state: Path, spool: str) -> Iterator[Path]:
                     yield folder
 
 
-def _noted(file: Path, boot: str) -> Process | None:
+def _read_note(file: Path, boot: str) -> Process | None:
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
         return Process(int(known["pid"]), int(known["start"])) if known["boot"] == boot else None
@@ -118,7 +118,7 @@ def _variables(pid: int, node: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _same(pid: int, path: Path, own: Path) -> bool:
+def _is_same(pid: int, path: Path, own: Path) -> bool:
     """Whether a path as seen by a process, perhaps in a container, is the same directory as one of ours."""
     try:
         return Path(f"/proc/{pid}/root{path}").samefile(own)
@@ -132,7 +132,7 @@ def run_of(pid: int, state: Path) -> str:
     try:
         _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)
         # In a container of its own, the same path is another directory.
-        if found and _same(pid, state, state):
+        if found and _is_same(pid, state, state):
             return os.fsdecode(rest.partition(b"\0")[0])
     except OSError:
         pass

@@ -251,7 +251,7 @@ class RunRecord:
 
 
 @functools.cache
-def short(unique: str) -> str:
+def short_id(unique: str) -> str:
     """Return enough of a unique ID to name a folder by."""
     return re.sub(r"[^A-Za-z0-9]", "", unique)[:12] or "none"
 

@@ -153,11 +153,11 @@ def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now:
         decide = TABLE[type(desired)][None if record is None else record.phase]
         action = decide(desired, record, now)
         actions.append(action)
-        decided[key] = after(action, record)
+        decided[key] = record_after(action, record)
     return actions
 
 
-def after(action: Action, record: RunRecord | None) -> RunRecord:
+def record_after(action: Action, record: RunRecord | None) -> RunRecord:
     """Return the record to keep once the action is decided, before anything is done. `record`: the one so far, if any."""
     kept = replace(record or RunRecord(action.key, RunPhase.ENDED), generation=action.generation)
     match action:
@@ -217,11 +217,11 @@ def _warm(desired: Warming, _record: None, _now: float) -> Action:
 
 
 def _begin_warm(desired: Running | Parked, _record: RunRecord, now: float) -> Action:
-    return Begin(_joined(desired.launch, now), desired.generation, *_limit(desired))
+    return Begin(_set_join_time(desired.launch, now), desired.generation, *_limit(desired))
 
 
 def _launch(desired: Running | Parked, _record: None, now: float) -> Action:
-    return Launch(_joined(desired.launch, now), desired.generation, *_limit(desired))
+    return Launch(_set_join_time(desired.launch, now), desired.generation, *_limit(desired))
 
 
 def _begin(desired: Running | Parked, record: RunRecord, now: float) -> Action:
@@ -231,15 +231,15 @@ def _begin(desired: Running | Parked, record: RunRecord, now: float) -> Action:
     told = desired.launch.gang or prepared.gang
     gang = replace(prepared.gang, master_address=told.master_address, master_port=told.master_port)
     launch = replace(prepared, gang=gang, share=desired.launch.share)
-    return Launch(_joined(launch, now), desired.generation, *_limit(desired))
+    return Launch(_set_join_time(launch, now), desired.generation, *_limit(desired))
 
 
 def _go(desired: Running, _record: RunRecord, now: float) -> Action:
-    return Go(desired.key, desired.generation, _joined(desired.launch, now).share)
+    return Go(desired.key, desired.generation, _set_join_time(desired.launch, now).share)
 
 
 def _park(desired: Parked, _record: RunRecord, now: float) -> Action:
-    share = _joined(desired.launch, now).share
+    share = _set_join_time(desired.launch, now).share
     return Park(desired.key, desired.generation, desired.time_limit, share, desired.number)
 
 
@@ -248,7 +248,7 @@ def _limit(desired: Running | Parked) -> tuple[float | None, int]:
     return (desired.time_limit, desired.number) if isinstance(desired, Parked) else (None, 0)
 
 
-def _joined(launch: LaunchSpec, now: float) -> LaunchSpec:
+def _set_join_time(launch: LaunchSpec, now: float) -> LaunchSpec:
     return launch if launch.share is None else replace(launch, share=replace(launch.share, since=now))
 
 

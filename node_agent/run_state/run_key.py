@@ -20,5 +20,5 @@ class RunKey(NamedTuple):
         return f"{self.job_id}.{self.run}.{self.task}" if self.task else f"{self.job_id}.{self.run}"
 
     @classmethod
-    def named(cls, name: str) -> "RunKey":
+    def parse(cls, name: str) -> "RunKey":
         return cls(*map(int, name.split(".")))

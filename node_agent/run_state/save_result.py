@@ -49,7 +49,7 @@ def _result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None
     if said.failed:
         return SaveResult(SaveOutcome.NOT_SAVED, said.step, said.failed)
     if event.yielded:
-        return _saved(record, known)
+        return _saved_result(record, known)
     registered = known.means is SaveMeans.REGISTERED or bool(said.saved)
     if not (stopped or registered):
         return None  # it is unknown whether it saves at all
@@ -71,7 +71,7 @@ def _result(event: Exited, record: RunRecord, known: Known) -> SaveResult | None
     return SaveResult(SaveOutcome.UNKNOWN, said.step, _UNTOLD.get(known.means, "its agent has not seen what was to save it"))
 
 
-def _saved(record: RunRecord, known: Known) -> SaveResult:
+def _saved_result(record: RunRecord, known: Known) -> SaveResult:
     said = known.said
     if known.by_system:
         return SaveResult(SaveOutcome.SAVED, detail=record.checkpoint)

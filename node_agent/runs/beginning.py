@@ -43,7 +43,7 @@ class Beginning:
         self._press = press
         self._watch = watch
 
-    def spawned(self, record: RunRecord, event: Spawned) -> None:
+    def handle_spawn(self, record: RunRecord, event: Spawned) -> None:
         if record.phase in (RunPhase.WARMING, RunPhase.STARTING) and self._starting.is_warm(record.key):
             record = replace(record, pid=event.pid, start_ticks=event.start_ticks)
             self._spool.remember([record])
@@ -54,7 +54,7 @@ class Beginning:
             return
         self._executes(record, event)
 
-    def begun(self, record: RunRecord) -> None:
+    def report_begin(self, record: RunRecord) -> None:
         """Report that a process that was warm runs the program of its job."""
         self._executes(record, Spawned(record.key, record.pid, record.start_ticks, True, program_of(record.pid)))
 
@@ -62,14 +62,14 @@ class Beginning:
         phase = RunPhase.PARKING if record.to_park else RunPhase.RUNNING
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else phase
         launch = record.launch
-        restored = self._starting.dumps.told(launch, event.restored)
+        restored = self._starting.dumps.restore_result(launch, event.restored)
         keeps = self._starting.dumps.keeps(launch)
         if launch is not None and not keeps and not (launch.checkpoint_signal or launch.checkpoint_command):
             launch = None
         record = replace(record, phase=phase, launch=launch, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT), restored))
         self._reported()
-        self._starting.retries.over(record.key)
+        self._starting.retries.forget(record.key)
         self._holding.hold(record)
         log.debug("run %s: started, pid %d", record.key, record.pid)
         self._then(partial(self._started, record))

@@ -68,25 +68,25 @@ class Ending:
         killing = self._killing()
         if not (event.launch_error or event.not_fetched):
             ours = record.stop_received is not None or killing
-            event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
+            event = exit_status.explain_end(event, record, self._paths, self._holding.is_oom_killed(record, event, ours))
             if record.stop_received is not None:
                 said = self._dump_said(record.key) if event.yielded and record.checkpoint_asked else ""
                 event = replace(event, told=True, checkpoint=said or record.checkpoint)
-            elif killing and exit_status.killed(event):
+            elif killing and exit_status.is_killed(event):
                 event = replace(event, node_stopped=True)
             names = read_names(self._paths.checkpoint_names(record.key))
-            save = save_result(event, record, self._known(record, names, means))
+            save = save_result(event, record, self._collect_known(record, names, means))
             event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
         self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
         # Runs that end as expected are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
         if log.isEnabledFor(level):
-            log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
+            log.log(level, "run %s: ended, %s", record.key, exit_status.describe_end(event))
         self._holding.release(record.key)
         self._gone(record, event)
 
-    def _known(self, record: RunRecord, said: RunSaves, means: SaveMeans) -> Known:
+    def _collect_known(self, record: RunRecord, said: RunSaves, means: SaveMeans) -> Known:
         """Return what is known of the saves of a run that has ended."""
         if savers_of(self._paths.folder(record.key)):
             means = SaveMeans.REGISTERED

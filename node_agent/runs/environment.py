@@ -44,8 +44,8 @@ def environment(
         "EBB_CONFIGURATION": str(launch.configuration),
         "EBB_CHECKPOINT_DIR": checkpoint,
         "EBB_RUN_DIR": paths.folder(launch.key),
-        "EBB_YIELD_FILE": paths.yielded(launch.key),
-        "EBB_DONE_FILE": paths.done(launch.key),
+        "EBB_YIELD_FILE": paths.yield_file(launch.key),
+        "EBB_DONE_FILE": paths.done_file(launch.key),
         "EBB_SAVERS_FILE": paths.savers(launch.key),
         "EBB_STEPS_FILE": paths.steps(launch.key),
         "EBB_RESULT_FILE": paths.result(launch.key),
@@ -67,7 +67,7 @@ def environment(
         own |= _gang(launch.gang, sees_own_devices=bool(launch.devices))
     theirs = inherited | dict(launch.environment)
     if paths.hook and not theirs.get("NO_EBB_HOOK"):
-        own |= {"PYTHONPATH": _after(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
+        own |= {"PYTHONPATH": _append_folder(theirs.get("PYTHONPATH"), paths.hook), "EBB_PARK_DIR": paths.park(launch.key)}
     return {**here, **theirs, **devices, **own, **(packed or {})}
 
 
@@ -77,7 +77,7 @@ def _device_memory(launch: LaunchSpec, sizes: list[int]) -> int:
     return min([*sizes, *([limit] if limit else [])], default=0)
 
 
-def _after(theirs: str | None, ours: str) -> str:
+def _append_folder(theirs: str | None, ours: str) -> str:
     """Return a PYTHONPATH with our folder behind the user's own, so that none of their imports changes."""
     return f"{theirs}:{ours}" if theirs else ours
 

@@ -43,7 +43,7 @@ class Evictions:
             strangers |= stray_processes.find(self._state, own, processes)
             strangers |= stray_processes.in_groups(self._state, own, self._groups, live, set(strangers.values()))
         watches = {
-            process: GroupWatch(*process, partial(self._guarded, self._gone, process, name), self._groups.path(name))
+            process: GroupWatch(*process, partial(self._guarded, self._handle_exit, process, name), self._groups.path(name))
             for process, name in strangers.items()
             if process not in self._watches
         }
@@ -60,12 +60,12 @@ class Evictions:
         for watch in self._watches.values():
             watch.close()
 
-    def _gone(self, process: Process, name: str) -> None:
+    def _handle_exit(self, process: Process, name: str) -> None:
         self._watches.pop(process, None)
         self._groups.remove(name)
         self._settle()
 
     def _settle(self) -> None:
         if not self._watches and not self.cleared.is_set():
-            stray_processes.settled(self._state, self._spool.short_id)
+            stray_processes.note_settled(self._state, self._spool.short_id)
             self.cleared.set()

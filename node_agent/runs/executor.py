@@ -53,8 +53,8 @@ from node_agent.run_state.reconcile import (
     Release,
     Stop,
     Warm,
-    after,
     reconcile,
+    record_after,
 )
 from node_agent.run_state.save_values import SaveMeans
 from node_agent.runs.beginning import Beginning
@@ -102,32 +102,32 @@ class Executor:
         dumps = dumps or Dumps(paths, node, lambda: spool.cluster[0], provider.inventory)
         self._killing = False
         self._spool = spool
-        self._holding = RunCgroups(spool, groups, self._guarded)
+        self._holding = RunCgroups(spool, groups, self._call_guarded)
         path = self._holding.path
         self.saves = SaveMeansWatch(paths, path, lambda run: dumps.would_dump([run], path), dumps.has_files)
-        ends = self._over, self._gone, lambda: self._killing, dumps.bring_home, dumps.said, self._means
+        ends = self._forget_run, self._free_held, lambda: self._killing, dumps.bring_home, dumps.dump_result, self._save_means
         self._ending = Ending(spool, self._holding, paths, node, reported, *ends)
-        self._evictions = Evictions(paths.state, spool, groups, self._guarded)
+        self._evictions = Evictions(paths.state, spool, groups, self._call_guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing is alive any more of runs that the spool does not know."""
-        told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packed, self._guarded
-        moves = self._begun, self._ending.not_fetched, dumps, reach, copies, store
+        told = reported, self._ending.refuse, self._may_start, self._gave_up, self._packing_environment, self._call_guarded
+        moves = self._report_begin, self._ending.not_fetched, dumps, reach, copies, store
         self.starting = Starting(spool, self._holding, rendezvous, provider, paths, node, *told, *moves)
         commands = self.starting.spawn_checkpoint, self.starting.find_checkpoint
-        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._guarded, self.saves.now)
-        self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._guarded)
+        self.stopping = Stopping(spool, self._holding, paths, *commands, dumps, self._call_guarded, self.saves.find_means_of)
+        self._packing = Packing(spool, provider.inventory, mps, self.starting.launch, self._call_guarded)
         parks = parks or Node(host_memory.capacity(None, provider.inventory.memory_mib))
         parks = parks._replace(uses_mps=self._packing.uses_mps)
         stops = self._press, self.stopping.signal, self.stopping.relent
-        acts = self.starting.launch, self.starting.waits, *stops, reported, self._guarded
+        acts = self.starting.launch, self.starting.waits, *stops, reported, self._call_guarded
         self.suspending = Suspending(spool, self._holding, paths, ladder or Ladder(), parks, *acts)
         self._paths = paths
         self._rendezvous = rendezvous
         self._failed = failed
         self._then: list[Callable[[], None]] = []
         self._uploads = None if store is None else CheckpointUploads(store, CheckpointFolders(paths, node))
-        self._orphans = Orphans(spool, self._holding, paths, self._ending.finish, self._guarded)
-        follows = self._then_do, self.suspending.started, self._press, self._orphans.watch
+        self._orphans = Orphans(spool, self._holding, paths, self._ending.finish, self._call_guarded)
+        follows = self._then_do, self.suspending.handle_start, self._press, self._orphans.watch
         self._beginning = Beginning(spool, self._holding, self.starting, reported, *follows)
 
     def connect(self, launcher: LauncherClient) -> None:
@@ -135,24 +135,24 @@ class Executor:
 
     def obey(self, wanted: Iterable[Desired]) -> None:
         """Bring about the desired states of runs; harmless to repeat."""
-        with self._together():
+        with self._write_together():
             for action in reconcile(wanted, self._spool.runs, time.monotonic()):
                 self._accept(action)
 
     def hear(self, events: Iterable[Event]) -> None:
         """Handle the launcher's events."""
-        with self._together():
+        with self._write_together():
             for event in events:
                 self._hear(event)
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
+    def _write_together(self) -> Iterator[None]:
         """Write all changes inside in one transaction. Calls in `_then` are made once that is committed, or never.
 
         They look their run up again, since later writes in the same transaction count.
         """
         try:
-            with self._spool.together():
+            with self._spool.write_together():
                 yield
             acts, self._then = self._then, []
         except BaseException:
@@ -164,7 +164,7 @@ class Executor:
     def _then_do(self, act: Callable[[], None]) -> None:
         self._then.append(act)
 
-    def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
+    def _call_guarded(self, act: Callable[..., None], *arguments: object) -> None:
         """Call a function for the event loop."""
         try:
             act(*arguments)
@@ -178,13 +178,13 @@ class Executor:
     def _gave_up(self, key: RunKey) -> None:
         self.suspending.slices.gave_up(key)
 
-    def _packed(self, launch: LaunchSpec) -> Mapping[str, str]:
+    def _packing_environment(self, launch: LaunchSpec) -> Mapping[str, str]:
         return self._packing.environment(launch)
 
     def _accept(self, action: Action) -> None:
         key = action.key
         before = self._spool.runs.get(key)
-        record = after(action, before)
+        record = record_after(action, before)
         match action:
             case Launch(launch) | Prepare(launch) | Warm(launch):
                 log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
@@ -200,7 +200,7 @@ class Executor:
                 if record.park != NEVER_PARKED or record.to_park or record.share is not None or shared is not None:
                     self._then.append(partial(self.suspending.settle, key))
                 if shared is not None and shared != record.share:
-                    self._then.append(partial(self.suspending.left, shared.group))
+                    self._then.append(partial(self.suspending.handle_departure, shared.group))
             case Stop():
                 self._spool.remember([record])
                 self._then.append(partial(self._press, key))
@@ -231,12 +231,12 @@ class Executor:
                     self._ending.finish(record, Exited(code, signum))
             case Spawned():
                 if not record.pid:
-                    self._beginning.spawned(record, event)
+                    self._beginning.handle_spawn(record, event)
             case NotSpawned(_, error):
                 self._ending.refuse(record, error)
             case Unable(_, error):
                 if not record.pid:
-                    self.starting.retries.later(record.key, error)
+                    self.starting.retries.retry_later(record.key, error)
             case Absent():
                 of_gang = record.launch is not None and record.launch.gang is not None
                 self._ending.finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
@@ -271,10 +271,10 @@ class Executor:
 
     # Starting.
 
-    def _begun(self, record: RunRecord) -> None:
+    def _report_begin(self, record: RunRecord) -> None:
         """Report that a process that was warm runs the program of its job."""
-        with self._together():
-            self._beginning.begun(record)
+        with self._write_together():
+            self._beginning.report_begin(record)
 
     # Beginning, and beginning again.
 
@@ -326,21 +326,21 @@ class Executor:
 
     # Ending.
 
-    def _over(self, key: RunKey) -> None:
+    def _forget_run(self, key: RunKey) -> None:
         """Forget everything that is awaited for a run that has ended."""
-        self.stopping.over(key)
-        self.starting.retries.over(key)
-        self._orphans.over(key)
+        self.stopping.forget(key)
+        self.starting.retries.forget(key)
+        self._orphans.forget(key)
         self._rendezvous.release(key)
-        self.starting.transfers.over(key)
+        self.starting.transfers.send_result(key)
         self.starting.drop(key)
 
-    def _means(self, key: RunKey) -> SaveMeans:
+    def _save_means(self, key: RunKey) -> SaveMeans:
         return self.stopping.means.get(key, SaveMeans.UNKNOWN)
 
-    def _gone(self, record: RunRecord, event: Exited) -> None:
+    def _free_held(self, record: RunRecord, event: Exited) -> None:
         """Free what a run has held once its end is kept."""
         if self._uploads is not None and event.yielded and record.pid and not record.key.task:
-            self._then.append(partial(self._uploads.left, self._spool.cluster[0], record.key))
-        self.suspending.over(record)
-        self._packing.over(record.key)
+            self._then.append(partial(self._uploads.upload_ended_run, self._spool.cluster[0], record.key))
+        self.suspending.handle_end(record)
+        self._packing.handle_end(record.key)

@@ -16,8 +16,8 @@ _DOUBLED = 6
 
 
 class Retries:
-    """`launch` is called when a run's next try is due, and must confirm by `due`. `failed` is called with a run that is to be
-    tried later."""
+    """`launch` is called when a run's next try is due, and must confirm by `note_try`. `failed` is called with a run that is to
+    be tried later."""
 
     def __init__(self, launch: Callable[[RunKey], None], failed: Callable[[RunKey], None] = lambda _: None) -> None:
         self._launch = launch
@@ -31,21 +31,21 @@ class Retries:
         for timer in self.timers.values():
             timer.cancel()
 
-    def later(self, key: RunKey, why: str) -> None:
+    def retry_later(self, key: RunKey, why: str) -> None:
         """Schedule the next try after a launch has failed."""
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         delay = min(_FIRST * 2 ** min(tries - 1, _DOUBLED), _LONGEST)
         log.error("run %s: NODE FAULT, it cannot be launched here: %s; trying again in %g s", key, why, delay)
-        self.due(key)
+        self.note_try(key)
         self.timers[key] = asyncio.get_running_loop().call_later(delay, self._launch, key)
         self._failed(key)
 
-    def due(self, key: RunKey) -> None:
+    def note_try(self, key: RunKey) -> None:
         """Note that the run is being tried now."""
         if (timer := self.timers.pop(key, None)) is not None:
             timer.cancel()
 
-    def over(self, key: RunKey) -> None:
+    def forget(self, key: RunKey) -> None:
         """Forget a run that was launched, or is not going to be."""
-        self.due(key)
+        self.note_try(key)
         self._tries.pop(key, None)

@@ -44,12 +44,12 @@ class Orphans:
     def watch(self, key: RunKey) -> None:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.ENDED and key not in self._watches:
-            ended = partial(self._guarded, self._vanished, key)
+            ended = partial(self._guarded, self._finish_vanished, key)
             saves = partial(may_save, self._paths.folder(key))
             self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended, self._holding.path(key), saves)
             watch.begin()
 
-    def over(self, key: RunKey) -> None:
+    def forget(self, key: RunKey) -> None:
         self._watches.pop(key, None)
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Orphans:
         for look in self._looks.values():
             look.cancel()
 
-    def _vanished(self, key: RunKey) -> None:
+    def _finish_vanished(self, key: RunKey) -> None:
         """Finish a run that has vanished. A launcher that this agent cannot reach may still be about to record its end."""
         record, looked = self._spool.runs[key], self._looks.pop(key, None)
         if record.phase is RunPhase.ENDED:
@@ -68,5 +68,5 @@ class Orphans:
             self._finish(record, event or Exited(unknown=True))
         else:
             log.debug("run %s: is over, and nobody has said how; looking once more", key)
-            again = partial(self._guarded, self._vanished, key)
+            again = partial(self._guarded, self._finish_vanished, key)
             self._looks[key] = asyncio.get_running_loop().call_later(_LOOK_AGAIN, again)

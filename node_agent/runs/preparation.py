@@ -49,12 +49,12 @@ def prepare(
         log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
     # The other tasks of a gang use the same folder at the same time: it must not be replaced then.
     alone = launch.gang is None and missing
-    if not alone or prepared.take(checkpoint) is None:
+    if not alone or prepared.move_to(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
     return SpawnRequest(key, launch.command, variables, _working_directory(launch, paths), folder, cpus, group)
 
 
-def beside(
+def build_checkpoint_command(
     launch: LaunchSpec,
     pid: int,
     own: Mapping[str, str],

@@ -32,7 +32,7 @@ class Rendezvous:
     def keep(self, key: RunKey, before: int = 0) -> int:
         """Reserve a port for a run: the one that it had before, if that is still free. Raises OSError."""
         if key not in self._kept:
-            self._kept[key] = _bound(before)
+            self._kept[key] = _bind_free_port(before)
         port: int = self._kept[key].getsockname()[1]
         return port
 
@@ -56,7 +56,7 @@ def address_towards(target: str) -> str:
         return address
 
 
-def _bound(wanted: int) -> socket.socket:
+def _bind_free_port(wanted: int) -> socket.socket:
     """Return a socket on the wanted port, or on one outside the kernel's automatic range: between its release here and the
     moment at which the run listens, no outgoing connection of a stranger may take it."""
     highest = int(_RANGE.read_text(encoding="ascii").split()[0]) - 1

@@ -25,7 +25,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
         held = identity.read(path.with_name(identity.FILE))
         if held is not None and held.kernel_boot == kernel_boot:
             try:
-                return _opened(path, held)
+                return _open_database(path, held)
             except tables.Newer as error:
                 raise SpoolDamaged(path=path, why=error) from error
             except sqlite3.OperationalError:  # the disk is full, or cannot be read: nothing is wrong with the spool
@@ -41,7 +41,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
             held = Identity(kernel_boot)
         aside = set_aside(path) if damage else path
         identity.write(path.with_name(identity.FILE), held)
-        spool = _opened(path, held)
+        spool = _open_database(path, held)
     except (OSError, sqlite3.Error) as error:
         raise StateUnusable(path=path.parent, why=error) from error
     if damage:
@@ -64,7 +64,7 @@ def forget(spool: Spool) -> Spool:
     return open_spool(path, kernel_boot=kernel_boot)
 
 
-def _opened(path: Path, held: Identity) -> Spool:
+def _open_database(path: Path, held: Identity) -> Spool:
     """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
     check_format(path)
     db = sqlite3.connect(path, isolation_level=None)

@@ -23,7 +23,7 @@ from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Ready
 from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.runs.launch_retries import Retries
-from node_agent.runs.preparation import beside, prepare
+from node_agent.runs.preparation import build_checkpoint_command, prepare
 from node_agent.runs.rendezvous import Rendezvous
 from node_agent.runs.warming import WarmFolder, warm_launch
 from node_agent.spool.spool import Spool
@@ -102,7 +102,7 @@ class Starting:
         self.retries = Retries(partial(guarded, self.launch), gave_up)
         files = Snapshots(paths), Results(paths)
         self.transfers = Transfers(
-            *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
+            *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._refuse_for_lack)
         )
 
         self._begun = begun
@@ -113,7 +113,7 @@ class Starting:
         self.checkpoints = CheckpointFetches(
             CheckpointFolders(paths, node),
             lambda: spool.cluster[0],
-            reach or _nobody,
+            reach or _refuse_fetch,
             partial(guarded, self.launch),
             partial(guarded, self._lacks_checkpoint),
             copies=copies,
@@ -137,7 +137,7 @@ class Starting:
         collected = self._collected.pop(key, None) is not None
         return snapshots or checkpoint or told or collected
 
-    def _lacks(self, key: RunKey, why: str) -> None:
+    def _refuse_for_lack(self, key: RunKey, why: str) -> None:
         self._refused(self._spool.runs[key], why)
 
     def waits(self, key: RunKey) -> bool:
@@ -168,7 +168,7 @@ class Starting:
 
     def launch(self, key: RunKey) -> None:
         """Launch a run that is to start; for one that was told to stop, only ask what happened to it."""
-        self.retries.due(key)
+        self.retries.note_try(key)
         if self._ceased:
             return  # the next agent finds it in the spool
         record = self._spool.runs[key]
@@ -209,7 +209,7 @@ class Starting:
         except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, " ".join(str(error).split()))  # the story has it on one line
         except OSError as error:
-            self.retries.later(key, str(error))
+            self.retries.retry_later(key, str(error))
         else:
             self.make_spare_soon()
 
@@ -245,7 +245,7 @@ class Starting:
             try:
                 folder.make(self.checkpoints.modules.get(key, ()))
             except OSError as error:
-                self.retries.later(key, str(error))
+                self.retries.retry_later(key, str(error))
                 return False
             return True
         return False
@@ -269,7 +269,7 @@ class Starting:
             port = self._rendezvous.keep(record.key, record.port) if gang is not None and gang.rank == 0 else 0
             ready = Ready(self._rendezvous.address() if gang is not None else "", port)
         except OSError as error:
-            self.retries.later(record.key, str(error))
+            self.retries.retry_later(record.key, str(error))
             return
         self._told.add(record.key)
         self._spool.report(replace(record, port=port), ready)
@@ -283,7 +283,9 @@ class Starting:
             return
         cluster_id, _ = self._spool.cluster
         of_node = self._node, self._paths, cluster_id, self._provider
-        self.launcher.spawn(beside(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key)))
+        self.launcher.spawn(
+            build_checkpoint_command(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key))
+        )
 
     def find_checkpoint(self, key: RunKey) -> None:
         """Ask the launcher for the checkpoint command of a run, without starting it."""
@@ -310,15 +312,15 @@ class Starting:
             port = self._rendezvous.keep(record.key, record.port) if launch.gang.rank == 0 else 0
             ready = Ready(self._rendezvous.address(), port)
         except OSError as error:
-            self.retries.later(record.key, str(error))
+            self.retries.retry_later(record.key, str(error))
             return
         if record.phase is RunPhase.READY and port == record.port:
             return
         self._spool.report(replace(record, phase=RunPhase.READY, port=port), ready)
         self._reported()
-        self.retries.over(record.key)
+        self.retries.forget(record.key)
         log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
 
 
-def _nobody(node: str, _address: str) -> Source:
+def _refuse_fetch(node: str, _address: str) -> Source:
     raise LookupError(f"this agent fetches nothing, and so not from {node}")

@@ -50,8 +50,10 @@ class Stopping:
         """The means by which a run could save when it got SIGTERM from this agent."""
         self.deadlines: dict[RunKey, asyncio.TimerHandle] = {}
         """Timers until a run that is being stopped is killed."""
-        dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.said
-        self.checkpointing = Checkpointing(spool, holding, paths, spawn, find, self._terminate, self._saved, *dumped, guarded)
+        dumped = lambda record: dumps.why_not(record, holding.path(record.key)), dumps.dump_result
+        self.checkpointing = Checkpointing(
+            spool, holding, paths, spawn, find, self._terminate, self._shorten_grace, *dumped, guarded
+        )
 
     def close(self) -> None:
         """Kill no run from here on."""
@@ -77,15 +79,15 @@ class Stopping:
         loop = asyncio.get_running_loop()
         self.deadlines[record.key] = loop.call_at(deadline, self._guarded, self._kill, record.key)
 
-    def over(self, key: RunKey) -> None:
+    def forget(self, key: RunKey) -> None:
         """Forget a run that has ended."""
         self._no_deadline(key)
         self.means.pop(key, None)
-        self.checkpointing.over(key)
+        self.checkpointing.abandon_save(key)
 
     def relent(self, key: RunKey) -> None:
         """Cancel the stop of a run, and remove the file that announces it."""
-        self.over(key)
+        self.forget(key)
         with suppress(OSError):
             self._paths.stop(key).unlink(missing_ok=True)
 
@@ -106,7 +108,7 @@ class Stopping:
         self.signal(record, signal.SIGTERM)
         self._spool.remember([replace(record, signalled=True, checkpoint=checkpoint or record.checkpoint)])
 
-    def _saved(self, key: RunKey, checkpoint: str) -> None:
+    def _shorten_grace(self, key: RunKey, checkpoint: str) -> None:
         """Shorten the grace period after the checkpoint command has saved the work: later work is lost, so do not wait long."""
         record = self._spool.runs[key]
         assert record.stop_deadline is not None
@@ -115,7 +117,7 @@ class Stopping:
         self._terminate(key, checkpoint)
         self.press(self._spool.runs[key], deadline)
 
-    def exceeded(self, key: RunKey, used: int) -> None:
+    def kill_for_memory(self, key: RunKey, used: int) -> None:
         """Kill a run that uses more memory than it asked for: `used` bytes."""
         record = self._spool.runs.get(key)
         if record is None or record.phase is RunPhase.ENDED:
@@ -125,7 +127,7 @@ class Stopping:
             self._spool.remember([replace(record, out_of_memory=True)])
         self.signal(record, signal.SIGKILL)
 
-    def exceeded_on_device(self, key: RunKey, index: int, used_mib: int, limit_mib: int) -> None:
+    def kill_for_device_memory(self, key: RunKey, index: int, used_mib: int, limit_mib: int) -> None:
         """Kill a run that uses more of a device than it may while others use it, too."""
         record = self._spool.runs.get(key)
         if record is None or record.phase is RunPhase.ENDED:
@@ -147,7 +149,7 @@ class Stopping:
                 kill_group(record.pid, signum)
         if signum == signal.SIGKILL:
             self._holding.kill(record.key)
-            self.checkpointing.over(record.key)
+            self.checkpointing.abandon_save(record.key)
 
     def _kill(self, key: RunKey) -> None:
         record = self._spool.runs[key]

@@ -67,7 +67,7 @@ class Suspending:
             return
         if self.slices.is_sliced(record):
             assert record.share is not None
-            self.slices.look(record.share.group)
+            self.slices.take_turn(record.share.group)
         elif record.pid:
             to_park = record.to_park and record.phase is not RunPhase.STOPPING
             number = park_number(record.park_number) if record.park_number else 0
@@ -76,9 +76,9 @@ class Suspending:
             self._start(key)
         self._tell(key, ())
 
-    def left(self, group: int) -> None:
+    def handle_departure(self, group: int) -> None:
         """Handle that a run has left a share group."""
-        self.slices.look(group)
+        self.slices.take_turn(group)
 
     def awakes(self, record: RunRecord) -> bool:
         """Whether a run that is to be stopped has to resume first, which it then does. A run that the scheduler wanted parked
@@ -94,41 +94,41 @@ class Suspending:
         self.settle(record.key)
         return self._spool.runs[record.key].park.stage is not ParkStage.EXECUTES
 
-    def started(self, record: RunRecord) -> None:
+    def handle_start(self, record: RunRecord) -> None:
         """Handle that a run has its process."""
-        self.slices.started(record.key)
+        self.slices.handle_start(record.key)
         if record.to_park or record.share is not None:
             self.settle(record.key)
 
-    def over(self, record: RunRecord) -> None:
+    def handle_end(self, record: RunRecord) -> None:
         """Handle that a run has ended."""
-        self.parking.over(record.key)
-        self.slices.over(record)
+        self.parking.forget(record.key)
+        self.slices.handle_end(record)
 
     # Events of `Parking`.
 
-    def parked(self, key: RunKey, phases: Phases) -> None:
+    def handle_parked(self, key: RunKey, phases: Phases) -> None:
         record = self._spool.runs[key]
         self._tell(key, phases)
         if self.slices.is_sliced(record):
-            self.slices.parked(key, sum(seconds for name, seconds in phases if name != _WAITS))
+            self.slices.handle_parked(key, sum(seconds for name, seconds in phases if name != _WAITS))
         else:
             self.settle(key)
 
-    def resumed(self, key: RunKey, phases: Phases) -> None:
+    def handle_resumed(self, key: RunKey, phases: Phases) -> None:
         record = self._spool.runs[key]
         self._tell(key, phases)
         if record.phase is RunPhase.STOPPING:
             self._press(key)
         if self.slices.is_sliced(record):
-            self.slices.resumed(key)
+            self.slices.handle_resumed(key)
 
-    def refused(self, key: RunKey, reason: str, lost: bool) -> None:
+    def handle_refused(self, key: RunKey, reason: str, lost: bool) -> None:
         record = self._spool.runs[key]
         refused = RunParkRefused(clean(reason, _REASON_LIMIT), lost)
         if record.to_park and record.phase is not RunPhase.STOPPING:
             self._report(replace(record, phase=RunPhase.RUNNING, to_park=False), refused)
-        elif record.phase is not RunPhase.STOPPING and (self.slices.refused(key) or lost):
+        elif record.phase is not RunPhase.STOPPING and (self.slices.handle_refused(key) or lost):
             self._report(record, refused)
         if lost:
             self._kill(self._spool.runs[key], signal.SIGKILL)

@@ -105,12 +105,12 @@ def last_modules(spool: Spool, paths: Paths, job_id: int) -> tuple[str, ...]:
     """Return the modules of the job's last run on this node, in the order of its imports; none if it has not listed any."""
     runs = [key for key in spool.runs if key.job_id == job_id]
     for key in sorted(runs, key=lambda key: (-key.run, key.task)):
-        if modules := written(paths, key):
+        if modules := read_modules(paths, key):
             return modules
     return ()
 
 
-def written(paths: Paths, key: RunKey) -> tuple[str, ...]:
+def read_modules(paths: Paths, key: RunKey) -> tuple[str, ...]:
     """Return the modules that the run has listed. The user's program writes this."""
     with suppress(OSError, UnicodeDecodeError):
         lines = Path(paths.modules(key)).read_text(encoding="ascii").split()

@@ -57,8 +57,8 @@ class Packing:
         if record.launch is None or (server := self._server(record.launch)) is None:
             return True
         if key not in self._starting:
-            task = self._starting[key] = asyncio.get_running_loop().create_task(self._have(server))
-            task.add_done_callback(partial(self._guarded, self._answered, key))
+            task = self._starting[key] = asyncio.get_running_loop().create_task(self._ensure_server(server))
+            task.add_done_callback(partial(self._guarded, self._handle_answer, key))
         return False
 
     def environment(self, launch: LaunchSpec) -> Mapping[str, str]:
@@ -73,7 +73,7 @@ class Packing:
         record = self._spool.runs.get(key)
         return record is not None and bool(_pipes(record))
 
-    def over(self, key: RunKey) -> None:
+    def handle_end(self, key: RunKey) -> None:
         """Handle the end of a run. Daemons that no run uses are stopped."""
         self._ready.discard(key)
         self._without.discard(key)
@@ -83,18 +83,18 @@ class Packing:
 
     def tidy(self) -> None:
         """Stop daemons that no run uses, and restart those that have died."""
-        self._untidy = self._daemons is not None and bool(self._daemons.known())
+        self._untidy = self._daemons is not None and bool(self._daemons.find_started())
         if self._untidy and self._keeping is None:
             self._untidy = False
             self._keeping = asyncio.get_running_loop().create_task(self._keep())
-            self._keeping.add_done_callback(partial(self._guarded, self._kept))
+            self._keeping.add_done_callback(partial(self._guarded, self._finish_keeping))
 
     def close(self) -> None:
         """Leave the daemons running, as their clients do."""
         for task in (*self._starting.values(), *([self._keeping] if self._keeping is not None else ())):
             task.cancel()
 
-    async def _have(self, server: Server) -> str:
+    async def _ensure_server(self, server: Server) -> str:
         assert self._daemons is not None
         async with self._turn:
             return await self._daemons.start(server)
@@ -102,9 +102,9 @@ class Packing:
     async def _keep(self) -> Mapping[Server, str]:
         assert self._daemons is not None
         async with self._turn:  # computed in turn: a run that is about to start has requested its daemon by then
-            return await self._daemons.keep(self._wanted())
+            return await self._daemons.keep(self._wanted_servers())
 
-    def _answered(self, key: RunKey, task: "asyncio.Task[str]") -> None:
+    def _handle_answer(self, key: RunKey, task: "asyncio.Task[str]") -> None:
         self._starting.pop(key, None)
         if task.cancelled():
             return
@@ -115,7 +115,7 @@ class Packing:
             self._ready.add(key)
         self._start(key)
 
-    def _kept(self, task: "asyncio.Task[Mapping[Server, str]]") -> None:
+    def _finish_keeping(self, task: "asyncio.Task[Mapping[Server, str]]") -> None:
         self._keeping = None
         if not task.cancelled():
             for why in task.result().values():
@@ -130,11 +130,11 @@ class Packing:
         (device,) = launch.devices
         return Server(os.geteuid(), self._uuids[device])
 
-    def _wanted(self) -> set[Server]:
+    def _wanted_servers(self) -> set[Server]:
         assert self._daemons is not None
         live = self._spool.live()
         used = {pipes for record in live if (pipes := _pipes(record))}
-        found = {server for server in self._daemons.known() if self._daemons.environment(server)[_PIPES] in used}
+        found = {server for server in self._daemons.find_started() if self._daemons.environment(server)[_PIPES] in used}
         waiting = (self._server(record.launch) for record in live if record.launch is not None and not record.pid)
         return found | {server for server in waiting if server is not None}
 

@@ -101,7 +101,7 @@ class Slices:
             self._held.discard(key)
             return True
         self._held.add(key)
-        self.look(record.share.group)  # this starts the run, if it is its turn
+        self.take_turn(record.share.group)  # this starts the run, if it is its turn
         return False
 
     def is_held(self, key: RunKey) -> bool:
@@ -116,7 +116,7 @@ class Slices:
         """Whether a run takes turns, so that its time is decided here."""
         return record.share is not None and not record.to_park
 
-    def look(self, group: int) -> None:
+    def take_turn(self, group: int) -> None:
         """Do what the turn of the group requires, now and whenever it changes."""
         members = [record for record in self._spool.live() if record.share is not None and record.share.group == group]
         if not members:
@@ -129,7 +129,7 @@ class Slices:
             state.refused.clear()
         now = self._wall()
         turn = self._turn(state, plan, members, now)
-        self._again(group, state, turn, now)
+        self._schedule_next_turn(group, state, turn, now)
         if state.row != turn.row:
             state.previous, state.row = state.row, turn.row
             state.switched, state.switching = time.monotonic(), set()
@@ -140,32 +140,32 @@ class Slices:
         state.turn = turn.name
         self._move(state, plan, turn, members)
 
-    def parked(self, key: RunKey, moving: float) -> None:
+    def handle_parked(self, key: RunKey, moving: float) -> None:
         """Note that a member is parked, after it had not executed for `moving` seconds."""
-        if (found := self._of(key)) is None:
+        if (found := self._find_member(key)) is None:
             return
         group, state, record = found
         if key in state.switching:
             state.switching.discard(key)
             if state.previous is not None:
                 self._learn(state, state.previous, -max(0.0, record.park.changed - moving - state.switched))
-        self.look(group)
+        self.take_turn(group)
 
-    def resumed(self, key: RunKey) -> None:
+    def handle_resumed(self, key: RunKey) -> None:
         """Note that a member executes again."""
-        if (found := self._of(key)) is None:
+        if (found := self._find_member(key)) is None:
             return
         group, state, record = found
         if key in state.switching:
             state.switching.discard(key)
             if state.row is not None:
                 self._learn(state, state.row, max(0.0, record.park.changed - state.switched))
-        self.look(group)
+        self.take_turn(group)
 
-    def refused(self, key: RunKey) -> bool:
+    def handle_refused(self, key: RunKey) -> bool:
         """Note that a member cannot be parked. It keeps its devices in the next turn, and is asked again after that. Return
         whether to inform the scheduler: once for each plan."""
-        if (found := self._of(key)) is None:
+        if (found := self._find_member(key)) is None:
             return True
         _, state, _ = found
         self._tried.add(key)
@@ -178,29 +178,29 @@ class Slices:
         """Note that a launch has failed for now. Others may use the run's devices until the next try."""
         if key in self._begun and (record := self._spool.runs[key]).share is not None:
             self._begun.discard(key)
-            self.look(record.share.group)
+            self.take_turn(record.share.group)
 
-    def started(self, key: RunKey) -> None:
+    def handle_start(self, key: RunKey) -> None:
         """Note that a run has its process, or has ended."""
         self._begun.discard(key)
         self._held.discard(key)
 
-    def over(self, record: RunRecord) -> None:
+    def handle_end(self, record: RunRecord) -> None:
         """Handle the end of a member, after which its row may be empty."""
-        self.started(record.key)
+        self.handle_start(record.key)
         self._tried.discard(record.key)
         if record.share is not None:
-            self.look(record.share.group)
+            self.take_turn(record.share.group)
 
     def close(self) -> None:
         for group in list(self._groups):
             self._forget(group)
 
-    def observed(self) -> tuple[SliceObservation, ...]:
+    def observe(self) -> tuple[SliceObservation, ...]:
         """Return the device time of each member of groups with several rows."""
-        return tuple(sorted(self._observed(time.monotonic()), key=lambda seen: seen.key))
+        return tuple(sorted(self._observe_members(time.monotonic()), key=lambda seen: seen.key))
 
-    def _observed(self, now: float) -> Iterator[SliceObservation]:
+    def _observe_members(self, now: float) -> Iterator[SliceObservation]:
         for record in self._spool.live():
             if record.share is None or len(record.share.rows) < 2 or not record.pid:
                 continue
@@ -209,7 +209,7 @@ class Slices:
             yield SliceObservation(
                 record.key,
                 state.stage is ParkStage.EXECUTES,
-                accounting.executed(record, began, now),
+                accounting.executed_seconds(record, began, now),
                 max(0.0, now - record.share.since),
                 state.switches,
                 state.switching_seconds,
@@ -237,22 +237,22 @@ class Slices:
         if stopping:  # one that executes comes first, until it has ended: its grace period does not wait
             first = min(stopping, key=lambda r: (not self._parking.executes(r.key), r.key))
             place = next(place for place, row in enumerate(plan.rows) if first.key in row.runs)
-            return turns.lasting(place, now, first.key.job_id, first.key.run)
+            return turns.lasting_turn(place, now, first.key.job_id, first.key.run)
         if len(weights) < 2:
             row = next(iter(weights), 0)
-            return turns.lasting(row, now) if len(plan.rows) > 1 else Turn(row, now, inf)
+            return turns.lasting_turn(row, now) if len(plan.rows) > 1 else Turn(row, now, inf)
         if is_local and (cycle := int(now // plan.period)) != state.cycle:
             state.cycle, state.used_losses = cycle, dict(state.losses)
         losses = tuple(state.used_losses.get(place, 0.0) for place in weights) if is_local else ()
-        return turns.at(now, weights, plan.period, losses)
+        return turns.turn_at(now, weights, plan.period, losses)
 
-    def _again(self, group: int, state: _Group, turn: Turn, now: float) -> None:
+    def _schedule_next_turn(self, group: int, state: _Group, turn: Turn, now: float) -> None:
         if state.timer is not None:
             state.timer.cancel()
             state.timer = None
-        if turn.renewed != inf:
-            delay = max(0.0, turn.renewed - now) + 0.0005  # so that the wall clock has passed it
-            state.timer = asyncio.get_running_loop().call_later(delay, self._guarded, self.look, group)
+        if turn.renewed_at != inf:
+            delay = max(0.0, turn.renewed_at - now) + 0.0005  # so that the wall clock has passed it
+            state.timer = asyncio.get_running_loop().call_later(delay, self._guarded, self.take_turn, group)
 
     def _move(self, state: _Group, plan: SharePlan, turn: Turn, members: list[RunRecord]) -> None:
         active = set(plan.rows[turn.row].runs)
@@ -314,7 +314,7 @@ class Slices:
             if record is not None and record.pid and record.phase is RunPhase.RUNNING:
                 self._parking.prepare(key)
 
-    def _of(self, key: RunKey) -> tuple[int, _Group, RunRecord] | None:
+    def _find_member(self, key: RunKey) -> tuple[int, _Group, RunRecord] | None:
         record = self._spool.runs.get(key)
         if record is None or record.share is None:
             return None

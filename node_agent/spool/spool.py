@@ -2,7 +2,7 @@
 
 SQLite, one file. With `synchronous=OFF`, a write reaches the kernel, which survives the agent's death but not the machine's.
 That suffices, since a reboot ends every run and changes the boot ID: a spool of an earlier boot is discarded unread. So a
-write costs some 50 microseconds, and is made inline; `together` makes several into one. A run's change and its report are
+write costs some 50 microseconds, and is made inline; `write_together` makes several into one. A run's change and its report are
 one transaction. All runs are also held in memory, which always agrees with the file.
 
 Each spool has its own ID, which is part of the boot ID: a new spool means that older runs are gone.
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from node_agent.errors import StateUnusable
 from node_agent.run_state.events import Exited, Report, RunEvent
-from node_agent.run_state.model import RunKey, RunPhase, RunRecord, short
+from node_agent.run_state.model import RunKey, RunPhase, RunRecord, short_id
 from node_agent.spool import identity, tables
 from node_agent.spool.identity import Identity
 
@@ -38,7 +38,7 @@ class Spool:
         self._unwritten: _Unwritten | None = None
         self.kernel_boot = held.kernel_boot
         self.boot_id = f"{held.kernel_boot}/{spool_id}"
-        self.short_id = short(spool_id)
+        self.short_id = short_id(spool_id)
         self._read()
 
     def _read(self) -> None:
@@ -57,7 +57,7 @@ class Spool:
     def live(self) -> list[RunRecord]:
         return [record for record in self._runs.values() if record.phase is not RunPhase.ENDED]
 
-    def told(self) -> tuple[RunRecord, ...]:
+    def runs_to_report(self) -> tuple[RunRecord, ...]:
         """Return the runs that a scheduler must know when the agent connects: those that have not ended, or have a report that
         is not acknowledged. All others have ended for the scheduler as well."""
         waiting = {report.key for report in self._reports.values()}
@@ -67,7 +67,7 @@ class Spool:
         """Return the reports that are not acknowledged, in order."""
         return [report for sequence, report in self._reports.items() if sequence > after]
 
-    def failed(self, report: Report) -> bool:
+    def is_failure(self, report: Report) -> bool:
         """Whether the run's end may be due to a broken device: it failed, and had not been told to stop."""
         ended, record = report.event, self._runs.get(report.key)
         told = record is not None and record.stop_received is not None
@@ -102,7 +102,7 @@ class Spool:
                 raise StateUnusable(path=self.path.parent, why=error.strerror) from error
             self._identity = held
 
-    def together(self) -> AbstractContextManager[object]:
+    def write_together(self) -> AbstractContextManager[object]:
         """Write everything inside as one transaction. Effects that depend on it must wait until it has ended.
 
         If something inside fails, nothing was written, and memory is as it was before. If a run changes several times inside,
@@ -169,7 +169,7 @@ class Spool:
     @contextmanager
     def _transaction(self) -> Iterator["_Unwritten"]:
         """Change memory inside; write the file at the end, in one transaction."""
-        if self._unwritten is not None:  # inside `together`
+        if self._unwritten is not None:  # inside `write_together`
             yield self._unwritten
             return
         new = self._unwritten = _Unwritten()

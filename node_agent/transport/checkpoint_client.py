@@ -57,7 +57,7 @@ class CheckpointSource:
         try:
             described: Described = await self._describe(job_id, timeout=_ANSWER, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
-            raise _meant(error) from error
+            raise _translate_error(error) from error
         return described
 
     async def pieces(self, job_id: int, file: SavedFile, offset: int) -> AsyncIterator[Piece]:
@@ -70,7 +70,7 @@ class CheckpointSource:
                     return
                 yield piece
         except grpc.aio.AioRpcError as error:
-            raise _meant(error) from error
+            raise _translate_error(error) from error
         finally:
             call.cancel()
 
@@ -78,7 +78,7 @@ class CheckpointSource:
         await self._channel.close()
 
 
-def _meant(error: grpc.aio.AioRpcError) -> Exception:
+def _translate_error(error: grpc.aio.AioRpcError) -> Exception:
     said = error.details() or error.code().name
     if error.code() in _FINAL:
         return SourceRefuses(said)

@@ -15,7 +15,7 @@ _CUT = ("Socket closed", "Connection reset", "SETTINGS frame", "Handshake read f
 """The library's messages if only one of the two sides uses TLS."""
 
 
-def ended(target: str, error: Exception, security: Security, *, welcomed: bool) -> AgentError:
+def explain_end(target: str, error: Exception, security: Security, *, welcomed: bool) -> AgentError:
     """Return the error that ended a connection, for people. `welcomed`: after the scheduler had accepted this agent."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return Disconnected(target=target, why="closed the connection")
@@ -24,10 +24,10 @@ def ended(target: str, error: Exception, security: Security, *, welcomed: bool) 
     if leader:
         return StandsBy(target=target, leader=leader)
     if reason and error.code() is not grpc.StatusCode.UNAVAILABLE:
-        return Refused(target=target, reason=reason, why=_refused(reason, said or reason, security))
+        return Refused(target=target, reason=reason, why=_explain_refusal(reason, said or reason, security))
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
         return Disconnected(target=target, why="is not a scheduler of Ebb: correct --scheduler")
-    hint = "" if welcomed else _perhaps(security)
+    hint = "" if welcomed else _closing_hint(security)
     if said == _UNSAID:
         return Disconnected(target=target, why=f"closed the connection{hint}")
     if problem := _name_problem(said) or tls_problem(said):
@@ -62,7 +62,7 @@ def _name_problem(said: str) -> str:
     return f"cannot be found, as its name does not resolve ({why}): correct --scheduler, or this machine's /etc/hosts or DNS"
 
 
-def _refused(reason: str, said: str, security: Security) -> str:
+def _explain_refusal(reason: str, said: str, security: Security) -> str:
     """Explain a refusal for agents: the scheduler's message is for users, who set their token elsewhere."""
     if reason == "NO_TOKEN":
         return f"it asks for a token: name a file with one in token_file ({_MAKE})"
@@ -73,7 +73,7 @@ def _refused(reason: str, said: str, security: Security) -> str:
     return said
 
 
-def _perhaps(security: Security) -> str:
+def _closing_hint(security: Security) -> str:
     """Return why a scheduler that does not say may have closed a connection before its welcome."""
     if security.tls_ca is None:
         return "; if it speaks TLS, set tls_ca"

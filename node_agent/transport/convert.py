@@ -77,7 +77,7 @@ def decode(data: bytes) -> Downward:
         case "configuration":
             return _configuration(response.configuration)
         case "desired_runs":
-            runs = map(_desired, response.desired_runs.runs)
+            runs = map(_desired_state, response.desired_runs.runs)
             return DesiredRuns(response.desired_runs.commit_no, tuple(run for run in runs if run is not None))
         case "acknowledgement":
             return Acknowledgement(response.acknowledgement.sequence)
@@ -201,7 +201,7 @@ def _configuration(said: pb.NodeConfiguration) -> NodeConfiguration:
     return NodeConfiguration(duration_in(said.heartbeat_interval), duration_in(said.reconnect_within))
 
 
-def _desired(said: pb.DesiredRun) -> Desired | None:
+def _desired_state(said: pb.DesiredRun) -> Desired | None:
     key, generation = RunKey(said.job_id, said.run, said.task), said.generation
     match said.WhichOneof("state"):
         case "prepared":

@@ -44,20 +44,20 @@ class FileCalls:
 
     async def get(self, job_id: int, digest: str, offset: int) -> tuple[bytes, int]:
         """Fetch a piece of a snapshot from this byte on, which is empty at the end, and the size of the whole."""
-        found: tuple[bytes, int] = await self._asked(self._get, SnapshotPiece(job_id, digest, offset))
+        found: tuple[bytes, int] = await self._call(self._get, SnapshotPiece(job_id, digest, offset))
         return found
 
     async def put(self, key: RunKey, size: int, offset: int, data: bytes) -> int:
         """Store a piece of a result; return how many bytes are then stored."""
-        stored: int = await self._asked(self._put, ResultPiece(key, size, offset, data))
+        stored: int = await self._call(self._put, ResultPiece(key, size, offset, data))
         return stored
 
-    async def ended(self, job_ids: list[int], days: float) -> list[int]:
+    async def find_ended(self, job_ids: list[int], days: float) -> list[int]:
         """Return those of the jobs that ended at least this many days ago. At most a thousand may be asked for."""
-        found: list[int] = await self._asked(self._ended, EndedJobs(job_ids, days))
+        found: list[int] = await self._call(self._ended, EndedJobs(job_ids, days))
         return found
 
-    async def _asked(self, call: Any, message: SnapshotPiece | ResultPiece | EndedJobs) -> Any:
+    async def _call(self, call: Any, message: SnapshotPiece | ResultPiece | EndedJobs) -> Any:
         try:
             return await call(message, timeout=_LIMIT, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:

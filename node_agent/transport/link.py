@@ -19,7 +19,7 @@ from node_agent.measuring.observations import Observations
 from node_agent.run_state.events import Report
 from node_agent.run_state.model import Desired
 from node_agent.transport import convert
-from node_agent.transport.connection_ends import ended
+from node_agent.transport.connection_ends import explain_end
 from node_agent.transport.convert_pieces import pieces
 from node_agent.transport.files import transferring
 from node_agent.transport.logs import BROKEN, LogCalls
@@ -52,7 +52,7 @@ class Node(Protocol):
 
     def hello(self) -> Hello: ...
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def accept_welcome(self, welcome: Welcome) -> None:
         """Obey this scheduler from now on."""
 
     def obey(self, wanted: Sequence[Desired]) -> None: ...
@@ -63,7 +63,7 @@ class Node(Protocol):
     def observations(self) -> Observations | None:
         """Return the last observations of the devices, and of the steps of runs; None: neither can be observed."""
 
-    async def examined(self, reports: Sequence[Report]) -> None:
+    async def recheck_devices(self, reports: Sequence[Report]) -> None:
         """Wait for one more look at the devices, if one of these runs may have failed because a device broke."""
 
     def acknowledge(self, sequence: int) -> None: ...
@@ -125,24 +125,24 @@ async def run(
     complaints: set[str] = set()
     while True:
         asked = target if target in known else asked  # a scheduler that named an absent leader would name it again
-        following = _after(asked, known)
+        following = _next_scheduler(asked, known)
         longest = pace.longest
         session = Session(pace)
         try:
-            await _connected(target, node, session, security, tell)
+            await _run_connection(target, node, session, security, tell)
         except ForeignCluster as error:
             reason, text, longest = "", str(error), pace.foreign
         except Refused as error:
             reason, text, following = error.reason, str(error), target  # that is the leader's word
             if reason == "OTHER_CLUSTER":
-                longest, following = pace.foreign, _after(asked, known)
+                longest, following = pace.foreign, _next_scheduler(asked, known)
         except StandsBy as error:
             reason, text = "", str(error)
             if security.tls_ca is not None or is_loopback(error.leader):  # as with the addresses that the agent was given
                 following = error.leader
         except (StaleEpoch, Disconnected) as error:
             reason, text = "", str(error)
-        if session.worked:
+        if session.has_worked:
             tries = 0
             complaints.clear()
         tell(text)
@@ -156,7 +156,7 @@ async def run(
         tries += 1
 
 
-def _after(asked: str, known: Sequence[str]) -> str:
+def _next_scheduler(asked: str, known: Sequence[str]) -> str:
     """Return the next of the schedulers that the agent was told about."""
     return known[(known.index(asked) + 1) % len(known)]
 
@@ -171,7 +171,7 @@ class Session:
         self._welcomed: float | None = None
         self.acknowledged = False
 
-    def welcomed(self, configuration: NodeConfiguration) -> None:
+    def note_welcome(self, configuration: NodeConfiguration) -> None:
         self._welcomed = time.monotonic()
         self.configuration = configuration
 
@@ -181,7 +181,7 @@ class Session:
         return self.configuration.heartbeat_interval or self.pace.heartbeat
 
     @property
-    def worked(self) -> bool:
+    def has_worked(self) -> bool:
         """Whether something was acknowledged, or the connection lived for a while after the welcome.
 
         One that is welcomed and then refused does not count, or it would be repeated without a pause, forever.
@@ -200,7 +200,7 @@ def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
         raise StaleEpoch(target=target, theirs=welcome.epoch, ours=hello.epoch)
 
 
-async def _connected(target: str, node: Node, session: Session, security: Security, tell: Callable[[str], None]) -> None:
+async def _run_connection(target: str, node: Node, session: Session, security: Security, tell: Callable[[str], None]) -> None:
     """Run one connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
@@ -217,15 +217,15 @@ async def _connected(target: str, node: Node, session: Session, security: Securi
             welcome = await _welcome(target, call, session.pace.answer)
             welcomed = True
             check_fence(target, hello, welcome)
-            node.welcomed(welcome)
+            node.accept_welcome(welcome)
             node.acknowledge(welcome.acknowledged)
-            session.welcomed(welcome.configuration)
+            session.note_welcome(welcome.configuration)
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             async with transferring(node.transfer, channel, metadata):
                 await _converse(target, call, node, session, logs.answer)
         except BROKEN as error:
-            raise ended(target, error, security, welcomed=welcomed) from error
+            raise explain_end(target, error, security, welcomed=welcomed) from error
         finally:
             call.cancel()
             await logs.close()
@@ -290,7 +290,7 @@ async def _send(call: Call, node: Node, session: Session) -> None:
         node.reported.clear()
         waiting = node.pending(sent)
         # A fault must precede the end of the run that it broke, or the job would seem to have failed by itself.
-        await node.examined(waiting)
+        await node.recheck_devices(waiting)
         if (seen := node.observations()) is not None and seen.faults != faults:
             faults = seen.faults
             await _write(call, seen)

@@ -28,7 +28,7 @@ async def remove_expired(state: Path, spool: str, known: Container[str], before:
     of another spool's runs is removed before it is certain that none of them lives.
     """
     removed, faults = 0, []
-    for folder in await asyncio.to_thread(lambda: list(expired(state, spool, known, before))):
+    for folder in await asyncio.to_thread(lambda: list(find_expired(state, spool, known, before))):
         try:
             await asyncio.to_thread(_remove, folder)
             removed += 1
@@ -39,7 +39,7 @@ async def remove_expired(state: Path, spool: str, known: Container[str], before:
     return removed
 
 
-def expired(state: Path, spool: str, known: Container[str], before: float) -> Iterator[Path]:
+def find_expired(state: Path, spool: str, known: Container[str], before: float) -> Iterator[Path]:
     """Yield the folders to be removed."""
     for folder in _subfolders(state / RUNS):
         if folder.name != spool and not (folder / OVER).exists():

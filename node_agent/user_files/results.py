@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from node_agent.processes.run_paths import Paths
-from node_agent.run_state.model import RunKey, short
+from node_agent.run_state.model import RunKey, short_id
 
 FOLDER = "results"
 
@@ -21,7 +21,7 @@ class Results:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
 
-    def take(self, cluster_id: str, key: RunKey) -> bool:
+    def take_result(self, cluster_id: str, key: RunKey) -> bool:
         """Take the result that a run has left, if any; for a gang, that of rank 0. Return whether there was one."""
         source = self._paths.result(key)
         if key.task or not os.path.isfile(source) or os.path.islink(source):  # noqa: PTH113, PTH114 (at the end of every run)
@@ -39,8 +39,8 @@ class Results:
         with suppress(FileNotFoundError):
             for entry in os.scandir(self._folder(cluster_id)):
                 with suppress(ValueError, TypeError):  # not a file of the agent
-                    found[RunKey.named(entry.name)] = Path(entry.path)
+                    found[RunKey.parse(entry.name)] = Path(entry.path)
         return found
 
     def _folder(self, cluster_id: str) -> Path:
-        return self._paths.state / FOLDER / short(cluster_id)
+        return self._paths.state / FOLDER / short_id(cluster_id)

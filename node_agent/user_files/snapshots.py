@@ -44,7 +44,7 @@ class Snapshots:
         """One for each archive that is being fetched."""
         self._unpacking: dict[RunKey, asyncio.Future[None]] = {}
 
-    def lacking(self, launch: LaunchSpec) -> bool:
+    def has_missing(self, launch: LaunchSpec) -> bool:
         """Whether a run has snapshots that are not unpacked yet."""
         return bool(launch.snapshots) and not os.path.isdir(self._paths.code(launch.key))  # noqa: PTH112
 
@@ -54,18 +54,18 @@ class Snapshots:
         for digest in dict.fromkeys(launch.snapshots):
             async with self._locks.setdefault(digest, asyncio.Lock()):
                 archives.append(await self._archive(launch.key, digest, fetch))
-        await asyncio.shield(self._unpacked(launch.key, archives))
+        await asyncio.shield(self._start_unpacking(launch.key, archives))
 
-    def _unpacked(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
+    def _start_unpacking(self, key: RunKey, archives: list[Path]) -> asyncio.Future[None]:
         """Return a future that is done once the snapshots of a run are unpacked. The thread outlives a caller that is
         cancelled, and the next caller waits for the same thread: two of them would write to the same folder."""
         if (current := self._unpacking.get(key)) is not None:
             return current
         current = self._unpacking[key] = asyncio.ensure_future(asyncio.to_thread(self._unpack, key, archives))
-        current.add_done_callback(partial(self._unpacked_once, key))
+        current.add_done_callback(partial(self._note_unpacked, key))
         return current
 
-    def _unpacked_once(self, key: RunKey, done: asyncio.Future[None]) -> None:
+    def _note_unpacked(self, key: RunKey, done: asyncio.Future[None]) -> None:
         del self._unpacking[key]
         if not done.cancelled():
             done.exception()  # retrieved, also if no caller waits; the next try meets it again

@@ -33,7 +33,7 @@ class Calls(Protocol):
 
     async def put(self, key: RunKey, size: int, offset: int, data: bytes) -> int: ...
 
-    async def ended(self, job_ids: list[int], days: float) -> list[int]: ...
+    async def find_ended(self, job_ids: list[int], days: float) -> list[int]: ...
 
 
 class Transfers:
@@ -58,7 +58,7 @@ class Transfers:
 
     def waits(self, launch: LaunchSpec) -> bool:
         """Whether a run has to wait for its snapshots, which are then fetched."""
-        if not self._snapshots.lacking(launch):
+        if not self._snapshots.has_missing(launch):
             return False
         self._wanted[launch.key] = launch
         self._changed.set()
@@ -72,10 +72,10 @@ class Transfers:
         """Forget a run that is not to start any more, or has ended; return whether it was waiting."""
         return self._wanted.pop(key, None) is not None
 
-    def over(self, key: RunKey) -> None:
+    def send_result(self, key: RunKey) -> None:
         """Handle the end of a run: send its result."""
         self.drop(key)
-        if self._results.take(self._cluster(), key):
+        if self._results.take_result(self._cluster(), key):
             self._changed.set()
 
     async def run(self, calls: Calls) -> None:

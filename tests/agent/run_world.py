@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.processes import stray_processes
 from node_agent.processes.launcher.client import Absent, Connected, Ended, Event, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.processes.launcher.spawn import PROCESS_FILE, write_exit
@@ -93,7 +93,7 @@ class World:
         self.paths = Paths(self.state, self.state / "checkpoints", self.spool.short_id, "/hook")
         self.executor = Executor(
             self.spool,
-            simulated("dgx-a100", "n1"),
+            simulate_devices("dgx-a100", "n1"),
             self.paths,
             "n1",
             Rendezvous(lambda: "127.0.0.1"),

@@ -211,12 +211,12 @@ def test_files_of_another_machine_or_storage_are_not_copied(tmp_path: Path) -> N
     theirs, ours = (CheckpointFolders(Paths(tmp_path / node, tmp_path / node / "saved", "s"), node) for node in ("a", "b"))
     theirs.folder("c1", 1).mkdir(parents=True)
     said = theirs.describe("c1", 1)
-    assert ours.nearby(said) == theirs.folder("c1", 1)
-    assert ours.nearby(said._replace(machine="another")) is None
-    assert ours.nearby(said._replace(store="another")) is None
-    assert ours.nearby(said._replace(folder=str(tmp_path))) is None
-    assert ours.nearby(said._replace(folder="saved/c1/job-1")) is None
-    assert ours.nearby(said._replace(folder="/")) is None
+    assert ours.find_nearby(said) == theirs.folder("c1", 1)
+    assert ours.find_nearby(said._replace(machine="another")) is None
+    assert ours.find_nearby(said._replace(store="another")) is None
+    assert ours.find_nearby(said._replace(folder=str(tmp_path))) is None
+    assert ours.find_nearby(said._replace(folder="saved/c1/job-1")) is None
+    assert ours.find_nearby(said._replace(folder="/")) is None
 
 
 def test_only_what_has_changed_is_fetched_again(two: Two) -> None:

@@ -169,7 +169,7 @@ async def test_uploads_that_fail_are_tried_again_and_go_on_after_a_restart(bucke
     (folder / "model").write_bytes(b"content")
     bucket.full_after = 0
     uploads = CheckpointUploads(store, folders, again=(0.0,))
-    uploads.left("c1", RunKey(1, 1))
+    uploads.upload_ended_run("c1", RunKey(1, 1))
     await uploads._tasks[1]
     assert store.find("c1", 1) is None
     assert (folder / ".upload-1").exists()

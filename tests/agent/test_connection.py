@@ -37,7 +37,7 @@ def ends() -> Iterator[Ends]:
     yield ends
     ends.agent.close()
     ends.turn()
-    assert not ends.connection.there
+    assert not ends.connection.is_connected
     ends.selector.close()
 
 
@@ -58,7 +58,7 @@ def test_what_is_larger_than_its_socket_arrives_whole(ends: Ends) -> None:
 def test_an_agent_that_reads_nothing_is_left(ends: Ends) -> None:
     for _ in range(20):
         ends.connection.send({"text": "x" * (1 << 20)})
-    assert not ends.connection.there
+    assert not ends.connection.is_connected
     ends.connection.send({"nobody": "hears it"})
     ends.agent.close()
     ends.agent = ends.connect()

@@ -24,7 +24,7 @@ from ebb.v1 import job_pb2
 from node_agent.checkpoints import criu
 from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.criu_images import read_image
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.processes.launcher.client import Ended, Restore, Spawned, SpawnRequest
 from node_agent.processes.launcher.restoring import now_ticks, restored_by
 from node_agent.processes.process_groups import start_ticks, stat_fields
@@ -288,7 +288,7 @@ def test_a_program_that_uses_a_gpu_is_not_dumped(tmp_path: Path) -> None:
     device.touch()
     record = RunRecord(RunKey(1, 1), RunPhase.STOPPING, LaunchSpec(RunKey(1, 1), ("cat",)), stop_reason=StopReason.PREEMPTED)
     dumps = Dumps(
-        Paths(tmp_path, tmp_path, "s"), "n", lambda: "c", simulated("cpu-20c", "n").inventory, "criu", gpus=str(device)
+        Paths(tmp_path, tmp_path, "s"), "n", lambda: "c", simulate_devices("cpu-20c", "n").inventory, "criu", gpus=str(device)
     )
     for opened, why in ((device, "it uses a GPU, and CRIU is used for programs on CPUs alone"), (Path(os.devnull), "")):
         with (

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent import build_devices as opening
-from node_agent.build_devices import CHANGED, GONE, capacity, laid_out, remembered, with_lost
+from node_agent.build_devices import CHANGED, GONE, add_remembered_gpus, capacity, laid_out, with_lost
 from node_agent.commands.main import main
 from node_agent.config import BadSettings, load_devices
 from node_agent.devices.base import Device, Inventory
@@ -210,14 +210,14 @@ def test_a_reading_is_remembered_until_the_machine_starts_again(tmp_path: Path) 
     less = whole.model_copy(
         update={"gpus": whole.gpus[1:], "pairs": tuple(p for p in whole.pairs if whole.gpus[0].uuid != p.a)}
     )
-    assert remembered(whole, file) == whole
+    assert add_remembered_gpus(whole, file) == whole
     text = file.read_text()
-    assert [gpu.fault for gpu in in_order(remembered(less, file).gpus)] == [GONE, "", "", ""]
-    assert [gpu.fault for gpu in in_order(remembered(less, file).gpus)] == [GONE, "", "", ""]
-    assert remembered(whole, file) == whole
+    assert [gpu.fault for gpu in in_order(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
+    assert [gpu.fault for gpu in in_order(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
+    assert add_remembered_gpus(whole, file) == whole
     for other in (re.sub('"boot": "[^"]*"', '"boot": "another"', text), '{"boot": 1}', "{", "[]", "", '{"reading": {}}'):
         file.write_text(other)
-        assert remembered(less, file) == less
+        assert add_remembered_gpus(less, file) == less
 
 
 def test_under_runs_a_machine_is_as_it_was_but_for_its_faults(tmp_path: Path) -> None:
@@ -225,19 +225,19 @@ def test_under_runs_a_machine_is_as_it_was_but_for_its_faults(tmp_path: Path) ->
     apart = tuple(pair.model_copy(update={"level": None}) for pair in whole.pairs)
     ill = whole.gpus[1].model_copy(update={"memory_mib": 0, "name": "", "fault": "no memory"})
     less = whole.model_copy(update={"gpus": (ill, *whole.gpus[2:]), "pairs": apart})  # its first GPU came later
-    assert remembered(less, file) == less
+    assert add_remembered_gpus(less, file) == less
     shuffled = less.model_copy(update={"gpus": less.gpus[::-1], "pairs": less.pairs[::-1]})
-    assert remembered(shuffled, file, held=True) == less
-    then = remembered(whole, file, held=True)
+    assert add_remembered_gpus(shuffled, file, held=True) == less
+    then = add_remembered_gpus(whole, file, held=True)
     assert then == less.model_copy(update={"problems": (*whole.problems, CHANGED)})
     lost = whole.model_copy(update={"gpus": whole.gpus[:3]})
-    assert [gpu.fault for gpu in remembered(lost, file, held=True).gpus] == ["no memory", "", GONE]
-    assert remembered(whole, file) == whole
+    assert [gpu.fault for gpu in add_remembered_gpus(lost, file, held=True).gpus] == ["no memory", "", GONE]
+    assert add_remembered_gpus(whole, file) == whole
 
 
 def test_a_reading_that_cannot_be_remembered_is_none_the_worse(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     whole = machine("workstation-4")
-    assert remembered(whole, tmp_path / "none" / "gpus.json") == whole
+    assert add_remembered_gpus(whole, tmp_path / "none" / "gpus.json") == whole
     assert "gpus.json cannot be written" in caplog.text
 
 

@@ -302,8 +302,8 @@ def reader(*of: Gpu, problems: tuple[str, ...] = ()) -> gpus.Reader:
 
 
 def test_simulated_devices(proc: Path, folder: Path) -> None:
-    the(gpus.simulated("dgx-a100", folder), "ok", "simulated (dgx-a100)")
-    the(gpus.simulated("dgx-a100", proc), "warning", "its GPUs are not used", "devices: nvml")
+    the(gpus.check_simulated("dgx-a100", folder), "ok", "simulated (dgx-a100)")
+    the(gpus.check_simulated("dgx-a100", proc), "warning", "its GPUs are not used", "devices: nvml")
 
 
 def test_the_driver(proc: Path, folder: Path) -> None:
@@ -332,7 +332,7 @@ def test_persistence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_nvml_says() -> None:
     def read(*of: Gpu, **more: tuple[str, ...]) -> list[Finding]:
-        return gpus.read(reader(*of, **more), 5)[1]
+        return gpus.read_with_findings(reader(*of, **more), 5)[1]
 
     the(read(gpu(0), gpu(1)), "ok", "2 x H100; driver 570.86, NVML 12.570")
     the(read(gpu(0), gpu(1, "it has fallen off the bus")), "problem", "0000:01:00.0 (GPU-1): it has fallen off", "--gpu-reset")
@@ -342,15 +342,15 @@ def test_what_nvml_says() -> None:
     async def silent(_: float) -> Reading:
         raise DriverSilent(limit=5)
 
-    the(gpus.read(silent, 5)[1], "problem", "5", "dmesg")
+    the(gpus.read_with_findings(silent, 5)[1], "problem", "5", "dmesg")
 
 
 def test_all_of_a_gpu_machine(proc: Path, dev: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(folder, "printf '0, Enabled\\n'")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     settings = DeviceSettings(reserve_memory=0)
-    assert [finding.level for finding in gpus.real(5, settings, proc, dev, reader(gpu(0)))] == ["ok"] * 4
-    found = [finding.level for finding in gpus.real(5, settings, folder, dev)]
+    assert [finding.level for finding in gpus.check_real(5, settings, proc, dev, reader(gpu(0)))] == ["ok"] * 4
+    found = [finding.level for finding in gpus.check_real(5, settings, folder, dev)]
     assert found == ["problem"], "without a driver nothing else is asked"
 
 
@@ -359,10 +359,10 @@ def test_a_device_tree_that_does_not_fit(folder: Path) -> None:
     tree = folder / "tree.yaml"
     reading = asyncio.run(reader(gpu(0), gpu(1))(5))
     tree.write_text("levels: [board]\ndevices: {GPU-0: {path: [0]}, GPU-1: {path: [0]}}\n")
-    assert list(gpus.offered(DeviceSettings(reserve_memory=0, device_tree=tree), reading)) == []
+    assert list(gpus.check_offer(DeviceSettings(reserve_memory=0, device_tree=tree), reading)) == []
     tree.write_text("levels: [board]\ndevices: {GPU-0: {path: [0]}}\n")
-    the(gpus.offered(DeviceSettings(reserve_memory=0, device_tree=tree), reading), "problem", "GPU-1", "ebb-agent devices")
-    the(gpus.offered(DeviceSettings(reserve_memory=1e6), reading), "problem", "leave nothing for jobs", "ebb-agent devices")
+    the(gpus.check_offer(DeviceSettings(reserve_memory=0, device_tree=tree), reading), "problem", "GPU-1", "ebb-agent devices")
+    the(gpus.check_offer(DeviceSettings(reserve_memory=1e6), reading), "problem", "leave nothing for jobs", "ebb-agent devices")
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------------

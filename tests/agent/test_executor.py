@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.processes.cgroups import Groups
 from node_agent.processes.launcher.client import Beside, Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.processes.memory_watch import OomKills
@@ -75,7 +75,7 @@ class Stage:
         monkeypatch.setattr(module, "terminate_group", lambda pid, _: self.signals.append((pid, signal.SIGTERM)))
         self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)
         self.rendezvous = rendezvous = Rendezvous(lambda: "127.0.0.1")
-        provider = simulated("dgx-a100", "n1")
+        provider = simulate_devices("dgx-a100", "n1")
         self.executor = Executor(self.spool, provider, paths, "n1", rendezvous, lambda: None, self.failures.append, groups)
         self.executor.connect(self.launcher)  # type: ignore[arg-type]
 
@@ -152,7 +152,7 @@ async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
         raise OSError("the second event fails")
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage.executor._beginning, "spawned", full)
+        patched.setattr(stage.executor._beginning, "handle_spawn", full)
         with pytest.raises(OSError, match="the second event fails"):
             stage.executor.hear([Ended(ONE, 3, 0), Spawned(TWO, 78, 780, child=True)])
     assert (dict(stage.spool.runs), stage.spool.pending()) == before
@@ -245,8 +245,8 @@ async def test_strangers_are_all_gone_before_it_is_said(stage: Stage) -> None:
 
 async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     kills = 5
-    monkeypatch.setattr(OomKills, "now", lambda _: kills)
-    monkeypatch.setattr(OomKills, "lately", lambda _: kills)
+    monkeypatch.setattr(OomKills, "read", lambda _: kills)
+    monkeypatch.setattr(OomKills, "read_recent", lambda _: kills)
     stage.running(ONE, 77)
     stage.running(TWO, 78)
     told = RunKey(3, 1)
@@ -265,14 +265,14 @@ async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypat
 async def test_a_run_that_is_killed_for_its_memory_says_so_however_it_is_found(stage: Stage) -> None:
     for key, pid in ((ONE, 77), (TWO, 78)):
         stage.running(key, pid)
-        stage.executor.stopping.exceeded(key, 1 << 30)
-        stage.executor.stopping.exceeded(key, 1 << 30)
+        stage.executor.stopping.kill_for_memory(key, 1 << 30)
+        stage.executor.stopping.kill_for_memory(key, 1 << 30)
     assert stage.signals == [(77, 9), (77, 9), (78, 9), (78, 9)]
     stage.executor.hear([Ended(ONE, 0, 0)])  # it came to its end before the signal did
     stage.executor.hear([Lost(TWO)])
     ends = [r.event for r in stage.spool.pending() if isinstance(r.event, Exited)]
     assert ends == [Exited(), Exited(signal=9, out_of_memory=True)]
-    stage.executor.stopping.exceeded(ONE, 1 << 30)
+    stage.executor.stopping.kill_for_memory(ONE, 1 << 30)
     assert len(stage.signals) == 4
 
 
@@ -296,7 +296,7 @@ async def test_a_run_that_was_done_when_the_signal_came(
 ) -> None:
     stage.running(ONE, 77)
     if said is not None:
-        Path(stage.paths.done(ONE)).write_text(said)
+        Path(stage.paths.done_file(ONE)).write_text(said)
     stage.executor.obey([stopped(ONE, 60)])
     stage.executor.hear([Ended(ONE, *ended)])
     event = stage.spool.pending()[-1].event

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from node_agent.processes.stray_processes import OVER
-from node_agent.user_files.folder_expiry import expired, remove_expired
+from node_agent.user_files.folder_expiry import find_expired, remove_expired
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
@@ -27,7 +27,7 @@ def folder(state: Path, name: str, *files: str, at: float = LONG_AGO) -> Path:
 
 
 def names(state: Path, known: set[str] = frozenset()) -> set[str]:  # type: ignore[assignment]
-    return {f"{run.parent.name}/{run.name}" for run in expired(state, "s", known, BEFORE)}
+    return {f"{run.parent.name}/{run.name}" for run in find_expired(state, "s", known, BEFORE)}
 
 
 def test_those_that_ended_long_ago(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 from examples.cluster import start_module
 from node_agent.checkpoints.criu import unusable
 from node_agent.processes import process_groups as processes
-from node_agent.processes.cgroups import Place, own_group, take
+from node_agent.processes.cgroups import Place, own_group, prepare_place
 from node_agent.processes.launcher import cgroup_spawn
 from node_agent.processes.launcher.client import Connected, Ended, NotSpawned, Spawned, Unable
 from node_agent.processes.memory_watch import MemoryWatch
-from node_agent.processes.process_groups import inside, kill_inside, populated
+from node_agent.processes.process_groups import is_populated, kill_inside, processes_inside
 from node_agent.processes.process_watch import GroupWatch
 from node_agent.run_state.model import RunKey
 from tests.agent.conftest import ROOT, AgentProcess, alive, run_directory, until
@@ -48,7 +48,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         pytest.skip(f"no control group can be made here: {error}")
     monkeypatch.delenv("INVOCATION_ID", raising=False)  # whoever runs the tests is not who gives this group away
     yield path
-    until(lambda: not populated(str(path)) or kill_inside(str(path)))
+    until(lambda: not is_populated(str(path)) or kill_inside(str(path)))
     until(lambda: _removed(path))
 
 
@@ -113,7 +113,7 @@ def test_a_run_is_in_its_group_from_its_first_instruction_and_leaves_nothing(gro
         assert said.endswith(f"/{group.name}")
         assert ids == f"{spawned.pid} {spawned.pid}"
         assert not alive(int((run / "daemon").read_text()))
-        assert not populated(str(group))
+        assert not is_populated(str(group))
 
     play(state, scene)
 
@@ -202,10 +202,10 @@ def test_kernels_kill_a_whole_group(group: Path, kernel: str, monkeypatch: pytes
 
     monkeypatch.setattr(processes, "write", write)
     with sleeper(group):
-        assert len(inside(str(group))) == 2
+        assert len(processes_inside(str(group))) == 2
         kill_inside(str(group))
-        until(lambda: not populated(str(group)))
-        assert inside(str(group)) == []
+        until(lambda: not is_populated(str(group)))
+        assert processes_inside(str(group)) == []
     how = {"5.14": ["cgroup.kill 1"], "5.2": ["cgroup.freeze 1", "cgroup.freeze 0"], "5.1": []}
     assert written == how[kernel]
 
@@ -220,25 +220,25 @@ def test_the_memory_of_a_group_is_that_of_all_its_processes(group: Path) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         watch = MemoryWatch(dict, lambda *_: None)
-        assert list(watch.look({ONE: (str(group), 90 << 20), TWO: (str(group), 300 << 20)})) == [ONE]
+        assert list(watch.find_exceeding({ONE: (str(group), 90 << 20), TWO: (str(group), 300 << 20)})) == [ONE]
         kill_inside(str(group))
-    assert watch.look({ONE: (str(group), 0)}) == {}
+    assert watch.find_exceeding({ONE: (str(group), 0)}) == {}
 
 
 def test_groups_are_made_found_and_removed(group: Path) -> None:
-    groups, missing = take(Place(str(group)), limits=True)
+    groups, missing = prepare_place(Place(str(group)), limits=True)
     assert missing == ""
-    assert list(groups.known()) == []
+    assert list(groups.find_runs()) == []
     for _ in range(2):
         path = groups.make("s1/17.1.2", 0)
     assert path == f"{group}/runs/s1.17.1.2" == groups.path("s1/17.1.2")
-    assert list(groups.known()) == ["s1/17.1.2"]
+    assert list(groups.find_runs()) == ["s1/17.1.2"]
     with sleeper(Path(path)):
-        assert groups.alive("s1/17.1.2")
-        assert not groups.bounded("s1/17.1.2")  # without a memory controller
+        assert groups.is_alive("s1/17.1.2")
+        assert not groups.is_limited("s1/17.1.2")  # without a memory controller
         assert not groups.remove("s1/17.1.2")
     until(lambda: groups.remove("s1/17.1.2"))
-    assert list(groups.known()) == []
+    assert list(groups.find_runs()) == []
     assert groups.remove("s1/17.1.2")
 
 
@@ -311,7 +311,7 @@ def test_runs_are_taken_over_in_their_groups(inside_group: Start, group: Path, s
     until((run / "ready").exists)
     daemon = int((run / "daemon").read_text())
     first.kill()
-    launcher = next(pid for pid in inside(f"{group}/agent") if pid != first.process.pid)
+    launcher = next(pid for pid in processes_inside(f"{group}/agent") if pid != first.process.pid)
     os.kill(launcher, signal.SIGKILL)  # so that nobody but the next agent can tell when it is over
     second = inside_group()
     scheduler.wait(lambda: len(scheduler.hellos) == 2)
@@ -335,7 +335,7 @@ def test_what_is_left_in_groups_of_runs_that_nobody_knows(
     daemon = int((run / "daemon").read_text())
     leader = int(scheduler.started(1).pid)  # the run may get there before its agent has told that it started
     first.kill()
-    for pid in inside(f"{group}/agent"):
+    for pid in processes_inside(f"{group}/agent"):
         os.kill(pid, signal.SIGKILL)
     os.killpg(leader, signal.SIGKILL)
     until(lambda: not processes.start_ticks(leader))  # only the daemon is left, which nothing else tells of

@@ -11,7 +11,7 @@ import pytest
 from node_agent.config import BadSettings, load
 from node_agent.errors import ControlGroupsMissing
 from node_agent.processes import cgroups as module
-from node_agent.processes.cgroups import Groups, Place, found, look, own_group, take
+from node_agent.processes.cgroups import Groups, Place, find_place, own_group, prepare_place, set_up_groups
 from node_agent.processes.launcher.client import Ended, Spawned
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import RunKey
@@ -59,23 +59,23 @@ def test_what_an_agent_finds(tmp_path: Path) -> None:
     no_systemd = str(tmp_path / "none")
     unit = plain(tmp_path / "unit")
     leaf = plain(unit / "agent")
-    assert look(str(leaf), {"INVOCATION_ID": "1"}, no_systemd) == Place(str(unit), memory=True)
-    assert look(str(unit), {}, no_systemd) == Place(str(unit), inner=True, memory=True)
-    told = look(str(unit), {"INVOCATION_ID": "1"}, no_systemd)
+    assert find_place(str(leaf), {"INVOCATION_ID": "1"}, no_systemd) == Place(str(unit), memory=True)
+    assert find_place(str(unit), {}, no_systemd) == Place(str(unit), inner=True, memory=True)
+    told = find_place(str(unit), {"INVOCATION_ID": "1"}, no_systemd)
     assert (told.root, told.inner, told.memory) == (str(unit), True, False)
     assert "DelegateSubgroup=agent" in told.missing
     plain(unit, "cpu hugetlb")
-    told = look(str(leaf), {}, no_systemd)
+    told = find_place(str(leaf), {}, no_systemd)
     assert (told.root, told.inner, told.memory) == (str(unit), False, False)
     assert "no memory controller (it has: cpu, hugetlb)" in told.missing
     (unit / "cgroup.type").unlink()  # as the outermost group has it, which nobody gives away
-    told = look(str(unit), {}, no_systemd)
+    told = find_place(str(unit), {}, no_systemd)
     assert told.root == ""
     assert "the whole machine's group" in told.missing
     (unit / "cgroup.type").write_text("domain")
-    assert "no cgroup v2 is mounted" in look("", {}).missing
+    assert "no cgroup v2 is mounted" in find_place("", {}).missing
     (unit / "cgroup.subtree_control").unlink()
-    told = look(str(unit), {}, no_systemd)
+    told = find_place(str(unit), {}, no_systemd)
     assert told.root == ""
     assert "is not the agent's own" in told.missing
 
@@ -83,14 +83,14 @@ def test_what_an_agent_finds(tmp_path: Path) -> None:
 def test_of_systemds_groups_only_what_was_given_away_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = plain(tmp_path / "unit")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert look(str(unit), {}, systemd=str(tmp_path)).root == ""
+    assert find_place(str(unit), {}, systemd=str(tmp_path)).root == ""
     monkeypatch.setattr(os, "getxattr", lambda path, name: b"1" if (path, name) == (str(unit), "trusted.delegate") else b"0")
-    assert look(str(unit), {}, systemd=str(tmp_path)).root == str(unit)
+    assert find_place(str(unit), {}, systemd=str(tmp_path)).root == str(unit)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getxattr", lambda *_: b"")
-    assert look(str(unit), {}, systemd=str(tmp_path)).root == str(unit)  # what it may write was given to it
+    assert find_place(str(unit), {}, systemd=str(tmp_path)).root == str(unit)  # what it may write was given to it
     session = plain(tmp_path / "user@1000.service" / "app.scope")
-    assert look(str(session), {}, systemd=str(tmp_path)).root == ""  # to the user's own systemd
+    assert find_place(str(session), {}, systemd=str(tmp_path)).root == ""  # to the user's own systemd
 
 
 def test_controllers_are_given_to_runs_once_the_agent_is_out_of_the_way(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_controllers_are_given_to_runs_once_the_agent_is_out_of_the_way(tmp_path
     (unit / "cgroup.procs").write_text("11\n12\n")
     plain(unit / "agent")
     plain(unit / "runs")
-    groups, missing = take(Place(str(unit), inner=True, memory=True), limits=True)
+    groups, missing = prepare_place(Place(str(unit), inner=True, memory=True), limits=True)
     assert missing == ""
     assert (unit / "agent/cgroup.procs").read_text() in ("0", "12")  # the last one; plain files do not add up
     assert [(unit / name / "cgroup.subtree_control").read_text() for name in (".", "runs")] == ["+memory"] * 2
@@ -113,23 +113,23 @@ def test_where_the_kernel_refuses_groups_are_used_without_limits(tmp_path: Path,
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(module, "write", write)
-    groups, missing = take(Place(str(unit), memory=True), limits=True)
+    groups, missing = prepare_place(Place(str(unit), memory=True), limits=True)
     assert "Device or resource busy; processes 11, 12 are in it" in missing
     assert groups.path("s/1.1") == f"{unit}/runs/s.1.1"
-    assert not groups.bounded("s/1.1")
-    groups, missing = take(Place(str(unit), inner=True), limits=True)
+    assert not groups.is_limited("s/1.1")
+    groups, missing = prepare_place(Place(str(unit), inner=True), limits=True)
     assert "Device or resource busy" in missing
     assert groups.path("s/1.1") == ""
 
 
 def test_policies(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(module, "look", lambda *_: Place(missing="it is not there; make it so"))
-    assert found("off", limits=True).path("s/1.1") == ""
+    monkeypatch.setattr(module, "find_place", lambda *_: Place(missing="it is not there; make it so"))
+    assert set_up_groups("off", limits=True).path("s/1.1") == ""
     assert caplog.messages == []
-    assert found("auto", limits=True).path("s/1.1") == ""
+    assert set_up_groups("auto", limits=True).path("s/1.1") == ""
     assert caplog.messages == ["control groups: it is not there; make it so"]
     with pytest.raises(ControlGroupsMissing, match=r"require\): it is not there; make it so\. Mend that"):
-        found("require", limits=True)
+        set_up_groups("require", limits=True)
 
 
 # ---- memory: what is written for the kernel, and what is made of what it tells -------------------------------------------
@@ -210,7 +210,7 @@ async def test_the_kernel_says_what_it_has_killed_for_want_of_memory(
 ) -> None:
     folder = starts(stage, files, ONE, 77)
     monkeypatch.setattr(
-        "node_agent.processes.memory_watch.OomKills.now", lambda _: 1_000_000
+        "node_agent.processes.memory_watch.OomKills.read", lambda _: 1_000_000
     )  # others were killed on this node
     (folder / "memory.events").write_text(f"low 0\noom_kill {kills}\n")
     stage.executor.hear([ended])

@@ -17,7 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from node_agent.devices.base import Inventory
 from node_agent.errors import Disconnected, Refused
 from node_agent.transport import convert, link
-from node_agent.transport.connection_ends import ended
+from node_agent.transport.connection_ends import explain_end
 from node_agent.transport.messages import Acknowledgement, Hello, NodeConfiguration, Welcome
 from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
@@ -68,7 +68,7 @@ class QuietNode:
     def hello(self) -> Hello:
         return Hello("n1", "b", "", 0, Inventory(1000, 1024), (), "1")
 
-    def welcomed(self, _welcome: Welcome) -> None:
+    def accept_welcome(self, _welcome: Welcome) -> None:
         pass
 
     def acknowledge(self, _sequence: int) -> None:
@@ -85,7 +85,7 @@ class QuietNode:
     def observations(self) -> None:
         return None
 
-    async def examined(self, _reports: object) -> None:
+    async def recheck_devices(self, _reports: object) -> None:
         pass
 
     def log(self, request: object) -> None:
@@ -153,7 +153,7 @@ def test_an_agent_without_a_token_is_told_of_its_own_setting() -> None:
     status = status_pb2.Status(code=16, message="none was sent: set EBB_TOKEN_FILE", details=[detail])
     trailing = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAUTHENTICATED, grpc.aio.Metadata(), trailing, status.message)
-    said = str(ended("sched:7737", error, Security(), welcomed=False))
+    said = str(explain_end("sched:7737", error, Security(), welcomed=False))
     assert "sched:7737 refuses this node: it asks for a token: name a file with one in token_file" in said
     assert "EBB_TOKEN_FILE" not in said
 
@@ -185,7 +185,7 @@ async def test_how_long_is_waited_at_most(
             raise KeyError("enough")
         raise Refused(target="here", reason=reason, why=f"because {next(tries)}")
 
-    monkeypatch.setattr(link, "_connected", refused)
+    monkeypatch.setattr(link, "_run_connection", refused)
     monkeypatch.setattr(link.random, "uniform", lambda _low, high: waits.append(high) or 0)
     with pytest.raises(KeyError, match="enough"):
         await link.run("here", QuietNode(), link.Pace(first=4))  # type: ignore[arg-type]
@@ -204,16 +204,16 @@ async def test_what_shows_that_a_link_works() -> None:
             return await super().read()
 
     session = link.Session(link.Pace(heartbeat=0.001, proven=5.0))
-    session.welcomed(NodeConfiguration())
-    assert not session.worked
+    session.note_welcome(NodeConfiguration())
+    assert not session.has_worked
     with pytest.raises(Disconnected):
         await link._converse("here", Acknowledging(), QuietNode(), session, answer=id)  # type: ignore[arg-type]
-    assert session.worked
+    assert session.has_worked
     lived = link.Session(link.Pace(proven=0.01))
-    assert not lived.worked
-    lived.welcomed(NodeConfiguration())
+    assert not lived.has_worked
+    lived.note_welcome(NodeConfiguration())
     await asyncio.sleep(0.02)
-    assert lived.worked
+    assert lived.has_worked
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -245,7 +245,7 @@ async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypa
     async def session(*arguments: Any) -> None:
         if (within := next(sessions)) is not None:
             configuration = NodeConfiguration(reconnect_within=within)
-            next(each for each in arguments if isinstance(each, link.Session)).welcomed(configuration)
+            next(each for each in arguments if isinstance(each, link.Session)).note_welcome(configuration)
         raise Disconnected(target="here", why="is gone")
 
     async def sleep(seconds: float) -> None:
@@ -253,7 +253,7 @@ async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypa
         if len(waits) == 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(link, "_connected", session)
+    monkeypatch.setattr(link, "_run_connection", session)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
     with pytest.raises(asyncio.CancelledError):

@@ -129,15 +129,15 @@ def test_no_two_runs_execute_at_a_time_while_the_period_changes(ready: FakeSched
 
 
 def tried(state: ParkState, took: float, at: float) -> ParkState:
-    return accounting.executes(accounting.parking(state, Rung.COOPERATIVE, (), at), at, at + took, outlasted=took)
+    return accounting.end_resume(accounting.begin_park(state, Rung.COOPERATIVE, (), at), at, at + took, outlasted=took)
 
 
 def cycled(state: ParkState, wait: float, moving: float, resume: float, at: float = 100.0) -> ParkState:
     """Parked once, and resumed."""
-    state = accounting.parking(state, Rung.COOPERATIVE, (), at)
-    state = accounting.parked(state, Parked(Rung.COOPERATIVE, 1, 1, (), moving), at, at + wait + moving)
-    state = accounting.resuming(state, at + 60)
-    return accounting.executes(state, at + 60, at + 60 + resume)
+    state = accounting.begin_park(state, Rung.COOPERATIVE, (), at)
+    state = accounting.end_park(state, Parked(Rung.COOPERATIVE, 1, 1, (), moving), at, at + wait + moving)
+    state = accounting.begin_resume(state, at + 60)
+    return accounting.end_resume(state, at + 60, at + 60 + resume)
 
 
 def test_the_first_park_tells_little_of_the_next_ones() -> None:
@@ -160,24 +160,24 @@ def test_the_first_park_tells_little_of_the_next_ones() -> None:
 def test_the_longest_try_counts_until_a_park_succeeds() -> None:
     state = tried(tried(tried(ParkState(), 2, 10), 5, 20), 3, 30)
     assert (state.outlasted_seconds, state.stage) == (5, ParkStage.EXECUTES)
-    state = accounting.executes(state, 50, 50)
+    state = accounting.end_resume(state, 50, 50)
     assert state.outlasted_seconds == 5, "an end of nothing is no try"
     assert cycled(state, 6, 1, 1).outlasted_seconds == 0
 
 
 def test_a_park_that_was_refused_was_not_too_slow() -> None:
-    state = accounting.parking(tried(ParkState(), 5, 10), Rung.COOPERATIVE, (), 100)
-    assert accounting.executes(state, 100, 112).outlasted_seconds == 5
+    state = accounting.begin_park(tried(ParkState(), 5, 10), Rung.COOPERATIVE, (), 100)
+    assert accounting.end_resume(state, 100, 112).outlasted_seconds == 5
 
 
 def test_the_time_in_which_no_agent_was_there_is_no_part_of_a_park_or_a_resume() -> None:
     """The agent is away for a minute in the middle of each, and the next one asks again."""
-    state = accounting.parking(cycled(cycled(ParkState(), 0.2, 1, 0.5), 0.2, 1, 0.5), Rung.COOPERATIVE, (), 1000)
-    state = accounting.parking(state, Rung.COOPERATIVE, (), 1060.1)
-    state = accounting.parked(state, Parked(Rung.COOPERATIVE, 1, 1, (), 1.0), 1060.0, 1061.5)
+    state = accounting.begin_park(cycled(cycled(ParkState(), 0.2, 1, 0.5), 0.2, 1, 0.5), Rung.COOPERATIVE, (), 1000)
+    state = accounting.begin_park(state, Rung.COOPERATIVE, (), 1060.1)
+    state = accounting.end_park(state, Parked(Rung.COOPERATIVE, 1, 1, (), 1.0), 1060.0, 1061.5)
     assert state.wait_seconds == pytest.approx(0.5)
-    before, state = state, accounting.resuming(accounting.resuming(state, 1100), 1160)
-    state = accounting.executes(state, 1160, 1160.5)
+    before, state = state, accounting.begin_resume(accounting.begin_resume(state, 1100), 1160)
+    state = accounting.end_resume(state, 1160, 1160.5)
     assert state.resume_seconds == pytest.approx(0.5)
     assert state.switching_seconds - before.switching_seconds == pytest.approx(60.5), "it may have executed, or not"
 

@@ -45,7 +45,7 @@ def program(text: str, *arguments: str | Path, processes: int = 1) -> Iterator[i
 
 
 def over(group: int, mib: int) -> list[RunKey]:
-    return list(MemoryWatch(dict, lambda *_: None).look({KEY: (group, mib * MIB)}))
+    return list(MemoryWatch(dict, lambda *_: None).find_exceeding({KEY: (group, mib * MIB)}))
 
 
 def test_memory_of_one_process() -> None:
@@ -86,7 +86,7 @@ def test_a_run_that_only_seems_too_large_is_seldom_looked_at_closely(monkeypatch
         watch = MemoryWatch(dict, lambda *_: None)
         counts = []
         for _ in range(3):
-            watch.look({KEY: (group, 250 * MIB)})
+            watch.find_exceeding({KEY: (group, 250 * MIB)})
             counts.append(len(looks))
     assert counts == [4, 4, 8]  # half a second's look at 100.0, so none at 109.0, and one at 110.6
 
@@ -100,7 +100,7 @@ def test_no_process_is_no_memory() -> None:
 
 def test_the_kernel_says_how_often_it_has_killed() -> None:
     kills = OomKills()
-    assert kills.now() == kills.lately() >= 0
+    assert kills.read() == kills.read_recent() >= 0
     assert "\noom_kill " in Path("/proc/vmstat").read_text()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.devices.base import Observation
-from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, best, by_steps
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, by_steps, choose_best
 from node_agent.measuring.observations import Observations
 from node_agent.measuring.step_rates import RunSteps, StepState
 from node_agent.run_state.model import RunKey
@@ -29,7 +29,7 @@ mini_batches = st.builds(
 
 @given(st.lists(mini_batches, max_size=12))
 def test_each_run_has_the_most_confident_of_its_best_source(found: list[MiniBatch]) -> None:
-    chosen = best(found)
+    chosen = choose_best(found)
     assert [each.key for each in chosen] == sorted({each.key for each in found})
     for one in chosen:
         same = [each for each in found if each.key == one.key]
@@ -39,7 +39,7 @@ def test_each_run_has_the_most_confident_of_its_best_source(found: list[MiniBatc
 
 
 def test_no_more_are_sent_than_the_scheduler_accepts() -> None:
-    many = best(MiniBatch(RunKey(job, 1, 0), 1.0, 0.5, MiniBatchSource.MEMORY) for job in range(1, 4099))
+    many = choose_best(MiniBatch(RunKey(job, 1, 0), 1.0, 0.5, MiniBatchSource.MEMORY) for job in range(1, 4099))
     sent = pb.ConnectRequest.FromString(convert.encode(Observations((), (), periods=many))).observations
     assert len(sent.mini_batches) == 4096
     assert protovalidate.collect_violations(sent) == []

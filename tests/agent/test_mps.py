@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     made = Site(tmp_path_factory.mktemp("m"))  # a short path, for sockets
     monkeypatch.setenv("EBB_FAKE_MPS", str(made.plan))
     yield made
-    for server in made.again().known():
+    for server in made.again().find_started():
         try:
             os.kill(made.pid(server), signal.SIGKILL)
         except (OSError, ValueError):
@@ -60,14 +60,14 @@ def runs(pid: int) -> bool:
 
 async def test_daemons_run_as_long_as_they_are_wanted(site: Site) -> None:
     assert await site.daemons.keep({A, B}) == {}
-    assert site.daemons.known() == [A, B]
+    assert site.daemons.find_started() == [A, B]
     first, second = site.pid(A), site.pid(B)
     assert runs(first)
     assert runs(second)
     assert (site.root / f"{ME}-GPU-b" / "log" / "control.log").read_text() == f"{ME} GPU-b"
     assert await site.daemons.keep({A}) == {}
     until(lambda: not runs(second))
-    assert site.daemons.known() == [A]
+    assert site.daemons.find_started() == [A]
     assert site.pid(A) == first, "it was left alone"
     assert await site.daemons.keep(()) == {}
     until(lambda: not runs(first))
@@ -137,7 +137,7 @@ async def test_a_daemon_that_does_not_exit_is_killed(site: Site, monkeypatch: py
     monkeypatch.setattr(mps, "LIMIT", 1.0)
     assert await site.daemons.stop(A) == ""
     assert not runs(stubborn)
-    assert site.daemons.known() == []
+    assert site.daemons.find_started() == []
 
 
 async def test_a_control_program_that_is_not_there_is_told(site: Site) -> None:

@@ -27,7 +27,7 @@ from node_agent.devices.base import (
     Observed,
     ProcessMemory,
 )
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.measuring import observations as observing
 from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource
 from node_agent.measuring.observations import Observations, Observing, RunCycle, owners
@@ -314,7 +314,7 @@ async def test_only_other_faults_are_urgent(spool: Spool, tmp_path: Path) -> Non
 
 
 async def test_where_nothing_is_to_be_seen_it_ends(spool: Spool, tmp_path: Path) -> None:
-    made = Observing(simulated("pcie-8", "n1"), spool, tmp_path, Urgent())
+    made = Observing(simulate_devices("pcie-8", "n1"), spool, tmp_path, Urgent())
     async with asyncio.timeout(LIMIT):
         await made.run()
     assert made.latest is None
@@ -347,7 +347,7 @@ async def test_it_waits_until_the_devices_were_looked_at_once_more(spool: Spool,
 def test_a_run_that_was_told_to_stop_or_went_well_needs_no_look(spool: Spool, ended: Exited, told: bool, failed: bool) -> None:
     """A trial may wait for its room."""
     spool.report(RunRecord(KEY, RunPhase.ENDED, stop_received=1.0 if told else None), ended)
-    assert [spool.failed(report) for report in spool.pending()] == [failed]
+    assert [spool.is_failure(report) for report in spool.pending()] == [failed]
 
 
 # ---- to the scheduler --------------------------------------------------------------------------------------------------
@@ -515,7 +515,7 @@ async def test_the_fault_of_a_device_goes_before_the_end_of_the_run_that_it_brok
         def pending(self, after: int) -> list[object]:
             return [Report(1, KEY, Exited(signal=9))] if after < 1 else []
 
-        async def examined(self, reports: object) -> None:
+        async def recheck_devices(self, reports: object) -> None:
             if reports:
                 self.latest = observations(1, "XID 79")
 

@@ -267,7 +267,7 @@ def test_a_stop_that_is_sent_again_is_seen_to_again(tmp_path: Path) -> None:
         scheduler.run(ALONE[0])
         await asyncio.sleep(1)
         scheduler.stop(ALONE[0], 5.0, StopReason.CANCELLED)
-        world.executor.stopping.over(ALONE[0])  # the kill is forgotten
+        world.executor.stopping.forget(ALONE[0])  # the kill is forgotten
         await asyncio.sleep(100)
         assert world.spool.runs[ALONE[0]].phase is RunPhase.STOPPING
         scheduler.stop(ALONE[0], 5.0, StopReason.CANCELLED)

@@ -115,7 +115,7 @@ def test_runs_that_are_packed_have_a_daemon_where_the_settings_say_so(
     assert stat_fields(daemon), "the other one is still its client"
     scheduler.stop(2, 0)
     scheduler.exited(2)
-    until(lambda: not MpsDaemons(state / "mps").known())
+    until(lambda: not MpsDaemons(state / "mps").find_started())
     assert stat_fields(daemon)[:1] in ([], ["Z"])
 
 
@@ -153,9 +153,9 @@ def test_one_look_is_no_proof() -> None:
     told: list[tuple[RunKey, int, int, int]] = []
     watch = DeviceMemoryWatch(lambda: runs, lambda *seen: told.append(seen))
     most = 1000 + CONTEXT_MIB
-    watch.look({(ONE, 0): most + 1, (TWO, 0): most, (RunKey(3, 1), 0): 9999})
-    watch.look({(ONE, 0): most, (TWO, 0): most})
-    watch.look({(ONE, 0): most + 2})
+    watch.check_limits({(ONE, 0): most + 1, (TWO, 0): most, (RunKey(3, 1), 0): 9999})
+    watch.check_limits({(ONE, 0): most, (TWO, 0): most})
+    watch.check_limits({(ONE, 0): most + 2})
     assert told == []
-    watch.look({(ONE, 0): most + 3})
+    watch.check_limits({(ONE, 0): most + 3})
     assert told == [(ONE, 0, most + 3, 1000)]

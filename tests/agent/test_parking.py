@@ -16,7 +16,7 @@ import pytest
 from ebb_inject.ebb_hook import control
 from node_agent.devices.driver_checkpoint import DriverCheckpoint
 from node_agent.processes.cgroups import Groups
-from node_agent.processes.process_groups import kill_inside, populated
+from node_agent.processes.process_groups import is_populated, kill_inside
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Phases
@@ -82,7 +82,7 @@ class Stage:
             self.happened.set()
 
     def run(self, key: RunKey, *command: str, gang: int = 1, nodes: int = 1, **program: Any) -> Program:
-        made = Program(self.paths.run(key), *command, **program)
+        made = Program(self.paths.folder_path(key), *command, **program)
         self.programs.append(made)
         record = RunRecord(key, RunPhase.RUNNING, pid=made.pid, start_ticks=made.ticks, gang_size=gang, gang_nodes=nodes)
         self.spool.remember([record])
@@ -115,13 +115,13 @@ class Stage:
     def stage(self, key: RunKey) -> ParkStage:
         return self.spool.runs[key].park.stage
 
-    def parked(self, key: RunKey, phases: Phases) -> None:
+    def handle_parked(self, key: RunKey, phases: Phases) -> None:
         self._add("parked", key, phases)
 
-    def resumed(self, key: RunKey, phases: Phases) -> None:
+    def handle_resumed(self, key: RunKey, phases: Phases) -> None:
         self._add("resumed", key, phases)
 
-    def refused(self, key: RunKey, reason: str, lost: bool) -> None:
+    def handle_refused(self, key: RunKey, reason: str, lost: bool) -> None:
         self._add("refused", key, reason, lost)
 
     def not_saved(self, key: RunKey, reason: str) -> None:
@@ -264,7 +264,7 @@ async def test_a_control_group_is_frozen_with_all_that_is_in_it(stage: Stage, gr
     stage.park(ONE)
     await stage.told("parked")
     kill_inside(str(folder))  # also while it is frozen
-    until(lambda: not populated(str(folder)))
+    until(lambda: not is_populated(str(folder)))
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------------

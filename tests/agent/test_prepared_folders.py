@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.devices.simulated import simulated
+from node_agent.devices.simulated import simulate_devices
 from node_agent.processes.launcher.prepared_folders import PreparedFolder, remove
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import Gang, LaunchSpec, RunKey
@@ -19,7 +19,7 @@ def prepared(tmp_path: Path) -> PreparedFolder:
 
 def taken(prepared: PreparedFolder, path: Path) -> bool:
     """Whether it went there; its files are closed."""
-    opened = prepared.take(str(path))
+    opened = prepared.move_to(str(path))
     for descriptor in opened or ():
         os.close(descriptor)
     return opened is not None
@@ -32,7 +32,7 @@ def test_it_goes_where_it_is_needed_with_its_files_open(prepared: PreparedFolder
         prepared.make()
         prepared.make()
         (tmp_path / "empty").mkdir(exist_ok=True)
-        opened = prepared.take(str(path))
+        opened = prepared.move_to(str(path))
         assert opened is not None
         for descriptor, name in zip(opened, ("a", "b"), strict=True):
             os.write(descriptor, name.encode())
@@ -101,6 +101,6 @@ def test_checkpoints_are_saved_in_a_folder_that_is_never_exchanged(
     prepared.make()
     made = Path(prepared.path).stat().st_ino
     launch = LaunchSpec(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), "n1", 7) if gang else None)
-    prepare(launch, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", prepared)
+    prepare(launch, {}, "n1", paths, "c1", simulate_devices("dgx-a100", "n1"), "", prepared)
     assert (place.stat().st_ino == made) is exchanged
     assert prepared.missing is exchanged

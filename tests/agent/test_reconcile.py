@@ -35,8 +35,8 @@ from node_agent.run_state.reconcile import (
     Release,
     Stop,
     Warm,
-    after,
     reconcile,
+    record_after,
 )
 from node_agent.run_state.share_plan import SharePlan, ShareRow
 
@@ -192,7 +192,7 @@ class Node:
 
     def hear(self, desired: Desired) -> None:
         for action in reconcile([desired], self.kept, NOW):
-            self.kept[KEY] = after(action, self.kept.get(KEY))
+            self.kept[KEY] = record_after(action, self.kept.get(KEY))
 
     def goes_on(self) -> None:
         """One thing happens that follows from what is kept: also after a restart nothing else is known."""
@@ -272,4 +272,4 @@ def test_a_deadline_is_the_newest_in_whatever_order_stops_come() -> None:
 def test_names() -> None:
     names = {RunKey(17, 1): ("17.1", "17.1"), RunKey(17, 1, 2): ("17.1/2", "17.1.2")}
     assert {key: (str(key), key.name) for key in names} == names
-    assert [RunKey.named(key.name) for key in names] == list(names)
+    assert [RunKey.parse(key.name) for key in names] == list(names)

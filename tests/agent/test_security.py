@@ -15,7 +15,7 @@ from node_agent.commands.main import main
 from node_agent.config import BadSettings, load
 from node_agent.errors import AsRoot, Disconnected
 from node_agent.transport import convert, link
-from node_agent.transport.connection_ends import ended, tls_problem
+from node_agent.transport.connection_ends import explain_end, tls_problem
 from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.test_link import QuietNode
@@ -193,7 +193,7 @@ async def test_what_tls_kept_from_being_is_told_in_words(ca: Authority, caplog: 
 def test_a_connection_that_is_closed_at_once_may_want_tls(files: dict[str, Path], hint: str) -> None:
     nothing = grpc.aio.Metadata()
     closed = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details="Socket closed")
-    said = str(ended("127.0.0.1:1", closed, Security(**files), welcomed=False))
+    said = str(explain_end("127.0.0.1:1", closed, Security(**files), welcomed=False))
     assert said == f"The scheduler at 127.0.0.1:1 cannot be reached (unavailable: Socket closed{hint})."
 
 
@@ -205,7 +205,7 @@ async def test_a_stream_that_ended_as_it_was_written_to_was_closed() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as broken:
             await call.read()
         call.cancel()
-    said = str(ended("127.0.0.1:1", broken.value, Security(), welcomed=True))
+    said = str(explain_end("127.0.0.1:1", broken.value, Security(), welcomed=True))
     assert said == "The scheduler at 127.0.0.1:1 closed the connection."
 
 

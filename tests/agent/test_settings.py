@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from node_agent import app
 from node_agent.commands.main import main
 from node_agent.config import BadSettings, Settings, load, load_devices
-from node_agent.devices.simulated import PROFILES, simulated
+from node_agent.devices.simulated import PROFILES, simulate_devices
 from node_agent.errors import FolderUnusable, StateUnusable, UnknownDevice
 from node_agent.runs.rendezvous import address_towards
 
@@ -158,27 +158,27 @@ def test_the_command_line() -> None:
 
 
 def test_devices_are_the_same_at_every_start() -> None:
-    first, second = simulated("dgx-a100", "n1"), simulated("dgx-a100", "n1")
+    first, second = simulate_devices("dgx-a100", "n1"), simulate_devices("dgx-a100", "n1")
     assert first.inventory == second.inventory
     uuids = {device.uuid for device in first.inventory.devices}
     assert len(uuids) == 8
-    assert uuids.isdisjoint(device.uuid for device in simulated("dgx-a100", "n2").inventory.devices)
+    assert uuids.isdisjoint(device.uuid for device in simulate_devices("dgx-a100", "n2").inventory.devices)
 
 
 def test_profiles() -> None:
     assert set(PROFILES) == {"dgx-a100", "pcie-8", "pcie-2", "cpu-20c"}
-    assert [device.path for device in simulated("pcie-2", "n").inventory.devices] == [(0,), (1,)]
-    pcie, cpu = simulated("pcie-8", "n").inventory, simulated("cpu-20c", "n").inventory
+    assert [device.path for device in simulate_devices("pcie-2", "n").inventory.devices] == [(0,), (1,)]
+    pcie, cpu = simulate_devices("pcie-8", "n").inventory, simulate_devices("cpu-20c", "n").inventory
     assert [device.path for device in pcie.devices] == [(0,)] * 4 + [(1,)] * 4
     assert (cpu.cpu_milli, cpu.levels, cpu.devices) == (20_000, (), ())
 
 
 def test_cpu_sets_are_disjoint_while_there_are_enough_cpus() -> None:
-    many = simulated("pcie-8", "n", host_cpus=range(20))
+    many = simulate_devices("pcie-8", "n", host_cpus=range(20))
     sets = [many.cpus([index]) for index in range(8)]
     assert sorted(cpu for one in sets for cpu in one or ()) == list(range(20))
     assert many.cpus([0, 1]) == (sets[0] or frozenset()) | (sets[1] or frozenset())
-    few = simulated("pcie-8", "n", host_cpus=[4, 6])
+    few = simulate_devices("pcie-8", "n", host_cpus=[4, 6])
     assert [few.cpus([index]) for index in range(3)] == [{4}, {6}, {4}]
     assert few.cpus([]) is None
     for index in (-1, 8):
@@ -201,7 +201,7 @@ def test_simulated_devices_have_the_cpus_that_they_are_given() -> None:
     for given in (text, text.split(";")):
         settings = load_devices({"devices": "dgx-a100", "cpus": given})
         assert settings.cpus == (frozenset({here[0]}),) * 4 + (frozenset({here[-1], here[0]}),) * 4
-    made = simulated("dgx-a100", "n", cpu_sets=settings.cpus)
+    made = simulate_devices("dgx-a100", "n", cpu_sets=settings.cpus)
     assert made.cpus((0, 3)) == {here[0]}
     assert made.cpus((0, 7)) == {here[0], here[-1]}
 

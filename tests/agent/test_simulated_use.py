@@ -9,7 +9,7 @@ import pytest
 
 from node_agent.devices import simulated as devices
 from node_agent.devices.base import Observation
-from node_agent.devices.simulated import BusyCpus, simulated
+from node_agent.devices.simulated import BusyCpus, simulate_devices
 from node_agent.measuring.observations import Observations, Observing
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.run_state.park_state import ParkStage, ParkState
@@ -31,7 +31,7 @@ def test_the_time_in_which_cpus_worked_since_the_last_look() -> None:
 async def test_chosen_cpus_are_observed_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "EVERY", 0.05)
     cpu = frozenset({min(os.sched_getaffinity(0))})
-    async with contextlib.aclosing(simulated("pcie-2", "n", cpu_sets=[cpu, cpu]).observe()) as seen:  # type: ignore[type-var]
+    async with contextlib.aclosing(simulate_devices("pcie-2", "n", cpu_sets=[cpu, cpu]).observe()) as seen:  # type: ignore[type-var]
         async with asyncio.timeout(LIMIT):
             async for each in seen:
                 used = [device.utilisation_percent for device in each.devices]
@@ -40,13 +40,13 @@ async def test_chosen_cpus_are_observed_and_others_are_not(monkeypatch: pytest.M
     assert [device.index for device in each.devices] == [0, 1]
     assert used[0] == used[1]
     assert 0 <= (used[0] or 0) <= 100
-    assert [each async for each in simulated("pcie-2", "n").observe()] == []
+    assert [each async for each in simulate_devices("pcie-2", "n").observe()] == []
 
 
 class Provider:
     """Looks once."""
 
-    inventory = simulated("pcie-2", "n").inventory
+    inventory = simulate_devices("pcie-2", "n").inventory
 
     def cpus(self, _indices: object) -> None: ...
     def environment(self, _indices: object) -> dict[str, str]:

@@ -205,7 +205,7 @@ async def test_a_connection_that_ends_while_a_thread_unpacks_costs_nothing(
     await asyncio.sleep(0)
     go_on.set()
     await second
-    assert not snapshots.lacking(launch)
+    assert not snapshots.has_missing(launch)
     await snapshots.provide(launch, fetch)
     assert len(times) == 1, "no two threads write to one folder, and what is unpacked is left alone"
     assert not snapshots._locks, "nothing is kept of an archive that nobody fetches"

@@ -106,10 +106,10 @@ def test_what_is_written_together_is_one_transaction_and_each_run_once(path: Pat
     spool = open_spool(path)
     said: list[str] = []
     spool._db.set_trace_callback(said.append)
-    with spool.together():
+    with spool.write_together():
         pass
     assert said == []
-    with spool.together():
+    with spool.write_together():
         for run in (1, 2):
             spool.report(replace(RUNNING, key=RunKey(1, run)), Started(run, ""))
             spool.report(replace(ENDED, key=RunKey(1, run)), Exited(run))
@@ -129,7 +129,7 @@ def test_what_fails_together_changes_nothing(path: Path) -> None:
     spool.report(RUNNING, Started(1, ""))
 
     def fail() -> None:
-        with spool.together():
+        with spool.write_together():
             spool.report(ENDED, Exited(0))
             spool.acknowledge(2)
             raise ZeroDivisionError
@@ -231,7 +231,7 @@ def test_what_fails_together_leaves_memory_as_the_file(path: Path) -> None:
     spool.report(RUNNING, Started(1, ""))
 
     def fail() -> None:
-        with spool.together():
+        with spool.write_together():
             spool.acknowledge(1)
             spool.remember([replace(RUNNING, key=RunKey(2, 1))])
             spool.report(ENDED, Exited(0))

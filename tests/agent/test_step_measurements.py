@@ -89,7 +89,7 @@ def test_runs_that_count_are_measured_and_told_of(spool: Spool, tmp_path: Path) 
     spool.remember([RunRecord(alive, RunPhase.RUNNING, pid=pid, start_ticks=1), RunRecord(unknown, RunPhase.RUNNING)])
     for key in (alive, unknown):
         publish(paths, key, 9, total=100)
-    watch.look()
+    watch.read_files()
     (found,) = watch.measurements
     assert (found.key, found.steps, found.total) == (alive, 10, 100)
     assert found.memory_mib > 10

@@ -41,7 +41,7 @@ class Program:
 
 
 def told(advance: Advance, now: int) -> RunSteps:
-    said = advance.now(now)
+    said = advance.steps_at(now)
     assert said is not None
     return said
 
@@ -59,7 +59,7 @@ def looks(program: Program, durations: Iterable[float], every: float = 1.0) -> A
 
 
 def test_before_the_first_record_nothing_is_known() -> None:
-    assert Advance(KEY).now(5) is None
+    assert Advance(KEY).steps_at(5) is None
 
 
 def test_after_the_first_step_there_is_no_rate_yet() -> None:
@@ -271,7 +271,7 @@ def test_whatever_a_program_says_can_be_told(records: list[Record], now: int) ->
     for record in records:
         if is_plausible(record, now):
             advance.add(record)
-    if (said := advance.now(now)) is None:
+    if (said := advance.steps_at(now)) is None:
         return
     assert 0 <= said.step <= MOST
     assert said.total is None or 1 <= said.total <= MOST
@@ -290,7 +290,7 @@ def test_the_time_in_which_a_run_is_stopped_in_a_step_does_not_count() -> None:
     for _ in range(3):
         for _ in range(3):  # looks while it is stopped
             advance.add(program.record)
-            advance.interrupted()
+            advance.note_interruption()
         program.step(10.1)
         advance.add(program.record)
         said = told(advance, program.now)
@@ -303,7 +303,7 @@ def test_the_time_in_which_a_run_is_stopped_in_a_step_does_not_count() -> None:
         assert said.measured == 30
     program.step(10.1)  # stopped and resumed between two looks
     advance.add(program.record)
-    advance.interrupted()
+    advance.note_interruption()
     for _ in range(10):
         program.step(0.1)
         advance.add(program.record)
@@ -316,9 +316,9 @@ def test_a_run_that_is_parked_or_has_just_resumed_is_not_stalled() -> None:
     later = program.now + 300 * SECOND
     assert told(advance, later).state is StepState.STALLED
     for awake in (later, later - 5 * SECOND):
-        said = advance.now(later, awake)
+        said = advance.steps_at(later, awake)
         assert said is not None
         assert said.state is StepState.RUNNING
-    said = advance.now(later, later - 100 * SECOND)
+    said = advance.steps_at(later, later - 100 * SECOND)
     assert said is not None
     assert said.state is StepState.STALLED

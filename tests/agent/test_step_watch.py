@@ -67,7 +67,7 @@ def publish(paths: Paths, key: RunKey, counted: int, **fields: int) -> None:
 
 
 def seen(watch: StepWatch) -> dict[RunKey, int]:
-    watch.look()
+    watch.read_files()
     return {steps.key: steps.step for steps in watch.latest}
 
 
@@ -99,13 +99,13 @@ def test_a_parked_run_is_parked_and_has_no_time_left(spool: Spool, paths: Paths)
     for key in (KEY, OTHER):
         publish(paths, key, 60, total=100)
     runs(spool, RunPhase.PARKED, OTHER)
-    watch.look()
+    watch.read_files()
     executes, parked = watch.latest
     assert (executes.state, parked.state) == (StepState.RUNNING, StepState.PARKED)
     assert executes.remaining is not None
     assert (parked.step, parked.remaining) == (61, None)
     runs(spool, RunPhase.RUNNING, OTHER)
-    watch.look()
+    watch.read_files()
     assert [steps.state for steps in watch.latest] == [StepState.RUNNING, StepState.RUNNING]
 
 
@@ -129,8 +129,8 @@ def test_it_needs_nothing_from_the_agent_before_it(spool: Spool, paths: Paths) -
     runs(spool, RunPhase.RUNNING, KEY)
     publish(paths, KEY, 119)
     first, second = StepWatch(spool, paths), StepWatch(spool, paths)
-    first.look()
-    second.look()
+    first.read_files()
+    second.read_files()
     (before,), (after,) = first.latest, second.latest
     assert (before.rate, before.mini_batch, before.measured) == (after.rate, after.mini_batch, after.measured)
     assert after.rate == pytest.approx(119 / 60, rel=1e-3)
@@ -218,7 +218,7 @@ def test_the_scheduler_takes_whatever_a_program_says(record: Record, lived: int,
     for each in (record, lied, lied._replace(changed_ns=record.began_ns, first=0, busy_ns=min(lived, record.busy_ns))):
         if is_plausible(each, now):
             advance.add(each)
-    if (said := advance.now(now)) is not None:
+    if (said := advance.steps_at(now)) is not None:
         assert protovalidate.collect_violations(sent(said)) == []
 
 
@@ -314,10 +314,10 @@ def test_the_graces_of_live_runs_are_told(spool: Spool, paths: Paths) -> None:
     runs(spool, RunPhase.RUNNING, KEY, GANG)
     runs(spool, RunPhase.ENDED, OTHER)
     for key in (KEY, GANG, OTHER):
-        paths.run(key).mkdir(parents=True, exist_ok=True)
+        paths.folder_path(key).mkdir(parents=True, exist_ok=True)
         Path(paths.grace(key)).write_text("90\n")
     watch = StepWatch(spool, paths)
-    watch.look()
+    watch.read_files()
     assert watch.graces == (RunGrace(KEY, 90.0), RunGrace(GANG, 90.0))
     data = convert.encode(Observations((), (), graces=watch.graces))
     told = pb.ConnectRequest.FromString(data).observations
@@ -334,9 +334,9 @@ def test_the_longest_time_without_the_end_of_a_step_is_told(spool: Spool, paths:
     ago = time.monotonic_ns() - 40 * SECOND
     for key in (KEY, OTHER):
         publish(paths, key, 10, last_ns=ago, changed_ns=ago, state=state)
-    watch.look()
+    watch.read_files()
     for key in (KEY, OTHER):
         publish(paths, key, 11)
-    watch.look()
+    watch.read_files()
     found = {known.key: (round(known.longest_step), known.evaluated) for known in watch.checkpoints}
     assert found == {KEY: (40, state == EVALUATING), OTHER: (0, False)}

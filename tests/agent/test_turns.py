@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.run_state.run_key import RunKey
-from node_agent.sharing.parking.slice_schedule import Member, Moves, at, durations, lasting, moves, with_turns
+from node_agent.sharing.parking.slice_schedule import Member, Moves, durations, lasting_turn, moves, turn_at, with_turns
 
 ONE, TWO, THREE = RunKey(1, 1), RunKey(2, 1), RunKey(3, 1)
 WEIGHTS = st.lists(st.integers(1, 20), min_size=1, max_size=6)
@@ -16,7 +16,7 @@ WEIGHTS = st.lists(st.integers(1, 20), min_size=1, max_size=6)
 
 def test_turns_follow_the_wall_clock() -> None:
     weights = {0: 1, 1: 2, 3: 3}
-    found = [at(600.0 + seconds, weights, 60.0) for seconds in (0, 9.9, 10, 29, 30, 59.9, 60)]
+    found = [turn_at(600.0 + seconds, weights, 60.0) for seconds in (0, 9.9, 10, 29, 30, 59.9, 60)]
     assert [turn.row for turn in found] == [0, 0, 1, 1, 3, 3, 0]
     assert found[2] == (1, 610.0, 630.0, (10, 1))
     assert [turn.name for turn in found] == [(10, 0), (10, 0), (10, 1), (10, 1), (10, 3), (10, 3), (11, 0)]
@@ -24,11 +24,11 @@ def test_turns_follow_the_wall_clock() -> None:
 
 def test_a_turn_without_an_end_has_another_name_twice_a_minute() -> None:
     """Whenever the nodes of its group look."""
-    found = [lasting(1, wall, 7, 1) for wall in (60.0, 75.0, 89.9, 90.0)]
+    found = [lasting_turn(1, wall, 7, 1) for wall in (60.0, 75.0, 89.9, 90.0)]
     assert len({turn.name for turn in found[:3]}) == 1
     assert found[3].name != found[2].name
-    assert {turn.renewed for turn in found[:3]} == {90.0}
-    assert lasting(1, 60.0, 8, 1).name != found[0].name, "another job stops"
+    assert {turn.renewed_at for turn in found[:3]} == {90.0}
+    assert lasting_turn(1, 60.0, 8, 1).name != found[0].name, "another job stops"
     assert {turn.ends for turn in found} == {inf}
 
 
@@ -43,7 +43,7 @@ def test_turns_follow_each_other_without_gaps_in_proportion_to_weights(weights: 
     turns, wall = [], start
     rows = dict(enumerate(weights))
     for _ in range(2 * len(weights) + 1):
-        turns.append(at(wall, rows, period))
+        turns.append(turn_at(wall, rows, period))
         wall = turns[-1].ends + 1e-6 * period
     assert [later.row for later in turns[1:]] == [(turn.row + 1) % len(weights) for turn in turns[:-1]]
     for turn in turns[1:-1]:

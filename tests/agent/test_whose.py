@@ -127,19 +127,19 @@ def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Pat
     other = tmp_path / "other"
     other.mkdir()
     found = {state: {"1.1"}}
-    assert stray_processes.elsewhere(other, "n1", tmp_path / "shared") == found
+    assert stray_processes.find_elsewhere(other, "n1", tmp_path / "shared") == found
     (tmp_path / "link").symlink_to(tmp_path)
-    assert stray_processes.elsewhere(other, "n1", tmp_path / "link" / "shared") == found
-    assert stray_processes.elsewhere(tmp_path / "link" / "state", "n1", tmp_path / "shared") == {}
-    assert stray_processes.elsewhere(other, "n2", tmp_path / "shared") == {}
-    assert stray_processes.elsewhere(other, "n1", tmp_path) == {}
+    assert stray_processes.find_elsewhere(other, "n1", tmp_path / "link" / "shared") == found
+    assert stray_processes.find_elsewhere(tmp_path / "link" / "state", "n1", tmp_path / "shared") == {}
+    assert stray_processes.find_elsewhere(other, "n2", tmp_path / "shared") == {}
+    assert stray_processes.find_elsewhere(other, "n1", tmp_path) == {}
     os.kill(pid, signal.SIGSTOP)
     here.process.send_signal(signal.SIGSTOP)  # else it may write into its directory while that has another name
     until(lambda: stat_fields(here.process.pid)[0] == "T")
     moved = state.rename(tmp_path / "moved")
-    assert stray_processes.elsewhere(moved, "n1", tmp_path / "shared") == {}
+    assert stray_processes.find_elsewhere(moved, "n1", tmp_path / "shared") == {}
     moved.rename(state)
     here.process.send_signal(signal.SIGCONT)
     os.kill(pid, signal.SIGKILL)
     scheduler.exited(1)
-    assert stray_processes.elsewhere(other, "n1", tmp_path / "shared") == {}
+    assert stray_processes.find_elsewhere(other, "n1", tmp_path / "shared") == {}

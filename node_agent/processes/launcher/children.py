@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         @property
         def runs(self) -> Container[Run]: ...
         def kill(self) -> None: ...
-        def failed(self, run: Run) -> None: ...
-        def ended(self, run: Run, code: int, signum: int) -> None: ...
+        def handle_failure(self, run: Run) -> None: ...
+        def handle_exit(self, run: Run, code: int, signum: int) -> None: ...
         def stranger_ended(self, pid: int, end: tuple[int, int]) -> None: ...
 
 
@@ -119,9 +119,9 @@ class Children:
             end = (ended.si_status, 0) if ended.si_code == os.CLD_EXITED else (0, ended.si_status)
             if run is not None and run in self.restores.runs:
                 if end != (0, 0):
-                    self.restores.failed(run)
+                    self.restores.handle_failure(run)
                 os.waitpid(ended.si_pid, 0)
-                self.restores.ended(run, *end)
+                self.restores.handle_exit(run, *end)
                 continue
             if run is not None:
                 run.code, run.signal = end
@@ -142,7 +142,7 @@ class Children:
         that has until the agent kills it.
         """
         try:
-            for pid in self.rest(run):
+            for pid in self.find_rest(run):
                 with contextlib.suppress(ProcessLookupError):
                     self.watch(run, os.pidfd_open(pid))
         except OSError:  # no descriptor is left; the end of a watched member leads here again
@@ -161,7 +161,7 @@ class Children:
             raise
         run.watched += 1
 
-    def rest(self, run: Run) -> list[int]:
+    def find_rest(self, run: Run) -> list[int]:
         """Return what is left of the run, which is killed unless it may be saving."""
         if run.saves:
             rest = rest_of(run.pid, run.start, run.group)
@@ -178,7 +178,7 @@ class Children:
             self.settle(run)
         elif run.saves:  # that was perhaps the last one that saved
             with contextlib.suppress(OSError):
-                self.rest(run)
+                self.find_rest(run)
 
     def finish(self, run: Run) -> None:
         run.over = True

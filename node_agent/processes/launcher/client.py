@@ -217,7 +217,7 @@ class LauncherClient:
             spool, _, name = message["key"].rpartition("/")
             if spool != self._spool:
                 return None
-            event = event_of(message, RunKey.named(name.removesuffix(_BESIDE)))
+            event = event_of(message, RunKey.parse(name.removesuffix(_BESIDE)))
             return Beside(event) if name.endswith(_BESIDE) else event
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it does not speak as it should ({error!r})") from error
@@ -229,7 +229,7 @@ class LauncherClient:
             if spool == self._spool and name.endswith(_BESIDE):
                 continue  # it ends with its run
             if spool == self._spool:
-                own[RunKey.named(name)] = Process(*process)
+                own[RunKey.parse(name)] = Process(*process)
             else:
                 others[text] = Process(*process)
         return Connected(own, others)

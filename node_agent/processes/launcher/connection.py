@@ -27,7 +27,7 @@ class Connection:
         """Data that the agent's socket does not accept yet: that of a hello with thousands of runs, for example."""
 
     @property
-    def there(self) -> bool:
+    def is_connected(self) -> bool:
         return self._socket is not None
 
     def exchange(self, connection: socket.socket) -> None:

@@ -102,7 +102,7 @@ class Launcher:
         idle_since = time.monotonic()
         children = self.children
         while not (self.quitting and all(run.over for run in children.runs.values())):
-            busy = bool(children.runs) or self.agent.there
+            busy = bool(children.runs) or self.agent.is_connected
             if busy:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
@@ -204,7 +204,7 @@ class Launcher:
     def spawn(self, request: dict[str, object]) -> None:
         directory = str(request["dir"])
         path = f"{directory}/{PROCESS_FILE}"
-        taken = self.prepared.take(directory)
+        taken = self.prepared.move_to(directory)
         self.wants_spare = True
         if taken is not None:
             mark, log = taken
@@ -244,7 +244,7 @@ class Launcher:
             run.restored = restored
             self.children.add(run)
             if restore is not None:
-                self.restores.begun(run, request, restore)
+                self.restores.track_criu(run, request, restore)
             else:
                 self.begun.append((run, mark))
                 mark = -1

@@ -38,7 +38,7 @@ class PreparedFolder:
         else:
             self._open = opened
 
-    def take(self, path: str) -> list[int] | None:
+    def move_to(self, path: str) -> list[int] | None:
         """Give the folder this path, and return its open files. Return None, with nothing changed, if none is prepared or it
         cannot be moved there, for example because a folder there is not empty, or its parent is missing."""
         if self._open is None:

@@ -58,16 +58,16 @@ class Restores:
             forget_root(directory)
         except OSError:
             return False
-        return rewrite(directory, self._known(0, restore, now_ticks()))
+        return rewrite(directory, self._recovery_record(0, restore, now_ticks()))
 
-    def begun(self, run: Run, request: Request, restore: Request) -> None:
+    def track_criu(self, run: Run, request: Request, restore: Request) -> None:
         """Track CRIU as the process of a run that it restores."""
         self.runs[run] = request, time.monotonic() + float(str(restore["limit"]))
         run.start = start_of(run.pid)
-        if not rewrite(run.directory, self._known(run.pid, restore, run.start)):
+        if not rewrite(run.directory, self._recovery_record(run.pid, restore, run.start)):
             self._kill(run)  # a launcher after this one would not know what to end
 
-    def ended(self, run: Run, code: int, signum: int) -> None:
+    def handle_exit(self, run: Run, code: int, signum: int) -> None:
         """Handle the exit of CRIU, which is collected. The run is what it has restored, or else its command."""
         request, _ = self.runs.pop(run)
         root = restored_root(run.directory) if code == signum == 0 else 0
@@ -82,7 +82,7 @@ class Restores:
         if not self.runs:
             self._unclaimed.clear()
 
-    def failed(self, run: Run) -> None:
+    def handle_failure(self, run: Run) -> None:
         """Clean up after CRIU has failed. It is not collected yet, so its pid is its own. It has ended what it had begun,
         unless it was killed itself."""
         self._kill(run)
@@ -117,7 +117,7 @@ class Restores:
         kill_group(run.pid)
         kill_restored(run.pid, int(str(request["restore"]["root"])), run.start)  # type: ignore[index]
 
-    def _known(self, criu: int, restore: Request, since: int) -> Request:
+    def _recovery_record(self, criu: int, restore: Request, since: int) -> Request:
         """Return what is recorded before CRIU is executed, and again with its pid, so that the next launcher can end it."""
         return {"restoring": criu, "root": restore["root"], "start": since, "boot": self._children.boot}
 

@@ -17,14 +17,14 @@ _FORGETTING = 0.1
 """Part of the difference by which a wait that was longer than the last one is forgotten."""
 
 
-def parking(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> ParkState:
+def begin_park(state: ParkState, rung: Rung, pids: tuple[int, ...], now: float) -> ParkState:
     """Return the state before a rung is tried."""
     changed = state.changed if state.stage is ParkStage.PARKING else now
     return replace(state, stage=ParkStage.PARKING, rung=rung, driver_pids=pids, changed=changed)
 
 
-def parked(state: ParkState, done: Parked, began: float, now: float) -> ParkState:
-    waited = max(0.0, _since(state, began, now) - done.moving) if state.stage is ParkStage.PARKING else 0.0
+def end_park(state: ParkState, done: Parked, began: float, now: float) -> ParkState:
+    waited = max(0.0, _seconds_in_stage(state, began, now) - done.moving) if state.stage is ParkStage.PARKING else 0.0
     return replace(
         state,
         stage=ParkStage.PARKED,
@@ -48,22 +48,22 @@ def _mean(before: float, last: float, times: int, weight: float = _SMOOTHING) ->
     return last if times < 2 or not before else before + weight * (last - before)
 
 
-def _since(state: ParkState, began: float, now: float) -> float:
+def _seconds_in_stage(state: ParkState, began: float, now: float) -> float:
     """Return for how many seconds this agent has been parking or resuming the run."""
     return max(0.0, now - max(state.changed, began))
 
 
-def resuming(state: ParkState, now: float) -> ParkState:
+def begin_resume(state: ParkState, now: float) -> ParkState:
     """Return the state before a run resumes from a park, or from an unfinished one."""
     parked_for = now - state.changed if state.stage is ParkStage.PARKED else 0.0
     changed = state.changed if state.stage is ParkStage.RESUMING else now
     return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
 
 
-def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
+def end_resume(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
     """Return the state of a run that executes again, or still: a park has failed. `outlasted`: the time for which that park was
     tried, if it was given up when its time had passed. More time does not help one that failed for another reason."""
-    took, resumed = _since(state, began, now), state.stage is ParkStage.RESUMING
+    took, resumed = _seconds_in_stage(state, began, now), state.stage is ParkStage.RESUMING
     return replace(
         state,
         stage=ParkStage.EXECUTES,
@@ -76,7 +76,7 @@ def executes(state: ParkState, began: float, now: float, outlasted: float = 0.0)
     )
 
 
-def executed(record: RunRecord, began: float, now: float) -> float:
+def executed_seconds(record: RunRecord, began: float, now: float) -> float:
     """Return how long a run has executed since it joined its share group, or since its process `began` if that was later."""
     since = max(began, 0.0 if record.share is None else record.share.since)
     state = record.park

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from node_agent.processes.process_groups import (
     group_members,
-    inside,
+    is_populated,
     kill_group,
     led_by,
     open_process,
-    populated,
+    processes_inside,
     read,
     stat_fields,
     write,
@@ -36,7 +36,7 @@ class Processes(NamedTuple):
     def members(self) -> set[int]:
         found = set(group_members(self.leader)) if led_by(self.leader, self.start_ticks) else set()
         if self.control_group:
-            found.update(inside(self.control_group))
+            found.update(processes_inside(self.control_group))
         return found
 
 
@@ -63,7 +63,7 @@ def go_on(run: Processes) -> None:
 
 def _freeze(run: Processes, value: str) -> bool:
     """Return whether the kernel freezes the control group, including processes that are forked there meanwhile."""
-    if not populated(run.control_group):
+    if not is_populated(run.control_group):
         return False
     try:
         write(f"{run.control_group}/cgroup.freeze", value)
@@ -76,7 +76,7 @@ def _running(run: Processes, frozen: bool) -> set[int]:
     """Return the processes that have not stopped. A frozen process's state does not show that, but its group's does."""
     outside = run.members()
     if frozen:
-        held = set(inside(run.control_group))
+        held = set(processes_inside(run.control_group))
         if b"frozen 1" not in read(f"{run.control_group}/cgroup.events"):
             return held
         outside -= held
@@ -87,7 +87,7 @@ def _signal(run: Processes, signum: int) -> None:
     if led_by(run.leader, run.start_ticks):
         kill_group(run.leader, signum)
     if run.control_group:
-        for pid in inside(run.control_group):
+        for pid in processes_inside(run.control_group):
             if (descriptor := open_process(pid)) is not None:
                 with suppress(ProcessLookupError, PermissionError):
                     signal.pidfd_send_signal(descriptor, signum)

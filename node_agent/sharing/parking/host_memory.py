@@ -20,7 +20,7 @@ def room(records: Iterable[RunRecord], key: RunKey, total: int) -> int:
     return max(0, total - sum(each.park.most_bytes for each in records if each.key != key))
 
 
-def full(total: int, taken: int) -> str:
+def full_text(total: int, taken: int) -> str:
     """Return why nothing (more) can be parked."""
     return (
         f"host memory for parked runs is full: {taken // _MIB} MiB of {total // _MIB} MiB are taken. "

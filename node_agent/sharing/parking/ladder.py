@@ -113,7 +113,7 @@ class Ladder:
                 return done
             reasons, late = [done.reason], done.late
         if not before.driver_pids:
-            used = await _looked(run, before.changed, deadline)
+            used = await _await_look(run, before.changed, deadline)
         if used == {} and not before.driver_pids:
             stopped = await self._by_stopping(run, deadline, noted)
             if isinstance(stopped, Parked):
@@ -143,7 +143,7 @@ class Ladder:
                 if at.verdict is Verdict.LOST or time.monotonic() >= deadline:
                     return Failed(at.why or "the driver does not restore it", lost=True)
         asking = time.monotonic()
-        if why := await requests.resumed(run.folder, deadline):
+        if why := await requests.resume_processes(run.folder, deadline):
             return Failed(why, lost=True)
         return Resumed((*phases.items(), ("resume", time.monotonic() - asking)))
 
@@ -204,7 +204,7 @@ class Ladder:
         if why:
             late = replies.is_late or replies.is_abandoned or time.monotonic() >= deadline
             freezing.go_on(run.processes)
-            stuck = await requests.resumed(run.folder, time.monotonic() + RESUME_LIMIT)
+            stuck = await requests.resume_processes(run.folder, time.monotonic() + RESUME_LIMIT)
             return Failed(f"{why}; and it does not resume: {stuck}", lost=True) if stuck else Failed(why, late=late)
         answers = replies.answers.values()
         phases: dict[str, float] = {}
@@ -227,7 +227,7 @@ class Ladder:
             freezing.go_on(run.processes)
             return _Runs({}, why)
         stopped = time.monotonic()
-        used = await _looked(run, stopped, deadline)
+        used = await _await_look(run, stopped, deadline)
         if used == {}:
             took = time.monotonic() - stopping
             return Parked(Rung.STOPPED, 0, 0, (("stop", stopped - stopping), ("look", took - (stopped - stopping))), took)
@@ -272,7 +272,7 @@ class Ladder:
         return Parked(Rung.DRIVER, size, 0, (("driver", taken - began), ("stop", time.monotonic() - taken)), took)
 
 
-async def _looked(run: Target, since: float, deadline: float) -> Mapping[int, int] | None:
+async def _await_look(run: Target, since: float, deadline: float) -> Mapping[int, int] | None:
     """Wait for a look at the devices that began since this time, and return the run's memory there; None: no look in time."""
     until = min(deadline, time.monotonic() + _LOOK_LIMIT)
     while (used := run.on_devices(since)) is None and time.monotonic() < until:

@@ -35,11 +35,11 @@ _SECONDS_AHEAD = 0.05
 class Told(Protocol):
     """The receiver of results. Every method is called once the spool has kept the change."""
 
-    def parked(self, key: RunKey, phases: Phases) -> None: ...
+    def handle_parked(self, key: RunKey, phases: Phases) -> None: ...
 
-    def resumed(self, key: RunKey, phases: Phases) -> None: ...
+    def handle_resumed(self, key: RunKey, phases: Phases) -> None: ...
 
-    def refused(self, key: RunKey, reason: str, lost: bool) -> None: ...
+    def handle_refused(self, key: RunKey, reason: str, lost: bool) -> None: ...
 
     def not_saved(self, key: RunKey, reason: str) -> None:
         """A parked run was to save and exit, and stays parked."""
@@ -105,7 +105,7 @@ class Parking:
         self._wanted[key] = Wanted(parked, limit, number)
         if key not in self._at_work and not self._is_as_wanted(key):
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._work(key))
-            task.add_done_callback(partial(self._guarded, self._done, key))
+            task.add_done_callback(partial(self._guarded, self._finish_task, key))
 
     def executes(self, key: RunKey) -> bool:
         """Whether a run that has a process may be on its devices: it is not parked, or is about to resume."""
@@ -122,7 +122,7 @@ class Parking:
         self._wanted[key] = Wanted(True)
         if key not in self._at_work:
             task = self._at_work[key] = asyncio.get_running_loop().create_task(self._save(key, deadline))
-            task.add_done_callback(partial(self._guarded, self._done, key))
+            task.add_done_callback(partial(self._guarded, self._finish_task, key))
 
     async def _save(self, key: RunKey, deadline: float) -> None:
         record = self._spool.runs[key]
@@ -131,7 +131,7 @@ class Parking:
             log.warning("run %s: cannot save while it is parked: %s", key, why)
             self._told.not_saved(key, why)
 
-    def over(self, key: RunKey) -> None:
+    def forget(self, key: RunKey) -> None:
         """Forget a run that has ended, or is being killed."""
         self._wanted.pop(key, None)
         if (task := self._at_work.pop(key, None)) is not None:
@@ -143,7 +143,7 @@ class Parking:
             task.cancel()
         self._at_work.clear()
 
-    def _done(self, key: RunKey, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, key: RunKey, task: asyncio.Task[None]) -> None:
         if self._at_work.get(key) is task:
             del self._at_work[key]
         if not task.cancelled():
@@ -187,40 +187,40 @@ class Parking:
                 # Others may have been parked meanwhile, when it was not known how much they would move.
                 room = host_memory.room(self._spool.live(), key, total)
                 if result.bytes > room:
-                    why = host_memory.full(total, total - room)
+                    why = host_memory.full_text(total, total - room)
                     back = await self._ladder.resume(target, self._spool.runs[key].park)
                     result = Failed(f"{why}; and it does not resume: {back.reason}" if isinstance(back, Failed) else why)
                     result = result._replace(lost=isinstance(back, Failed))
         else:
-            result = Failed(host_memory.full(total, total - room))
+            result = Failed(host_memory.full_text(total, total - room))
         now, record = time.monotonic(), self._spool.runs[key]
         if record.phase is RunPhase.ENDED:
             return
         if not isinstance(result, Failed):
-            self._keep(record, accounting.parked(record.park, result, began, now))
+            self._keep(record, accounting.end_park(record.park, result, began, now))
             self._holding.allow(record, self._spool.runs[key].park.most_bytes)
             log.debug("run %s: parked (%s), %d MiB moved", key, result.rung, result.bytes >> 20)
             if self._is_to_park(key):  # otherwise it resumes immediately, and its devices are not free
-                self._told.parked(key, result.phases)
+                self._told.handle_parked(key, result.phases)
             return
         self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
             limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
-            self._keep(record, accounting.executes(record.park, began, now, limit if result.late else 0.0))
+            self._keep(record, accounting.end_resume(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
             return  # another park is wanted by now, and is tried next
         if self._is_to_park(key):
             self._wanted[key] = Wanted(False)
             log.warning("run %s: cannot be parked: %s%s", key, result.reason, "; killing it" if result.lost else "")
-            self._told.refused(key, result.reason, result.lost)
+            self._told.handle_refused(key, result.reason, result.lost)
         elif result.lost:
-            self._told.refused(key, result.reason, lost=True)
+            self._told.handle_refused(key, result.reason, lost=True)
         else:
-            self._told.resumed(key, ())
+            self._told.handle_resumed(key, ())
 
     async def _resume(self, key: RunKey) -> None:
         began, record = time.monotonic(), self._spool.runs[key]
-        state = accounting.resuming(record.park, began)
+        state = accounting.begin_resume(record.park, began)
         self._keep(record, state)
         result = await self._ladder.resume(self._target(record), state)
         record = self._spool.runs[key]
@@ -228,15 +228,15 @@ class Parking:
             return
         if isinstance(result, Failed):
             log.error("run %s: does not resume: %s; killing it", key, result.reason)
-            self._told.refused(key, result.reason, lost=True)
+            self._told.handle_refused(key, result.reason, lost=True)
             return
-        self._keep(record, accounting.executes(record.park, began, time.monotonic()))
+        self._keep(record, accounting.end_resume(record.park, began, time.monotonic()))
         log.debug("run %s: resumed", key)
-        self._told.resumed(key, result.phases)
+        self._told.handle_resumed(key, result.phases)
 
     def _note_rung(self, key: RunKey, rung: Rung, pids: tuple[int, ...]) -> None:
         record = self._spool.runs[key]
-        self._keep(record, accounting.parking(record.park, rung, pids, time.monotonic()))
+        self._keep(record, accounting.begin_park(record.park, rung, pids, time.monotonic()))
 
     def _keep(self, record: RunRecord, state: ParkState) -> None:
         self._spool.remember([replace(record, park=state)])

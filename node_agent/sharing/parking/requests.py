@@ -54,17 +54,17 @@ def answer_of(path: str) -> Answer | None:
     seconds = found.get("seconds")
     durations = seconds.items() if isinstance(seconds, dict) else ()
     return Answer(
-        _whole(found.get("request")),
+        _whole_number(found.get("request")),
         str(found.get("state")),
         str(found.get("reason", ""))[:_REASON_LIMIT],
-        _whole(found.get("bytes")),
-        _whole(found.get("residue")),
+        _whole_number(found.get("bytes")),
+        _whole_number(found.get("residue")),
         found.get("saves") is True,
         {str(name)[:32]: float(took) for name, took in list(durations)[:16] if _is_duration(took)},
     )
 
 
-def _whole(value: Any) -> int:
+def _whole_number(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= _MOST_BYTES else 0
 
 
@@ -121,7 +121,7 @@ def tell(folder: str, command: int) -> None:
         return
 
 
-async def resumed(folder: str, deadline: float) -> str:
+async def resume_processes(folder: str, deadline: float) -> str:
     """Resume all parked processes; return why some do not. Others get the request, but are not waited for.
 
     A process that lacks memory says so and stays parked, so it is asked again until the deadline.

@@ -26,7 +26,7 @@ class Turn(NamedTuple):
     """Name of this turn within its plan: the same on all nodes of the group."""
 
     @property
-    def renewed(self) -> float:
+    def renewed_at(self) -> float:
         """When it gets another name, or ends: members that could not be parked are then asked again."""
         return self.begins + RENEWED if self.name and self.ends == inf else self.ends
 
@@ -62,7 +62,7 @@ def durations(weights: Sequence[int], period: float, losses: Sequence[float] = (
     return [seconds * period / sum(found) for seconds in found]
 
 
-def at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[float] = ()) -> Turn:
+def turn_at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[float] = ()) -> Turn:
     """Return the turn at a time. `weights` has the weights of the rows that take turns, by position."""
     cycle = int(wall // period)
     begins, over = cycle * period, (cycle + 1) * period
@@ -74,7 +74,7 @@ def at(wall: float, weights: Mapping[int, int], period: float, losses: Sequence[
     return Turn(rows[-1], begins, over, (cycle, rows[-1]))  # it gets what rounding has lost
 
 
-def lasting(row: int, wall: float, *cause: int) -> Turn:
+def lasting_turn(row: int, wall: float, *cause: int) -> Turn:
     """Return a turn without an end. All nodes of a group rename it at the same time, so that together they ask again for the
     park of a gang that some of them could not park. `cause`: why this row has it, if not by the plan."""
     window = int(wall // RENEWED)
