@@ -103,7 +103,7 @@ def unpack(packed: IO[bytes], into: Path) -> None:
     try:
         with gzip.GzipFile(fileobj=packed) as plain, tarfile.open(fileobj=plain, mode="r|", tarinfo=_Entry) as tar:
             for entry in _entries(tar):
-                name = _checked(entry, seen, links)
+                name = _check_entry(entry, seen, links)
                 target = into / name
                 if entry.isdir():
                     target.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def _entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield entry
 
 
-def _checked(entry: tarfile.TarInfo, seen: set[str], links: set[str]) -> str:
+def _check_entry(entry: tarfile.TarInfo, seen: set[str], links: set[str]) -> str:
     """The name of the entry, as it is to be written. Raises BadArchive."""
     name = entry.name
     shown = repr(name[:200])

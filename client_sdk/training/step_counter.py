@@ -40,7 +40,7 @@ def parking_of_process() -> "Parking | None":
         return None
     from ebb_inject.ebb_hook import parking
 
-    return parking.found()
+    return parking.find_parking()
 
 
 def steps_to_skip() -> int:

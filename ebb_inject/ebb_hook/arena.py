@@ -57,11 +57,11 @@ class Arena:
         for number, size in enumerate(sizes):
             while chunk is None or at + size > len(chunk):
                 if chunk is None:
-                    chunk = self._grow(sum(map(_aligned, sizes[number:])))
+                    chunk = self._grow(sum(map(_round_up, sizes[number:])))
                 else:
                     chunk, at = next(chunks, None), 0
             found.append(Place(chunk, at, at + size))
-            at += _aligned(size)
+            at += _round_up(size)
         return found
 
     def _grow(self, size: int) -> Any:
@@ -84,7 +84,7 @@ class Arena:
         return False
 
 
-def _aligned(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 

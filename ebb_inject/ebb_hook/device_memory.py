@@ -10,7 +10,7 @@ LIMIT = "EBB_DEVICE_MEMORY_LIMIT_MIB"
 _log = logging.getLogger("ebb_hook")
 
 
-def bound(torch: Any) -> None:
+def set_limit(torch: Any) -> None:
     """Set the limit when the program begins to use CUDA. Earlier, that would create a context. An allocation beyond the
     limit fails in the program itself, as on a smaller device."""
     text = os.environ.get(LIMIT, "")

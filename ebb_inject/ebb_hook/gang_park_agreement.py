@@ -96,7 +96,7 @@ class Together:
         if group is not None and group.world > 1 and counter is None:
             raise Refused(f"the program counts no steps, and {group.world} ranks must park after the same one")
         with self._changed:
-            park = self._begun(request.at_step)
+            park = self._begin_park(request.at_step)
             if self._counter is not counter:
                 self._counter = counter
                 self._control.wake()
@@ -145,7 +145,7 @@ class Together:
             raise Refused(park.over)
 
     @contextmanager
-    def parked(self) -> Iterator[None]:
+    def while_parked(self) -> Iterator[None]:
         """Inside this context, the training waits for requests, and the thread does not."""
         self._set_parked(True)
         try:
@@ -153,24 +153,24 @@ class Together:
         finally:
             self._set_parked(False)
 
-    def refused(self, number: int, why: str) -> None:
+    def note_refusal(self, number: int, why: str) -> None:
         """Note that the training does not park, and why. It must reach a boundary before it agrees to another park."""
         with self._changed:
             self._counter = None
-            self._over(number, why)
+            self._end_park(number, why)
 
-    def resumed(self, number: int) -> None:
+    def note_resume(self, number: int) -> None:
         """Note that the training continues after this park. The next one may have begun."""
         with self._changed:
-            self._over(number, "this park is over: the process has resumed since")
+            self._end_park(number, "this park is over: the process has resumed since")
 
-    def taken_back(self) -> None:
+    def note_other_request(self) -> None:
         """Note that the agent has requested something else."""
         with self._changed:
             if self._now is not None and self._is_taken_back(self._now):
                 self._leave(self._now, _TAKEN_BACK)
 
-    def lost(self, why: str = _TAKEN_BACK) -> None:
+    def note_passed_boundary(self, why: str = _TAKEN_BACK) -> None:
         """Note that the training passes a boundary without asking whether it parks there."""
         with self._changed:
             if self._now is not None:
@@ -191,7 +191,7 @@ class Together:
 
     # ---- in both threads, with the lock ------------------------------------------------------------------------------------
 
-    def _begun(self, number: int) -> _Park:
+    def _begin_park(self, number: int) -> _Park:
         if self._now is None or self._now.number != number:
             if number in self._past:
                 raise Refused("this park is over: this rank has left it")
@@ -201,7 +201,7 @@ class Together:
             self._control.wake()
         return self._now
 
-    def _over(self, number: int, why: str) -> None:
+    def _end_park(self, number: int, why: str) -> None:
         if self._now is not None and self._now.number == number:
             self._leave(self._now, why)
         elif number not in self._past:
@@ -236,7 +236,7 @@ class Together:
         pause = _IDLE
         while self._sleep(pause):
             try:
-                self._look()
+                self._read_request()
                 while self._talk():
                     pause = _IDLE
             except Exception as error:
@@ -264,14 +264,14 @@ class Together:
                 self._control.drain()
             return not self._closing
 
-    def _look(self) -> None:
+    def _read_request(self) -> None:
         """Note what the agent requests."""
         with self._changed:
             if self._is_parked:
                 return
             request, park = self._control.request(), self._now
             if request is not None and request.command == PARK_TOGETHER and request.at_step not in self._past:
-                self._begun(request.at_step)
+                self._begin_park(request.at_step)
             elif park is not None and not park.over and self._is_taken_back(park):
                 self._leave(park, _TAKEN_BACK)
 
@@ -294,7 +294,7 @@ class Together:
             with self._changed:
                 park.has_said = True
                 self._changed.notify_all()
-        others = self._ranks.heard(group)
+        others = self._ranks.read_notices(group)
         with self._changed:
             if park is not self._now or park.over:
                 return True

@@ -42,7 +42,7 @@ _forked_from_rank = False
 """Whether this process was forked from a rank, and knows a process group to which it does not belong."""
 
 
-def forked() -> None:
+def note_fork() -> None:
     """Runs in a forked child."""
     global _forked_from_rank
     c10d: Any = sys.modules.get(_C10D)
@@ -93,18 +93,18 @@ class Ranks:
             self._store.set(_key(group.rank), json.dumps(notice))
             self._said = notice
 
-    def heard(self, group: Group) -> dict[int, Notice | None]:
+    def read_notices(self, group: Group) -> dict[int, Notice | None]:
         """Return the last notices of the others, by rank."""
         others = [rank for rank in range(group.world) if rank != group.rank]
         keys = [_key(rank) for rank in others]
         store = self._store
         if not store.check(keys):  # `get` waits for a key that is missing
-            return {rank: self._one(key) if store.check([key]) else None for rank, key in zip(others, keys)}  # noqa: B905
+            return {rank: self._read_notice(key) if store.check([key]) else None for rank, key in zip(others, keys)}  # noqa: B905
         if store.has_extended_api():
             return {rank: _notice(found) for rank, found in zip(others, store.multi_get(keys))}  # noqa: B905 (Python 3.10)
-        return {rank: self._one(key) for rank, key in zip(others, keys)}  # noqa: B905 (`strict` is of Python 3.10)
+        return {rank: self._read_notice(key) for rank, key in zip(others, keys)}  # noqa: B905 (`strict` is of Python 3.10)
 
-    def _one(self, key: str) -> Notice:
+    def _read_notice(self, key: str) -> Notice:
         return _notice(self._store.get(key))
 
 

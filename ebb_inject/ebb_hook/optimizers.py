@@ -36,7 +36,7 @@ class Hook:
         self.counter = self._own
         """The counter of the steps: the hook's own, or the program's."""
         self._forget()
-        self._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self.stepped)
+        self._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(self.note_step)
 
     def _forget(self) -> None:
         """Reset the state that belongs to one process."""
@@ -48,7 +48,7 @@ class Hook:
         self._armed_for: tuple[int, int] | None = None
         """The command and the step of that request."""
 
-    def stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def note_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Called after each step of each optimizer. Raises nothing of its own."""
         if self._is_compiling():  # a hook in compiled code would break its graph, which the program may have forbidden
             return
@@ -65,7 +65,7 @@ class Hook:
                 return
             else:
                 seen.add(key)
-                self._parking = parking.found()
+                self._parking = parking.find_parking()
             if self.counter is self._own:
                 if _COUNTER in sys.modules:
                     self._yield_to_program()
@@ -119,7 +119,7 @@ class Hook:
         _log.warning("the hook is off: %s: %s. The training goes on", type(error).__name__, error)
         self._handle.remove()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Runs in a forked child, which has no control file yet."""
         self._disarm()
         self._forget()
@@ -139,13 +139,13 @@ def install(torch: Any) -> None:
     """Register the hook, once."""
     global hook  # one per process
     if hook is None:
-        device_memory.bound(torch)
+        device_memory.set_limit(torch)
         hook = Hook(torch)
 
 
 def _after_fork_in_child() -> None:
     if hook is not None:
-        hook.forked()
+        hook.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -86,10 +86,10 @@ class Parking:
         request = due = None
         try:
             request = self._request()
-            if request is not None and self._concerns(request, counter, counter.step, noted):
+            if request is not None and self._must_obey(request, counter, counter.step, noted):
                 due = request.command, request.at_step
         except Exception as error:
-            self._fails(error, request)
+            self._handle_error(error, request)
         _raise(noted)
         return due
 
@@ -106,13 +106,13 @@ class Parking:
             if (request := self._request()) is None or request.number == self.seen:
                 return
             step = (counter.step if counter is not None else 0) if step is None else step
-            if self._concerns(request, counter, step, noted):
+            if self._must_obey(request, counter, step, noted):
                 self._step = step
                 paused: AbstractContextManager[None] = nullcontext() if counter is None else counter.paused()
                 with paused:
                     self._obey(request, noted)
         except Exception as error:
-            self._fails(error, request)
+            self._handle_error(error, request)
         finally:
             _raise(noted)
 
@@ -120,17 +120,17 @@ class Parking:
         """Return the last request; None while one is being written: the earlier one is then no longer current."""
         request = self._control.request()
         if request is None and self._together is not None:
-            self._together.lost()
+            self._together.note_passed_boundary()
         return request
 
-    def _fails(self, error: Exception, request: Request | None) -> None:
+    def _handle_error(self, error: Exception, request: Request | None) -> None:
         """`request`: the one that failed, and is not tried again; None: it could not even be read."""
         _log.warning("the process cannot park: %s: %s. The training goes on", type(error).__name__, error)
         self.seen = self.word[0] if request is None else request.number
         if self._together is not None:
-            self._together.lost("the hook has failed")
+            self._together.note_passed_boundary("the hook has failed")
 
-    def _concerns(self, request: Request, counter: Steps | None, step: int, noted: list[int]) -> bool:
+    def _must_obey(self, request: Request, counter: Steps | None, step: int, noted: list[int]) -> bool:
         """Whether the process should obey a request now, after this step. Signals that arrive meanwhile are noted."""
         if request.command == PARK:
             return step >= request.at_step
@@ -156,7 +156,7 @@ class Parking:
         """Carry out a request of a running process. Signals that arrive meanwhile are noted."""
         if request.command == RESUME:
             if self._together is not None:
-                self._together.taken_back()
+                self._together.note_other_request()
             self._answer(request, RUNNING)
             return
         try:
@@ -175,17 +175,17 @@ class Parking:
             self._refuse(request, f"{type(error).__name__}: {error}")
         else:
             if request.command == PARK_TOGETHER and self._together is not None:
-                self._together.resumed(request.at_step)
+                self._together.note_resume(request.at_step)
 
     def _park(self, request: Request, mover: Mover) -> None:
         """Park, and return when the process should continue. Raises Refused if it does not park, with nothing left moved."""
-        moved = mover.out(request.most_bytes)
+        moved = mover.move_out(request.most_bytes)
         if request.command == PARK_TOGETHER and self._together is not None:
             try:
                 self._together.may_stop(request.at_step)
             except Exception as why:
                 try:
-                    mover.back(moved)
+                    mover.move_back(moved)
                 except Exception as error:  # it cannot continue without its memory, so it is parked alone
                     _log.warning("the process stays parked, though other ranks do not park (%s): %s", why, error)
                 else:
@@ -194,7 +194,7 @@ class Parking:
 
     def _refuse(self, request: Request, reason: str) -> None:
         if request.command == PARK_TOGETHER and self._together is not None:
-            self._together.refused(request.at_step, reason)
+            self._together.note_refusal(request.at_step, reason)
         self._answer(request, REFUSED, reason=reason)
 
     def _ready(self, request: Request) -> Mover:
@@ -231,7 +231,7 @@ class Parking:
         self._saved = False
         with suppress(Exception):  # `_has_resumed` tries again
             self._answer(request, PARKED, **known)
-        with nullcontext() if self._together is None else self._together.parked():
+        with nullcontext() if self._together is None else self._together.while_parked():
             while not self._has_resumed(mover, moved, known):
                 pass
 
@@ -253,7 +253,7 @@ class Parking:
                 self._answer(later, PARKED, **known)
                 return False
             try:
-                seconds = mover.back(moved)
+                seconds = mover.move_back(moved)
             except Refused as why:
                 self._answer(later, PARKED, **known, reason=str(why))
                 return False
@@ -317,7 +317,7 @@ def of_process() -> Parking | None:
     return _own
 
 
-def found() -> Parking | None:
+def find_parking() -> Parking | None:
     """Like `of_process`, but an error is logged, and the process cannot park."""
     try:
         return of_process()
@@ -338,7 +338,7 @@ def _at_exit() -> None:
 
 def _after_fork_in_child() -> None:
     global _own
-    ranks.forked()
+    ranks.note_fork()
     if _own is not None:
         _own.close()
         _own = None

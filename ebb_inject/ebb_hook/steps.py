@@ -82,7 +82,7 @@ class Steps:
         """Counts `n` more steps. Call it at the end of each step; it takes about a microsecond."""
         try:
             with self._lock:
-                if n != 1 and (n := _whole(n, "n")) == 0:
+                if n != 1 and (n := _whole_number(n, "n")) == 0:
                     return
                 now = monotonic_ns()
                 if self._since and self._claim is not None:
@@ -126,14 +126,14 @@ class Steps:
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Inside this context the program evaluates: its time belongs to no step, and the task is shown as EVALUATING."""
-        return self._doing(EVALUATING)
+        return self._in_state(EVALUATING)
 
     def saving(self) -> AbstractContextManager[None]:
         """The same for saving a checkpoint. `Checkpointer` enters this context by itself."""
-        return self._doing(SAVING)
+        return self._in_state(SAVING)
 
     @contextmanager
-    def _doing(self, state: int) -> Iterator[None]:
+    def _in_state(self, state: int) -> Iterator[None]:
         before, spent = self._change(state, 0)
         try:
             yield
@@ -183,9 +183,9 @@ class Steps:
         try:
             with self._lock:
                 if total is not None:
-                    self._total = _whole(total, "total")
+                    self._total = _whole_number(total, "total")
                 if done is not None:
-                    self._first = _whole(done, "done") - self._counted
+                    self._first = _whole_number(done, "done") - self._counted
                 if self._began:
                     self._publish(monotonic_ns())
         except Exception as error:
@@ -226,7 +226,7 @@ class Steps:
             log = logging.getLogger(self._log)
             log.warning("steps are not shown: %s: %s. The training goes on", type(error).__name__, error)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Runs in a forked child: the claim is the parent's. The child claims the file when it counts and the file is free."""
         theirs = self._claim
         self.parking = None
@@ -243,7 +243,7 @@ def rank_of(environment: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def _whole(number: int, name: str) -> int:
+def _whole_number(number: int, name: str) -> int:
     """Return the number as an int. Raises ValueError, and TypeError if it is not a whole number."""
     if not 0 <= (found := index(number)) <= _MOST:
         raise ValueError(f"{name}={number!r} must be a whole number from 0 on")
@@ -258,7 +258,7 @@ _counters: weakref.WeakSet[Steps] = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     claiming.release()
     for counter in list(_counters):
-        counter._forked()
+        counter._reset_after_fork()
 
 
 os.register_at_fork(before=claiming.acquire, after_in_parent=claiming.release, after_in_child=_after_fork_in_child)

@@ -171,7 +171,7 @@ def _refuse_if_others_use(torch: Any, movable: dict[int, Any]) -> None:
             continue
         frame: FrameType | None = innermost
         while frame is not None:
-            for tensor in _held(frame.f_locals.values(), kinds):
+            for tensor in _find_tensors(frame.f_locals.values(), kinds):
                 if hasattr(type(tensor), "__tensor_flatten__") or tensor.layout is not torch.strided:
                     continue
                 if tensor.untyped_storage()._cdata in movable:
@@ -179,7 +179,7 @@ def _refuse_if_others_use(torch: Any, movable: dict[int, Any]) -> None:
             frame = frame.f_back
 
 
-def _held(values: Iterable[Any], kinds: tuple[type, ...]) -> Iterator[Any]:
+def _find_tensors(values: Iterable[Any], kinds: tuple[type, ...]) -> Iterator[Any]:
     """Yield the tensors among the values, and in lists, tuples and dicts among them."""
     for value in list(values):
         if type(value) in kinds:

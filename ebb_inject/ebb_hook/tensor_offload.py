@@ -50,19 +50,19 @@ class Mover:
 
     def prepare(self, most_bytes: int = 0) -> int:
         """Make room for the present contents, and return their size in bytes. Raises Refused."""
-        with self._plainly():
+        with self._in_plain_mode():
             found = find(self._torch, self._devices, self.arena.addresses)
-            _bounded(found.size, most_bytes)
+            _check_size(found.size, most_bytes)
             self.arena.places([storage.nbytes() for storage in found.storages])
             return found.size
 
-    def out(self, most_bytes: int = 0) -> Moved:
+    def move_out(self, most_bytes: int = 0) -> Moved:
         """Move everything to host memory. If it raises Refused, nothing was moved."""
-        with self._plainly():
+        with self._in_plain_mode():
             begin = monotonic()
             self._synchronize()
             found = find(self._torch, self._devices, self.arena.addresses)
-            _bounded(found.size, most_bytes)
+            _check_size(found.size, most_bytes)
             sizes = [storage.nbytes() for storage in found.storages]
             places = self.arena.places(sizes)
             looked = monotonic()
@@ -79,17 +79,17 @@ class Mover:
                 self._release()
                 residue = self._residue(found, sum(sizes))
             except Exception as error:
-                if self._filled(found.storages, places, sizes) is None:
+                if self._refill(found.storages, places, sizes) is None:
                     raise Refused(f"memory cannot be released: {error}") from error
                 residue = -1
             seconds = {"find": looked - begin, "copy": copied - looked, "release": monotonic() - copied}
             return Moved(found.storages, places, sizes, found.left, residue, seconds)
 
-    def back(self, moved: Moved) -> dict[str, float]:
+    def move_back(self, moved: Moved) -> dict[str, float]:
         """Move everything back. Return the durations. If memory is missing, it raises Refused, and everything stays out."""
-        with self._plainly():
+        with self._in_plain_mode():
             begin = monotonic()
-            if (error := self._filled(moved.storages, moved.places, moved.sizes)) is not None:
+            if (error := self._refill(moved.storages, moved.places, moved.sizes)) is not None:
                 raise Refused(f"the contents cannot be moved back: {error}") from error
             return {"fill": monotonic() - begin}
 
@@ -97,7 +97,7 @@ class Mover:
         """Return host copies of what was moved, for a save."""
         return HostCopies(self._torch, moved)
 
-    def _filled(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
+    def _refill(self, storages: list[Any], places: list[Place], sizes: list[int]) -> Exception | None:
         """Give the storages that have no memory their contents back. After an error none of them has memory."""
         try:
             for storage, place, size in zip(storages, places, sizes):  # noqa: B905 (`strict` is of Python 3.10)
@@ -136,12 +136,12 @@ class Mover:
             on_host = [storage.nbytes() for storage in found.storages if storage.device.type == "cpu"]
             residue += sum(on_host) + sum(found.left.values())
         if "cuda" in self._devices and torch.cuda.is_initialized():
-            if self._allocated() > _ACCEPTED_RESIDUE * moved and gc.collect():
+            if self._allocated_bytes() > _ACCEPTED_RESIDUE * moved and gc.collect():
                 torch.cuda.empty_cache()
-            residue += self._allocated()
+            residue += self._allocated_bytes()
         return residue
 
-    def _allocated(self) -> int:
+    def _allocated_bytes(self) -> int:
         cuda = self._torch.cuda
         return sum(cuda.memory_allocated(device) for device in range(cuda.device_count()))
 
@@ -154,14 +154,14 @@ class Mover:
                     cuda.synchronize(device)
 
     @contextmanager
-    def _plainly(self) -> Iterator[None]:
+    def _in_plain_mode(self) -> Iterator[None]:
         """Disable gradients, and what the program has wrapped around torch's functions."""
         torch, dispatch = self._torch, sys.modules["torch.utils._python_dispatch"]
         with torch._C.DisableTorchFunction(), dispatch._disable_current_modes(), torch.no_grad():
             yield
 
 
-def _bounded(size: int, most_bytes: int) -> None:
+def _check_size(size: int, most_bytes: int) -> None:
     if most_bytes and size > most_bytes:
         raise Refused(f"{size >> 20} MiB would be moved to host memory, and the limit is {most_bytes >> 20} MiB")
 
@@ -185,11 +185,11 @@ class HostCopies:
         torch = self._torch
         trees, modes = sys.modules["torch.utils._pytree"], sys.modules["torch.utils._python_dispatch"]
 
-        def dispatched(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def dispatch_to_copies(_mode: Any, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             args, kwargs = trees.tree_map_only(torch.Tensor, self.tensor, (args, kwargs or {}))
             return func(*args, **kwargs)
 
-        shown = type("Shown", (modes.TorchDispatchMode,), {"__torch_dispatch__": dispatched})
+        shown = type("Shown", (modes.TorchDispatchMode,), {"__torch_dispatch__": dispatch_to_copies})
         with torch.no_grad(), shown():
             yield
 

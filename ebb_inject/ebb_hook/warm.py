@@ -35,8 +35,8 @@ def main() -> None:
         _import(folder)
         with open(f"{folder}/warmed", "w", encoding="ascii"):
             pass
-        os.environ.update(_told(folder))
-        run = _prepared(arguments)
+        os.environ.update(_wait_for_variables(folder))
+        run = _prepare_script(arguments)
     except Exception as error:
         sys.stderr.write(f"ebb: the process cannot be warmed, and starts cold: {type(error).__name__}: {error}\n")
         run = None
@@ -64,7 +64,7 @@ def _import(folder: str) -> None:
             continue
 
 
-def _told(folder: str) -> dict[str, str]:
+def _wait_for_variables(folder: str) -> dict[str, str]:
     """Wait for the variables that the agent has named, and return them."""
     path = f"{folder}/go.json"
     while not os.path.exists(path):
@@ -79,7 +79,7 @@ def _options() -> list[str]:
     return options
 
 
-def _prepared(arguments: list[str]) -> Callable[[], None] | None:
+def _prepare_script(arguments: list[str]) -> Callable[[], None] | None:
     """Return a function that runs the script as `__main__`; None if only the interpreter itself can run it, like an archive."""
     if arguments[0] == "-m":
         name = arguments[1]

@@ -99,7 +99,7 @@ def park(folder: Path, port: int) -> None:
 
     stand_in_for_group(port)
     os.environ.update({"EBB_PARK_DIR": str(folder / "park"), "EBB_NODES": "a,b", "EBB_TASK": "0"})
-    assert parking.found() is not None
+    assert parking.find_parking() is not None
     (path,) = control.live(str(folder / "park"))
     control.send(path, control.PARK_TOGETHER, at_step=1)
     time.sleep(0.3)

@@ -119,7 +119,7 @@ def test_a_rank_that_ends_leaves_the_park(rank: Rank, store: Store) -> None:
 
 def test_a_park_that_is_taken_back_is_left_even_if_its_step_is_known(rank: Rank, store: Store) -> None:
     request = rank.has_agreed(1, store)
-    with rank.together.parked():  # the thread does not look
+    with rank.together.while_parked():  # the thread does not look
         control.send(rank.control.path, control.RESUME)
         with pytest.raises(Refused, match="does not want it any more"):
             rank.together.parks_after(request, rank.counter, rank.counter.step)

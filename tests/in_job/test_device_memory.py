@@ -38,7 +38,7 @@ class Cuda:
 
 def bound(monkeypatch: pytest.MonkeyPatch, limit: str, cuda: Cuda) -> None:
     monkeypatch.setenv(device_memory.LIMIT, limit)
-    device_memory.bound(SimpleNamespace(cuda=cuda))
+    device_memory.set_limit(SimpleNamespace(cuda=cuda))
 
 
 def test_the_limit_is_set_when_cuda_begins(monkeypatch: pytest.MonkeyPatch) -> None:

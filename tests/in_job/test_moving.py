@@ -39,9 +39,9 @@ def sizes(*tensors: Any) -> list[int]:
 
 def there_and_back(mover: Mover, *tensors: Any) -> Moved:
     """Parks and resumes; these tensors have no memory in between."""
-    moved = mover.out()
+    moved = mover.move_out()
     assert set(sizes(*tensors)) <= {0}
-    mover.back(moved)
+    mover.move_back(moved)
     return moved
 
 
@@ -85,9 +85,9 @@ def test_a_graph_that_is_kept_computes_the_same_gradients(torch: Any, mover: Mov
 def test_gradients_that_python_has_never_seen(torch: Any, mover: Mover) -> None:
     weight = torch.ones(1000, requires_grad=True)
     weight.sum().backward()
-    moved = mover.out()
+    moved = mover.move_out()
     assert moved.size >= 8000
-    mover.back(moved)
+    mover.move_back(moved)
     assert weight.grad.sum() == 1000
 
 
@@ -106,9 +106,9 @@ def test_layouts_and_kinds(torch: Any, mover: Mover) -> None:
 
     own = torch.ones(8).as_subclass(Named)
     with torch._C.DisableTorchFunction():
-        moved = mover.out()
+        moved = mover.move_out()
         assert sizes(sparse._values(), rows.values(), columns.row_indices(), quantized, nested.values(), own) == [0] * 6
-        mover.back(moved)
+        mover.move_back(moved)
         assert own.sum() == 8
     assert torch.equal(sparse.to_dense(), torch.eye(5))
     assert torch.equal(rows.to_dense(), torch.eye(5))
@@ -126,13 +126,13 @@ def test_what_does_not_belong_to_torch_keeps_its_place(torch: Any, mover: Mover)
     shared = torch.ones(500).share_memory_()
     exported = torch.ones(200)
     imported = torch.from_dlpack(exported)
-    moved = mover.out()
+    moved = mover.move_out()
     assert sizes(lent, shared, exported, imported) == [8000, 2000, 800, 800]
     assert moved.left["memory shared with other processes"] == 2000
     assert moved.left["memory that does not belong to torch"] >= 8800 - 800
     assert "memory that another library uses as well" in moved.left
     assert moved.residue >= sum(moved.left.values())
-    mover.back(moved)
+    mover.move_back(moved)
     assert array.sum() == lent.sum() == 1000
     assert imported.sum() == 200
 
@@ -174,9 +174,9 @@ def test_the_modes_of_the_program_see_nothing(torch: Any, mover: Mover) -> None:
 
     weight = torch.ones(100)
     with Dispatches(), Functions():
-        mover.back(mover.out())
+        mover.move_back(mover.move_out())
     with torch.device("meta"), torch.inference_mode():
-        mover.back(mover.out())
+        mover.move_back(mover.move_out())
     assert weight.sum() == 100
 
 
@@ -186,7 +186,7 @@ def test_the_modes_of_the_program_see_nothing(torch: Any, mover: Mover) -> None:
 def refusal(mover: Mover, weight: Any, **more: int) -> str:
     before = weight.clone()
     with pytest.raises(Refused) as why:
-        mover.out(**more)
+        mover.move_out(**more)
     assert weight.sum() == before.sum()
     return str(why.value)
 
@@ -292,11 +292,11 @@ def test_a_release_that_fails_halfway_is_undone(torch: Any, mover: Mover) -> Non
 
 def test_a_resume_that_lacks_memory_stays_parked(torch: Any, mover: Mover, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = [torch.full((10,), float(at)) for at in range(10)]
-    moved = mover.out()
+    moved = mover.move_out()
     with monkeypatch.context() as patched:
         patched.setattr(mover, "_contents", failing(mover._contents, 5))
         with pytest.raises(Refused, match="cannot be moved back: an error of the device"):
-            mover.back(moved)
+            mover.move_back(moved)
         assert set(sizes(*weights)) == {0}
-    mover.back(moved)
+    mover.move_back(moved)
     assert [weight.sum().item() for weight in weights] == [10.0 * at for at in range(10)]

@@ -262,7 +262,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked()
-    monkeypatch.setattr(optimizers.parking, "found", lambda: made)
+    monkeypatch.setattr(optimizers.parking, "find_parking", lambda: made)
     return made
 
 

@@ -177,7 +177,7 @@ def test_a_program_without_modules_parks_after_the_next_step(tmp_path: Path) -> 
 def test_a_request_that_has_woken_another_thread_is_obeyed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the process itself, without PyTorch: nothing is in the FIFO any more when the process begins to wait."""
     parked = Parking(str(tmp_path))
-    mover: Any = SimpleNamespace(back=lambda _moved: {})
+    mover: Any = SimpleNamespace(move_back=lambda _moved: {})
     moved: Any = SimpleNamespace(size=5)
     try:
         number = control.send(parked._control.path, control.RESUME)
@@ -201,7 +201,7 @@ def test_a_request_that_arrives_while_another_one_fails_is_obeyed(tmp_path: Path
     try:
         number = control.send(parked._control.path, control.PARK)
         with monkeypatch.context() as patch:
-            patch.setattr(parked, "_concerns", fails)
+            patch.setattr(parked, "_must_obey", fails)
             parked.at_boundary(counter)
             assert parked.seen == number
             assert parked.is_due(counter) is None
