@@ -91,12 +91,12 @@ def _background(folder: Path, state: Any, one_copy: Callable[[], float]) -> tupl
         next(batches)
         first = time.perf_counter() - begin
         for _ in range(ROUNDS):
-            job._opened().wait()
+            job._require_saving().wait()
             before = one_copy()
             begin = time.perf_counter()
             next(batches)
             stalls.append(time.perf_counter() - begin)
-            job._opened().wait()
+            job._require_saving().wait()
             whole.append(time.perf_counter() - begin)
             copies.append((before + one_copy()) / 2)
         list(batches)

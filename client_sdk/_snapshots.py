@@ -17,7 +17,7 @@ Asked = Generator[Request[Any], Any, T]
 """A generator that yields requests, receives their answers and returns the result. Both kinds of client drive it."""
 
 
-def taken(options: Mapping[str, Any]) -> "Archive | None":
+def take_snapshot(options: Mapping[str, Any]) -> "Archive | None":
     """The snapshot that the options of a job ask for. Raises InvalidArgument."""
     wanted = options.get("snapshot", False)
     if wanted is None or wanted is False:
@@ -38,7 +38,7 @@ def upload(archive: "Archive") -> Asked[str]:
     return archive.digest
 
 
-def carried_out(course: Asked[T], ask: Callable[[Request[Any]], Any]) -> T:
+def carry_out(course: Asked[T], ask: Callable[[Request[Any]], Any]) -> T:
     """Run a course, sending its requests with `ask`, and return its result."""
     answer = None
     while True:
@@ -49,8 +49,8 @@ def carried_out(course: Asked[T], ask: Callable[[Request[Any]], Any]) -> T:
         answer = ask(request)
 
 
-async def carried_out_async(course: Asked[T], ask: Callable[[Request[Any]], Awaitable[Any]]) -> T:
-    """As `carried_out`."""
+async def carry_out_async(course: Asked[T], ask: Callable[[Request[Any]], Awaitable[Any]]) -> T:
+    """As `carry_out`."""
     answer = None
     while True:
         try:

@@ -35,7 +35,7 @@ class Connections:
         self._began = 0.0
         self._pause = BACKOFF_FIRST
 
-    def connected(self) -> None:
+    def note_connection(self) -> None:
         self.patience, self._began = self.deadline, time.monotonic()
 
     def pause(self) -> float:
@@ -54,7 +54,7 @@ class WatchCursor(Connections):
         self.job_id = job_id
         self.token = after_commit
 
-    def received(self, update: JobUpdate) -> JobUpdate:
+    def note_update(self, update: JobUpdate) -> JobUpdate:
         self.token = update.commit_no
         return update
 
@@ -83,7 +83,7 @@ class LogCourse(Connections):
         self.over = False
         """Whether all of it was read, and not only the connection has ended."""
 
-    def received(self, piece: LogPiece) -> LogPiece:
+    def note_piece(self, piece: LogPiece) -> LogPiece:
         self.found = True
         self.run, self.offset = piece.run, piece.offset + len(piece.data)
         return piece
@@ -110,7 +110,7 @@ class Waiting:
         self._timeout = timeout
         self._last: Job | None = None
 
-    def saw(self, update: JobUpdate) -> Job | None:
+    def find_ended(self, update: JobUpdate) -> Job | None:
         """The job, once it has ended."""
         self._last = next((job for job in update.jobs if job.id == self.job_id), self._last)
         return self._last if self._last is not None and self._last.ended else None
@@ -134,6 +134,6 @@ class Waiting:
             f"job {self.job_id} is still {last.state.name} after {self._timeout:g} s; it goes on", reason="WAIT_TIMEOUT"
         )
 
-    def gone(self, address: str) -> EbbError:
+    def job_gone_error(self, address: str) -> EbbError:
         """The watch ended, and the job had not."""
         return NotFound(f"job {self.job_id} is gone from the scheduler at {address}")

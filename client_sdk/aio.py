@@ -12,7 +12,7 @@ from client_sdk._exchange import AsyncExchange
 from client_sdk._job_changes import AsyncJobChanges
 from client_sdk._nodes import AsyncNodeCalls
 from client_sdk._requests import jobs
-from client_sdk._snapshots import carried_out_async, taken, upload
+from client_sdk._snapshots import carry_out_async, take_snapshot, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import AsyncVirtualClusterCalls
@@ -96,9 +96,9 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         if options.get("snapshot"):
             import asyncio  # of a program that uses this, it is loaded
 
-            archive = await asyncio.to_thread(taken, options)
+            archive = await asyncio.to_thread(take_snapshot, options)
             assert archive is not None
-            spec = replace(spec, snapshots=(await carried_out_async(upload(archive), self._ask),))
+            spec = replace(spec, snapshots=(await carry_out_async(upload(archive), self._ask),))
         return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
 
     def functions(self, *, python: str | None = None, **options: Unpack[JobOptions]) -> "AsyncFunctionExecutor":
@@ -171,12 +171,12 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         try:
             async with aclosing(self.watch(waiting.job_id, timeout=timeout)) as updates:
                 async for update in updates:
-                    if (ended := waiting.saw(update)) is not None:
+                    if (ended := waiting.find_ended(update)) is not None:
                         return ended
         except (DeadlineExceeded, Unavailable) as error:
             looked = await self.get(waiting.job_id) if waiting.needs_a_look(error) else None
             return waiting.too_late(looked)
-        raise waiting.gone(self.address)
+        raise waiting.job_gone_error(self.address)
 
     async def story(self, job: Job | int) -> Sequence[JobEvent]:
         """As `Client.story`. Raises NotFound."""

@@ -29,7 +29,7 @@ def snapshot(directory: str | os.PathLike[str], largest: int = LARGEST) -> Archi
         raise InvalidArgument(f"there is no directory {os.fspath(directory)!r} to take a snapshot of")
     try:
         ignored = _patterns(root)
-        names = [name for name in _files(root) if not _ignored(name, ignored)]
+        names = [name for name in _files(root) if not _is_ignored(name, ignored)]
         if not names:
             raise InvalidArgument(
                 f"{root.absolute()} has no files that a snapshot takes; see `git ls-files -co --exclude-standard` there, "
@@ -107,7 +107,7 @@ def _patterns(root: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def _ignored(name: str, patterns: Iterable[str]) -> bool:
+def _is_ignored(name: str, patterns: Iterable[str]) -> bool:
     """Whether a pattern names the file or a directory that it is in. A pattern with a slash inside counts from the root, and
     one that ends with a slash names directories alone."""
     parts = name.split("/")

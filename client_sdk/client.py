@@ -14,7 +14,7 @@ from client_sdk._job_changes import JobChanges
 from client_sdk._nodes import NodeCalls
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
-from client_sdk._snapshots import carried_out, taken, upload
+from client_sdk._snapshots import carry_out, take_snapshot, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import VirtualClusterCalls
@@ -130,10 +130,10 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         Raises InvalidArgument for an invalid job, AlreadyExists for the request_id of a different job, FailedPrecondition
         for a job that could never start, and ResourceExhausted while too many requests wait in the scheduler.
         """
-        archive = taken(options)
+        archive = take_snapshot(options)
         spec = job_spec(command, **options)
         if archive is not None:
-            spec = replace(spec, snapshots=(carried_out(upload(archive), self._ask),))
+            spec = replace(spec, snapshots=(carry_out(upload(archive), self._ask),))
         return self.submit_spec(spec, request_id=request_id, timeout=timeout)
 
     def functions(self, *, python: str | None = None, **options: Unpack[JobOptions]) -> "FunctionExecutor":
@@ -230,12 +230,12 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         waiting = Waiting(job_id(job), timeout)
         try:
             for update in self.watch(waiting.job_id, timeout=timeout):
-                if (ended := waiting.saw(update)) is not None:
+                if (ended := waiting.find_ended(update)) is not None:
                     return ended
         except (DeadlineExceeded, Unavailable) as error:
             looked = self.get(waiting.job_id) if waiting.needs_a_look(error) else None
             return waiting.too_late(looked)
-        raise waiting.gone(self.address)
+        raise waiting.job_gone_error(self.address)
 
     def story(self, job: Job | int) -> Sequence[JobEvent]:
         """The events of a job, in order, with causes. Raises NotFound."""

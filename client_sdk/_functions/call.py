@@ -17,7 +17,7 @@ RAISED = 1
 
 def main(folder: str) -> int:
     sys.path[0] = os.getcwd()  # noqa: PTH109 - modules of the snapshot, as if the function were in a script there
-    outcome = called(folder)
+    outcome = execute_call(folder)
     path = os.environ["EBB_RESULT_FILE"]
     with open(path + ".new", "wb") as file:  # noqa: PTH123
         pickle.dump(outcome, file)
@@ -30,7 +30,7 @@ def main(folder: str) -> int:
     return RAISED
 
 
-def called(folder: str) -> dict[str, object]:
+def execute_call(folder: str) -> dict[str, object]:
     """Whether it went well, and the value, or the exception and its traceback."""
     with open(f"{folder}/python.json", encoding="ascii") as file:  # noqa: PTH123
         made_by = json.load(file)
@@ -49,14 +49,14 @@ def called(folder: str) -> dict[str, object]:
             function, args, kwargs = cloudpickle.load(file)
         value = function(*args, **kwargs)
     except Exception as error:
-        return _raised(error, cloudpickle)
+        return _describe_error(error, cloudpickle)
     try:
         return {"good": True, "value": cloudpickle.dumps(value)}
     except Exception as error:
         return _bad(f"the result, of type {type(value).__name__}, cannot be pickled: {error}")
 
 
-def _raised(error: Exception, cloudpickle: object) -> dict[str, object]:
+def _describe_error(error: Exception, cloudpickle: object) -> dict[str, object]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:  # what is of this file explains nothing
         trace = trace.tb_next

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from client_sdk._functions.call import RAISED
-from client_sdk._functions.packing import COMMAND, cloudpickle, name_of, packed, value_of
+from client_sdk._functions.packing import COMMAND, cloudpickle, name_of, pack_function, value_of
 from client_sdk._requests.files import GetResult, Piece
 from client_sdk._requests.jobs import Request
-from client_sdk._snapshots import Asked, carried_out, carried_out_async, taken, upload
+from client_sdk._snapshots import Asked, carry_out, carry_out_async, take_snapshot, upload
 from client_sdk._values.job_options import JobOptions
 from client_sdk._values.options import job_spec
 from client_sdk.errors import FunctionFailed, InvalidArgument, NotFound
@@ -75,9 +75,9 @@ class _Executor:
             options["working_directory"] = folder
         return job_spec(command, **options)
 
-    def _taken(self) -> "Archive | None":
+    def _take_snapshot(self) -> "Archive | None":
         """The snapshot, if it is not stored yet."""
-        return taken(self._options) if self._snapshot is None else None
+        return take_snapshot(self._options) if self._snapshot is None else None
 
     def _digests(self, call: "Archive", archive: "Archive | None") -> Asked[tuple[str, ...]]:
         """Stores what the job needs: its call, and `archive`."""
@@ -94,7 +94,7 @@ def _interpreter(options: Mapping[str, Any]) -> str:
     return "python" if named or not sys.executable else sys.executable
 
 
-def _named(function: Callable[..., Any]) -> str:
+def _job_name(function: Callable[..., Any]) -> str:
     """A name for the job: what else it may not have in it is replaced."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._") else "_" for char in name_of(function))
     return plain.strip("._")[:128] or "function"
@@ -114,9 +114,9 @@ class FunctionExecutor(_Executor):
         importable on the node: from the snapshot, or from the environment. Raises InvalidArgument for what cannot be pickled,
         and as `Client.submit` does.
         """
-        call = packed(function, args, kwargs)
-        digests = carried_out(self._digests(call, self._taken()), self._client._ask)
-        spec = self._spec(_named(function))
+        call = pack_function(function, args, kwargs)
+        digests = carry_out(self._digests(call, self._take_snapshot()), self._client._ask)
+        spec = self._spec(_job_name(function))
 
         return FunctionFuture(self._client, self._client.submit_spec(replace(spec, snapshots=digests)))
 
@@ -154,13 +154,13 @@ class FunctionFuture(Generic[R]):
         limit = time.monotonic() + ARRIVAL
         while True:
             try:
-                data = carried_out(_read(self.job.id), self._client._ask)
+                data = carry_out(_read_result(self.job.id), self._client._ask)
             except NotFound as error:
                 if error.reason != "NO_RESULT" or time.monotonic() > limit:
-                    raise _without(self.job) from error
+                    raise _missing_result(self.job) from error
                 time.sleep(_LOOK_AGAIN)
             else:
-                return cast(R, value_of(data, _what(self.job)))
+                return cast(R, value_of(data, _describe_job(self.job)))
 
 
 class AsyncFunctionExecutor(_Executor):
@@ -174,13 +174,13 @@ class AsyncFunctionExecutor(_Executor):
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, "AsyncFunctionFuture[R]"]:
         """As `FunctionExecutor.submit`."""
-        return self._submit(function, packed(function, args, kwargs))
+        return self._submit(function, pack_function(function, args, kwargs))
 
     async def _submit(self, function: Callable[..., R], call: "Archive") -> "AsyncFunctionFuture[R]":
 
-        archive = await asyncio.to_thread(self._taken)
-        digests = await carried_out_async(self._digests(call, archive), self._client._ask)
-        spec = replace(self._spec(_named(function)), snapshots=digests)
+        archive = await asyncio.to_thread(self._take_snapshot)
+        digests = await carry_out_async(self._digests(call, archive), self._client._ask)
+        spec = replace(self._spec(_job_name(function)), snapshots=digests)
         return AsyncFunctionFuture(self._client, await self._client.submit_spec(spec))
 
 
@@ -213,16 +213,16 @@ class AsyncFunctionFuture(Generic[R]):
         limit = time.monotonic() + ARRIVAL
         while True:
             try:
-                data = await carried_out_async(_read(self.job.id), self._client._ask)
+                data = await carry_out_async(_read_result(self.job.id), self._client._ask)
             except NotFound as error:
                 if error.reason != "NO_RESULT" or time.monotonic() > limit:
-                    raise _without(self.job) from error
+                    raise _missing_result(self.job) from error
                 await asyncio.sleep(_LOOK_AGAIN)
             else:
-                return cast(R, value_of(data, _what(self.job)))
+                return cast(R, value_of(data, _describe_job(self.job)))
 
 
-def _read(job_id: int) -> Asked[bytes]:
+def _read_result(job_id: int) -> Asked[bytes]:
     """The result of a job. Raises NotFound."""
     data = bytearray()
     while True:
@@ -241,15 +241,15 @@ def _check_ended(job: Job) -> None:
     if job.reason is JobReason.LAUNCH_FAILED or job.exit_code in _NO_PROGRAM:
         python = next((word for word in job.spec.command if word.rpartition("/")[2].startswith("python")), "Python")
         why += f". Its node may have no {python}: name one that it has, by python, venv or conda"
-    raise FunctionFailed(f"{_what(job)} has no result: the job ended as {job.state.name} ({job.reason.name}){why}")
+    raise FunctionFailed(f"{_describe_job(job)} has no result: the job ended as {job.state.name} ({job.reason.name}){why}")
 
 
-def _without(job: Job) -> FunctionFailed:
+def _missing_result(job: Job) -> FunctionFailed:
     return FunctionFailed(
-        f"{_what(job)} has no result: the job ended as {job.state.name} with code {job.exit_code}, and nothing has arrived "
-        f"from its node; see `ebb logs {job.id}`. A result may also have been larger than the site takes"
+        f"{_describe_job(job)} has no result: the job ended as {job.state.name} with code {job.exit_code}, and nothing has "
+        f"arrived from its node; see `ebb logs {job.id}`. A result may also have been larger than the site takes"
     )
 
 
-def _what(job: Job) -> str:
+def _describe_job(job: Job) -> str:
     return f"{job.spec.name} (job {job.id})"

@@ -27,7 +27,7 @@ def cloudpickle() -> Any:
     return found
 
 
-def packed(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Archive:
+def pack_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Archive:
     """Raises InvalidArgument for what cannot be pickled."""
     if not callable(function):
         raise InvalidArgument(f"{function!r} is no function; submit takes the function and then its arguments")

@@ -78,24 +78,24 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, convert_explanations.preview)
         case OfJob(verb, job_id):
             asked, answered = _OF_JOB[verb]
-            call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+            call = Call(f"Scheduler/{verb}", _job_request(job_id, asked), answered, _job)
         case Suspend(job_id, park, park_only):
-            suspend = _about(job_id, scheduler_pb2.SuspendRequest, park=park, park_only=park_only)
+            suspend = _job_request(job_id, scheduler_pb2.SuspendRequest, park=park, park_only=park_only)
             call = Call("Scheduler/Suspend", suspend, scheduler_pb2.SuspendResponse, _job)
         case ListRuns(job_id, token):
-            runs = _about(job_id, scheduler_pb2.ListRunsRequest)
+            runs = _job_request(job_id, scheduler_pb2.ListRunsRequest)
             runs.page_token = token
             call = Call("Scheduler/ListRuns", runs, scheduler_pb2.ListRunsResponse, _runs)
         case Requeue(job_id, run):
-            requeue = _about(job_id, scheduler_pb2.RequeueRequest)
+            requeue = _job_request(job_id, scheduler_pb2.RequeueRequest)
             requeue.run = run
             call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
         case Resize(job_id, tasks):
-            resize = _about(job_id, scheduler_pb2.ResizeRequest)
+            resize = _job_request(job_id, scheduler_pb2.ResizeRequest)
             resize.tasks = tasks
             call = Call("Scheduler/Resize", resize, scheduler_pb2.ResizeResponse, _job)
         case Migrate(job_id, nodes, devices):
-            migrate = _about(job_id, scheduler_pb2.MigrateRequest)
+            migrate = _job_request(job_id, scheduler_pb2.MigrateRequest)
             for node, of_node in zip(nodes, devices or ((),) * len(nodes), strict=True):
                 migrate.destinations.add(node=node, devices=of_node)
             call = Call("Scheduler/Migrate", migrate, scheduler_pb2.MigrateResponse, _job)
@@ -109,10 +109,12 @@ def encode(request: Request[T]) -> Call[T]:
         case ListPage():
             call = Call("Scheduler/List", _list(request), scheduler_pb2.ListResponse, _page)
         case Story(job_id):
-            call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)
+            call = Call(
+                "Scheduler/Story", _job_request(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events
+            )
         case Explain(job_id):
-            about = _about(job_id, scheduler_pb2.ExplainRequest)
-            call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, convert_explanations.explained)
+            about = _job_request(job_id, scheduler_pb2.ExplainRequest)
+            call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, convert_explanations.explanation)
         case ListShares(vc):
             call = Call("Scheduler/Shares", _shares(vc), scheduler_pb2.SharesResponse, convert_explanations.shares)
         case ListNodes(token):
@@ -121,7 +123,10 @@ def encode(request: Request[T]) -> Call[T]:
         case OfNode(verb, name):
             asked, answered = _OF_NODE[verb]
             call = Call(
-                f"Cluster/{verb}", _about_node(name, asked), answered, convert_nodes.found if verb == "GetNode" else _node
+                f"Cluster/{verb}",
+                _about_node(name, asked),
+                answered,
+                convert_nodes.node_with_observations if verb == "GetNode" else _node,
             )
         case DeleteNode(name):
             gone = _about_node(name, cluster_pb2.DeleteNodeRequest)
@@ -212,7 +217,7 @@ def _node(answer: cluster_pb2.DrainResponse) -> models.Node:
 
 
 def _update(request: Update) -> scheduler_pb2.UpdateRequest:
-    message = _about(request.job_id, scheduler_pb2.UpdateRequest)
+    message = _job_request(request.job_id, scheduler_pb2.UpdateRequest)
     try:
         if request.priority is not None:
             message.priority = request.priority
@@ -235,19 +240,19 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
 
 
 def watch_message(course: WatchCursor) -> scheduler_pb2.SchedulerWatchRequest:
-    return _about(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
+    return _job_request(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
 
 
 def logs_message(course: LogCourse) -> scheduler_pb2.LogsRequest:
     fields = {"run": course.run, "task": course.task, "offset": course.offset, "follow": course.follow}
-    return _about(course.job_id, scheduler_pb2.LogsRequest, **fields)
+    return _job_request(course.job_id, scheduler_pb2.LogsRequest, **fields)
 
 
 def log_piece(message: scheduler_pb2.LogsResponse) -> LogPiece:
     return LogPiece(message.run, message.offset, message.data)
 
 
-def _about(job_id: int, request: Callable[..., M], **fields: int) -> M:
+def _job_request(job_id: int, request: Callable[..., M], **fields: int) -> M:
     """A request about one job."""
     try:
         return request(job_id=job_id, **fields)

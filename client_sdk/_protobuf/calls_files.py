@@ -13,19 +13,19 @@ def encode(request: Request[Any]) -> Call[Any] | None:
     """None: it is about something else."""
     match request:
         case FindSnapshot(digest):
-            return Call("Snapshots/FindSnapshot", pb.FindSnapshotRequest(digest=digest), pb.FindSnapshotResponse, _stored)
+            return Call("Snapshots/FindSnapshot", pb.FindSnapshotRequest(digest=digest), pb.FindSnapshotResponse, _read_stored)
         case PutSnapshot(digest, size, offset, data):
             piece = pb.PutSnapshotRequest(digest=digest, size=size, offset=offset, data=data)
-            return Call("Snapshots/PutSnapshot", piece, pb.PutSnapshotResponse, _stored)
+            return Call("Snapshots/PutSnapshot", piece, pb.PutSnapshotResponse, _read_stored)
         case GetResult(job_id, offset):
             asked = pb.GetResultRequest(job_id=job_id, offset=offset)
-            return Call("Snapshots/GetResult", asked, pb.GetResultResponse, _piece)
+            return Call("Snapshots/GetResult", asked, pb.GetResultResponse, _read_piece)
     return None
 
 
-def _stored(answer: pb.FindSnapshotResponse | pb.PutSnapshotResponse) -> Stored:
+def _read_stored(answer: pb.FindSnapshotResponse | pb.PutSnapshotResponse) -> Stored:
     return Stored(answer.stored, answer.complete)
 
 
-def _piece(answer: pb.GetResultResponse) -> Piece:
+def _read_piece(answer: pb.GetResultResponse) -> Piece:
     return Piece(answer.data, answer.size)

@@ -24,16 +24,18 @@ def encode(request: Request[Any]) -> Call[Any] | None:
         match request:
             case ListVirtualClusters():
                 asked = pb.ListVirtualClustersRequest()
-                return _call("ListVirtualClusters", asked, pb.ListVirtualClustersResponse, _all)
+                return _call("ListVirtualClusters", asked, pb.ListVirtualClustersResponse, _read_all)
             case GetVirtualCluster(name):
-                return _call("GetVirtualCluster", pb.GetVirtualClusterRequest(name=name), pb.GetVirtualClusterResponse, _one)
+                return _call(
+                    "GetVirtualCluster", pb.GetVirtualClusterRequest(name=name), pb.GetVirtualClusterResponse, _read_one
+                )
             case DeleteVirtualCluster(name):
                 gone = pb.DeleteVirtualClusterRequest(name=name)
                 return _call("DeleteVirtualCluster", gone, pb.DeleteVirtualClusterResponse, lambda _: None)
             case SetVirtualCluster(verb="Create"):
-                return _call("CreateVirtualCluster", _create(request), pb.CreateVirtualClusterResponse, _one)
+                return _call("CreateVirtualCluster", _create(request), pb.CreateVirtualClusterResponse, _read_one)
             case SetVirtualCluster():
-                return _call("UpdateVirtualCluster", _update(request), pb.UpdateVirtualClusterResponse, _one)
+                return _call("UpdateVirtualCluster", _update(request), pb.UpdateVirtualClusterResponse, _read_one)
             case ListCells(pool, name):
                 listed = pb.ListCellsRequest(pool=pool, virtual_cluster=name)
                 return _call("ListCells", listed, pb.ListCellsResponse, _pools)
@@ -68,11 +70,11 @@ def _update(request: SetVirtualCluster) -> pb.UpdateVirtualClusterRequest:
     return message
 
 
-def _one(answer: pb.GetVirtualClusterResponse) -> models.VirtualCluster:
+def _read_one(answer: pb.GetVirtualClusterResponse) -> models.VirtualCluster:
     return convert.virtual_cluster(answer.virtual_cluster)
 
 
-def _all(answer: pb.ListVirtualClustersResponse) -> list[models.VirtualCluster]:
+def _read_all(answer: pb.ListVirtualClustersResponse) -> list[models.VirtualCluster]:
     return list(map(convert.virtual_cluster, answer.virtual_clusters))
 
 

@@ -9,7 +9,7 @@ from client_sdk._protobuf.convert import duration_message, job
 from client_sdk._protobuf.reading import read
 
 
-def explained(message: scheduler_pb2.ExplainResponse) -> models.Explanation:
+def explanation(message: scheduler_pb2.ExplainResponse) -> models.Explanation:
     return read(models.Explanation, message.explanation, job=job(message.job))
 
 

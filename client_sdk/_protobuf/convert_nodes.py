@@ -7,7 +7,7 @@ from client_sdk._protobuf.convert import duration_message
 from client_sdk._protobuf.reading import read
 
 
-def found(answer: cluster_pb2.GetNodeResponse) -> models.Node:
+def node_with_observations(answer: cluster_pb2.GetNodeResponse) -> models.Node:
     return node(answer.node, observations(answer.observations) if answer.HasField("observations") else None)
 
 

@@ -113,13 +113,13 @@ def access(
     return Access(
         token or None,
         token_file or None,
-        _given(tls_ca, "EBB_TLS_CA"),
-        _given(tls_cert, "EBB_TLS_CERT"),
-        _given(tls_key, "EBB_TLS_KEY"),
+        _file_or_variable(tls_ca, "EBB_TLS_CA"),
+        _file_or_variable(tls_cert, "EBB_TLS_CERT"),
+        _file_or_variable(tls_key, "EBB_TLS_KEY"),
     )
 
 
-def _given(file: File | None, variable: str) -> File | None:
+def _file_or_variable(file: File | None, variable: str) -> File | None:
     return (os.environ.get(variable) if file is None else file) or None
 
 

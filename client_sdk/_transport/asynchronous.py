@@ -71,10 +71,10 @@ class AsyncTransport:
         course = WatchCursor(job_id, after_commit, self._peer.timeout, deadline)
         while True:
             stream, message = await self._retry(WATCH, partial(self._open, course), course.patience)
-            course.connected()
+            course.note_connection()
             try:
                 while message is not None:
-                    yield course.received(convert.update(message))
+                    yield course.note_update(convert.update(message))
                     message = None
                     with self._not_closed(WATCH), self._peer.may_break():
                         message = _message(await stream.read())
@@ -86,11 +86,11 @@ class AsyncTransport:
         """A run's output, over as many connections as that takes; the first piece is empty."""
         while not course.over:
             stream, message = await self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
-            course.connected()
+            course.note_connection()
             try:
                 course.over = message is None
                 while message is not None:
-                    yield course.received(log_piece(message))
+                    yield course.note_piece(log_piece(message))
                     message = None
                     with self._not_closed(LOGS), self._peer.may_break(LOGS):
                         message = _message(await stream.read())
@@ -102,12 +102,12 @@ class AsyncTransport:
 
     async def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        return await self._first(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
+        return await self._start_stream(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
 
     async def _open(self, course: WatchCursor, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
         timeout = self._peer.stream_time(course.deadline)
-        stream, message = await self._first(
+        stream, message = await self._start_stream(
             WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout
         )
         if message is None:
@@ -115,7 +115,7 @@ class AsyncTransport:
             raise StreamEnded
         return stream, message
 
-    async def _first(
+    async def _start_stream(
         self, method: str, request: Message, response: type[Message], address: str, timeout: float | None
     ) -> tuple["_Stream", Any]:
         """A stream and its first message; None: it is empty."""
@@ -129,7 +129,7 @@ class AsyncTransport:
     async def _retry(
         self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None, waits: bool = False
     ) -> T:
-        with self._not_closed(method), self._peer.translated(method):
+        with self._not_closed(method), self._peer.translate_errors(method):
             async for context in self._peer.attempts(method, deadline, waits):
                 with context, self._peer.visit() as address:
                     return await attempt(address)

@@ -58,10 +58,10 @@ class Transport:
         course = WatchCursor(job_id, after_commit, self._peer.timeout, deadline)
         while True:
             stream, message = self._retry(WATCH, partial(self._open, course), course.patience)
-            course.connected()
+            course.note_connection()
             with contextlib.closing(stream):
                 while message is not None:
-                    yield course.received(convert.update(message))
+                    yield course.note_update(convert.update(message))
                     message = None
                     with self._peer.may_break():
                         message = next(stream, None)
@@ -71,11 +71,11 @@ class Transport:
         """A run's output, over as many connections as that takes; the first piece is empty."""
         while not course.over:
             stream, message = self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
-            course.connected()
+            course.note_connection()
             with contextlib.closing(stream):
                 course.over = message is None
                 while message is not None:
-                    yield course.received(log_piece(message))
+                    yield course.note_piece(log_piece(message))
                     message = None
                     with self._peer.may_break(LOGS):
                         message = next(stream, None)
@@ -85,18 +85,20 @@ class Transport:
 
     def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        return self._first(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
+        return self._start_stream(LOGS, logs_message(course), scheduler_pb2.LogsResponse, address, None)
 
     def _open(self, course: WatchCursor, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
         timeout = self._peer.stream_time(course.deadline)
-        stream, message = self._first(WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout)
+        stream, message = self._start_stream(
+            WATCH, watch_message(course), scheduler_pb2.SchedulerWatchResponse, address, timeout
+        )
         if message is None:
             stream.close()
             raise StreamEnded
         return stream, message
 
-    def _first(
+    def _start_stream(
         self, method: str, request: Message, response: type[Message], address: str, timeout: float | None
     ) -> tuple["_Stream", Any]:
         """A stream and its first message; None: it is empty."""
@@ -108,7 +110,7 @@ class Transport:
             raise
 
     def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None, waits: bool = False) -> T:
-        with self._peer.translated(method):
+        with self._peer.translate_errors(method):
             for context in self._peer.attempts(method, deadline, waits):
                 with context, self._peer.visit() as address:
                     return attempt(address)

@@ -23,13 +23,13 @@ class Following:
         """Whether `address` was named by a standby and has not worked since."""
         self._doubted: dict[str, float] = {}
 
-    def worked(self) -> None:
+    def note_success(self) -> None:
         """The scheduler at `address` has answered as the leader."""
         self._named = False
         if self._doubted:
             self._doubted.clear()
 
-    def failed(self, leader: str, answered: bool, now: float) -> None:
+    def note_failure(self, leader: str, answered: bool, now: float) -> None:
         """The try at `address` failed. If the scheduler there `answered`, `leader` is who leads by its word, or empty."""
         if self.address in self.given:
             self._last = self.given.index(self.address)

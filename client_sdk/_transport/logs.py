@@ -22,7 +22,7 @@ class _Text:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._next = (0, 0)
 
-    def of(self, piece: LogPiece) -> str:
+    def decode(self, piece: LogPiece) -> str:
         """May be empty. What is half a character at the end of a run is shown as one that cannot be read."""
         before = "" if (piece.run, piece.offset) == self._next else self.end()
         self._next = piece.run, piece.offset + len(piece.data)
@@ -74,7 +74,7 @@ def read(transport: "Transport", course: LogCourse) -> Iterator[str]:
     while more:
         try:
             for piece in transport.logs(course):
-                yield text.of(piece)
+                yield text.decode(piece)
         except (InvalidArgument, Unavailable) as error:
             if not reading.survives(error):
                 raise
@@ -95,7 +95,7 @@ async def read_async(transport: "AsyncTransport", course: LogCourse) -> AsyncGen
         try:
             async with aclosing(transport.logs(course)) as pieces:
                 async for piece in pieces:
-                    if said := text.of(piece):
+                    if said := text.decode(piece):
                         yield said
         except (InvalidArgument, Unavailable) as error:
             if not reading.survives(error):

@@ -59,7 +59,7 @@ def retry_delay(error: Exception) -> float:
     from google.rpc import error_details_pb2
 
     info = error_details_pb2.RetryInfo()
-    return info.retry_delay.ToNanoseconds() / 1e9 if _unpacked(error.trailing_metadata(), info) else 0.0
+    return info.retry_delay.ToNanoseconds() / 1e9 if _unpack_detail(error.trailing_metadata(), info) else 0.0
 
 
 def error_info(trailing: Any) -> tuple[str, dict[str, str]]:
@@ -67,10 +67,10 @@ def error_info(trailing: Any) -> tuple[str, dict[str, str]]:
     from google.rpc import error_details_pb2
 
     info = error_details_pb2.ErrorInfo()
-    return (info.reason, dict(info.metadata)) if _unpacked(trailing, info) else ("", {})
+    return (info.reason, dict(info.metadata)) if _unpack_detail(trailing, info) else ("", {})
 
 
-def _unpacked(trailing: Any, info: Message) -> bool:
+def _unpack_detail(trailing: Any, info: Message) -> bool:
     """Fills in the detail of this type that came with an error. False: none did."""
     from google.protobuf.message import DecodeError
     from google.rpc import status_pb2
@@ -90,7 +90,7 @@ def behind_a_node(error: Exception) -> bool | None:
     return metadata.get("over") == "true" if reason == NODE_AWAY else None
 
 
-def short(said: str) -> str:
+def shorten(said: str) -> str:
     """gRPC wraps the operating system's word in several layers; the last is the one that says something. Some versions add the
     number of the error."""
     last = _NUMBER.sub("", said.rsplit(": ", 1)[-1].strip()).rstrip(".")

@@ -26,7 +26,7 @@ from client_sdk._transport.statuses import (
     behind_a_node,
     error_info,
     retry_delay,
-    short,
+    shorten,
 )
 from client_sdk._watch_cursor import full_jitter
 
@@ -75,7 +75,7 @@ class Peer:
         address = self.address
         try:
             yield address
-            self._following.worked()
+            self._following.note_success()
             if self._told:
                 self._told = False
                 log.warning("the scheduler at %s answers again", address)
@@ -83,7 +83,7 @@ class Peer:
             if address == self.address and self._retriable(error):  # else another thread knows more
                 reason, metadata = error_info(error.trailing_metadata()) if isinstance(error, FAILED) else ("", {})
                 leader = metadata.get("leader", "") if reason == "NOT_LEADING" else ""
-                self._following.failed(leader, reason != "", time.monotonic())
+                self._following.note_failure(leader, reason != "", time.monotonic())
             raise
 
     def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
@@ -146,7 +146,7 @@ class Peer:
         return Attempts(backoff)
 
     @contextlib.contextmanager
-    def translated(self, method: str) -> Iterator[None]:
+    def translate_errors(self, method: str) -> Iterator[None]:
         """Turns what gRPC raises into the SDK's errors. These say all that it said: its own, which a notebook would show above
         each, is kept as their `__context__`."""
         try:
@@ -194,7 +194,7 @@ class Peer:
         if code is grpc.StatusCode.UNAVAILABLE and not reason:
             if problem := tls_problem(said):
                 return errors.Unavailable(f"the scheduler at {self.names} {problem}", reason="TLS")
-            message = f"the scheduler at {self.names} cannot be reached ({short(said)}{self._access.guess(said)})"
+            message = f"the scheduler at {self.names} cannot be reached ({shorten(said)}{self._access.guess(said)})"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and not reason:
             message = f"the scheduler at {self.names} did not answer {method} in time"
         elif code in ERRORS:

@@ -18,7 +18,7 @@ _OF_HERE = frozenset({*_OF_THIS_SHELL, *_OF_THIS_MACHINE, *_OF_THIS_GANG})
 """Variables that ALL leaves out, like every EBB_*: they do not hold for another job."""
 
 
-def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[str, str]]:
+def export_environment(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[str, str]]:
     """Return the inherited variables and the set ones, for NONE, ALL, NAME, PREFIX* and NAME=VALUE, comma-separated or a list.
 
     A name that is not set here is left out, as in sbatch. Raises InvalidArgument.
@@ -35,9 +35,9 @@ def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[s
                 raise InvalidArgument(f"{name!r} is no name of a variable, in {part!r}")
             given[name] = value
         elif part == "ALL":
-            taken |= {name: value for name, value in os.environ.items() if name not in _OF_HERE and _fits(name, value)}
+            taken |= {name: value for name, value in os.environ.items() if name not in _OF_HERE and _can_inherit(name, value)}
         elif part != "NONE":
-            taken |= _named(part)
+            taken |= _matching_variables(part)
     if "PATH" in taken:
         taken["PATH"] = ":".join(map(_absolute, taken["PATH"].split(":")))
     return taken, given
@@ -63,18 +63,18 @@ def _parts(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
     return parts or ("NONE",)
 
 
-def _named(name: str) -> dict[str, str]:
+def _matching_variables(name: str) -> dict[str, str]:
     if not _PATTERN.fullmatch(name):
         raise InvalidArgument(f"{name!r} is no name of a variable; write ALL, NONE, or names such as PATH or CONDA_*")
     if name.startswith("EBB_"):
         raise InvalidArgument(f"{name}: names that begin with EBB_ are the agent's own, and no job takes them over")
     if not name.endswith("*"):
         value = os.environ.get(name)
-        return {} if value is None or not _fits(name, value) else {name: value}
-    return {each: os.environ[each] for each in os.environ if fnmatchcase(each, name) and _fits(each, os.environ[each])}
+        return {} if value is None or not _can_inherit(name, value) else {name: value}
+    return {each: os.environ[each] for each in os.environ if fnmatchcase(each, name) and _can_inherit(each, os.environ[each])}
 
 
-def _fits(name: str, value: str) -> bool:
+def _can_inherit(name: str, value: str) -> bool:
     """Whether a job can inherit it: shells export functions under unusual names, and only Unicode values can be sent."""
     if name.startswith("EBB_") or not _NAME.fullmatch(name):
         return False

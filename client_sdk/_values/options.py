@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict
 
 from client_sdk import units
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
-from client_sdk._values.exported_environment import exported
+from client_sdk._values.exported_environment import export_environment
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
 from client_sdk._values.parts import part
-from client_sdk._values.python_environments import activated
+from client_sdk._values.python_environments import activate_environment
 from client_sdk._values.specs import (
     DEFAULT,
     Array,
@@ -111,9 +111,9 @@ def job_spec(
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
     taken = {"cpus": cpus, "memory": memory, "tasks": tasks, "within": within, "nodes": nodes, "node_labels": node_labels}
     taken["exclude_nodes"] = exclude_nodes
-    inherited, given = exported(export)
+    inherited, given = export_environment(export)
     given |= _environment(env) | ({} if hook else _NO_HOOK)
-    inherited, own = activated(venv, conda, inherited, given)
+    inherited, own = activate_environment(venv, conda, inherited, given)
     asked = part(devices, gpu_memory, share)
     resources = _resources(cpus, memory, asked.devices)
     groups = _groups(tasks, resources, cell)
@@ -203,14 +203,14 @@ def _nodes(names: str | Iterable[str], labels: Mapping[str, str] | None, exclude
     if names is excluded is _NONE and labels is None:
         return ANY_NODE
     try:
-        return NodeRequest(names=_sorted(names), labels=dict(labels or {}), excluded=_sorted(excluded))
+        return NodeRequest(names=_sort_names(names), labels=dict(labels or {}), excluded=_sort_names(excluded))
     except (TypeError, ValueError):
         raise InvalidArgument(
             f"nodes and exclude_nodes are names of nodes, and node_labels a mapping; not {names!r}, {excluded!r} and {labels!r}"
         ) from None
 
 
-def _sorted(names: str | Iterable[str]) -> tuple[str, ...]:
+def _sort_names(names: str | Iterable[str]) -> tuple[str, ...]:
     """Sort as the scheduler does, so that its answer has the spec that was sent."""
     return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
 

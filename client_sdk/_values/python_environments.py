@@ -12,7 +12,7 @@ from client_sdk.errors import InvalidArgument
 Variables = dict[str, str]
 
 
-def activated(
+def activate_environment(
     venv: str | os.PathLike[str] | None,
     conda: str | os.PathLike[str] | None,
     inherited: Mapping[str, str],
@@ -51,7 +51,7 @@ def _conda(given: str | os.PathLike[str]) -> tuple[str, str]:
     if not isinstance(given, str) or "/" in given or given.startswith(("~", ".")):
         path = _absolute("conda", given)
         return path, path
-    for path in _known():
+    for path in _conda_environments():
         if os.path.basename(path) == given:  # noqa: PTH119
             return path, given
     raise InvalidArgument(
@@ -59,7 +59,7 @@ def _conda(given: str | os.PathLike[str]) -> tuple[str, str]:
     )
 
 
-def _known() -> Iterator[str]:
+def _conda_environments() -> Iterator[str]:
     """Yield the paths of the conda environments of this machine."""
     roots = [part for name in ("CONDA_ENVS_PATH", "CONDA_ENVS_DIRS") for part in os.environ.get(name, "").split(":") if part]
     if program := os.environ.get("CONDA_EXE"):

@@ -49,7 +49,7 @@ def cells(session: Session, pool: str, vc: str, fmt: str | None) -> None:
     if not found:
         click.echo("there are no pools yet: they come with the first node")
     for one in found:
-        for line in drawn(one):
+        for line in draw_pool(one):
             click.echo("".join(click.style(text, fg=STYLES.get(style)) for text, style in line))
     if any(node.devices for one in found for node in one.nodes):
         click.echo(LEGEND)
@@ -59,7 +59,7 @@ Line = list[tuple[str, str]]
 """Texts, each with the mark that it is drawn for."""
 
 
-def drawn(pool: Pool) -> Iterator[Line]:
+def draw_pool(pool: Pool) -> Iterator[Line]:
     """The lines of a pool: what it is, and its tree from the top down to the nodes."""
     names = " > ".join(level.name for level in reversed(pool.levels))
     yield [(f"{pool.name}: {pool.model + ', ' if pool.model else ''}{names}", "")]
@@ -70,12 +70,12 @@ def drawn(pool: Pool) -> Iterator[Line]:
     for lent in pool.exchanged:
         until = f" until {output.utc(lent.end)}"
         yield [(f"  {lent.taker} has {lent.cells} {lent.level} of {lent.giver}'s{until} (exchange {lent.exchange_id})", "")]
-    yield from _under(pool, len(pool.levels) - 1, pool.nodes, "")
+    yield from _cell_lines(pool, len(pool.levels) - 1, pool.nodes, "")
     for misfit in pool.misfits:
         yield [(f"{misfit.node}: left out, {misfit.why}", "x")]
 
 
-def _under(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -> Iterator[Line]:
+def _cell_lines(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -> Iterator[Line]:
     """The cells of a level that have these nodes in them."""
     if level == pool.node_level:
         wide = max((len(f"{node.index} {node.node}") for node in nodes), default=0)
@@ -83,8 +83,8 @@ def _under(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -> Ite
             label = f"{stem}{'└─ ' if last else '├─ '}{node.index} {node.node}"
             parts: Line = [(label.ljust(len(stem) + 3 + wide), "")]
             if node.devices:
-                parts += [("  ", ""), *_bracketed(pool, pool.node_level, list(node.devices))]
-            owners = ", ".join(map(_owner, _inside(pool, node)))
+                parts += [("  ", ""), *_bracket_devices(pool, pool.node_level, list(node.devices))]
+            owners = ", ".join(map(_owner, _cells_inside(pool, node)))
             said = " ".join(filter(None, (owners, f"({node.closed})" if node.closed else "")))
             yield [*parts, (f"  {said}", "")] if said else parts
         return
@@ -94,25 +94,27 @@ def _under(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -> Ite
         mine = (cell for cell in pool.cells if cell.level == pool.levels[level].name and cell.index == index)
         owners = ", ".join(map(_owner, mine))
         yield [(f"{stem}{'└─ ' if last else '├─ '}{pool.levels[level].name} {index}{'  ' + owners if owners else ''}", "")]
-        yield from _under(pool, level - 1, inside, stem + ("   " if last else "│  "))
+        yield from _cell_lines(pool, level - 1, inside, stem + ("   " if last else "│  "))
 
 
 def _with_last(items: Sequence[T]) -> Iterable[tuple[bool, T]]:
     return ((i == len(items) - 1, item) for i, item in enumerate(items))
 
 
-def _bracketed(pool: Pool, level: int, devices: list[DeviceCell]) -> Line:
+def _bracket_devices(pool: Pool, level: int, devices: list[DeviceCell]) -> Line:
     """A mark for each device, with brackets around each cell of more than one inside the node: [[..][..]]."""
     if level == 0:
         marks = ["X" if device.fault and device.job_ids else MARKS[device.use] for device in devices]
         return [(mark, mark) for mark in marks]
     fan = pool.levels[level].fan
     size = max(len(devices) // fan, 1)
-    inside = [part for at in range(0, len(devices), size) for part in _bracketed(pool, level - 1, devices[at : at + size])]
+    inside = [
+        part for at in range(0, len(devices), size) for part in _bracket_devices(pool, level - 1, devices[at : at + size])
+    ]
     return inside if fan == 1 else [("[", ""), *inside, ("]", "")]
 
 
-def _inside(pool: Pool, node: NodeCells) -> list[BoundCell]:
+def _cells_inside(pool: Pool, node: NodeCells) -> list[BoundCell]:
     """The cells in the node that are somebody's, the largest first."""
     within = {}
     cells = 1

@@ -5,23 +5,23 @@ from client_sdk.models import Configuration, Job
 from client_sdk.units import format_memory
 
 
-def launched(job: Job) -> Configuration:
+def launched_configuration(job: Job) -> Configuration:
     """Return the configuration of its current or last run; before the first run, the spec's own."""
     found = job.spec.configurations
     return found[job.configuration] if job.configuration < len(found) else found[0]
 
 
-def brief(job: Job) -> str:
+def brief_text(job: Job) -> str:
     """Return, for example, "1: 2 V100 and 4 CPUs"; - for a job that has only one configuration, or that has not run."""
-    return chosen(job) if job.spec.alternatives and job.run else "-"
+    return chosen_text(job) if job.spec.alternatives and job.run else "-"
 
 
-def chosen(job: Job) -> str:
+def chosen_text(job: Job) -> str:
     """Such as "1: 2 V100 and 4 CPUs"."""
-    return f"{job.configuration}: {launched(job)}"
+    return f"{job.configuration}: {launched_configuration(job)}"
 
 
-def expected(job: Job, number: int) -> str:
+def estimate_text(job: Job, number: int) -> str:
     """Return, for example, "118 s, standard error 13 s, by sample"; empty if nothing but the user's estimate is known."""
     of = next((one for one in job.estimates if one.configuration == number), None)
     if of is None:
@@ -35,7 +35,7 @@ def expected(job: Job, number: int) -> str:
 
 
 def _time(job: Job, number: int, one: Configuration) -> list[str]:
-    if known := expected(job, number):
+    if known := estimate_text(job, number):
         return [f"({known})"]
     return [f"({one.estimate} estimated)"] if one.estimate is not None else []
 

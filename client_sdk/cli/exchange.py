@@ -40,14 +40,14 @@ for posting_command in COMMANDS:
 # ---- deals -------------------------------------------------------------------------------------------------------------
 
 
-def _side(command: F) -> F:
+def _vc_option(command: F) -> F:
     return click.option("--vc", envvar="EBB_VC", metavar="NAME", help="For which virtual cluster.  [default: $EBB_VC]")(command)
 
 
 _site = click.option("--site", is_flag=True, help="For the site, whoever's it is: operators alone.")
 
 
-def _who(vc: str | None, site: bool = False) -> str:
+def _required_vc(vc: str | None, site: bool = False) -> str:
     if site:
         return ""
     if not vc:
@@ -56,7 +56,7 @@ def _who(vc: str | None, site: bool = False) -> str:
 
 
 @exchange.command()
-@_side
+@_vc_option
 @click.option(
     "--cells", type=click.IntRange(min=1), metavar="N", help="Of an offer: only so many.  [default: all that are left]"
 )
@@ -92,7 +92,7 @@ def accept(
         now = _begin_of(session, posting, now)
     begins, ends = times(begin, lasts, end, now)
     part: dict[str, Any] = {"cells": cells or 0, "begin": begins, "end": ends}
-    made = session.client.exchange.accept(posting, _who(vc), request_id=request_id, **part)
+    made = session.client.exchange.accept(posting, _required_vc(vc), request_id=request_id, **part)
     _answer(list(made), fmt, quiet)
 
 
@@ -103,7 +103,7 @@ def _begin_of(session: Session, posting: int, now: datetime) -> datetime:
 
 
 @exchange.command()
-@_side
+@_vc_option
 @_site
 @quiet_option
 @click.argument("postings", metavar="POSTING...", type=an_id, nargs=-1, required=True)
@@ -115,17 +115,17 @@ def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, postin
     Example:
       ebb exchange withdraw 7 8 --vc vision
     """
-    client, whose = ctx.find_object(Session).client, _who(vc, site)  # type: ignore[union-attr]
+    client, whose = ctx.find_object(Session).client, _required_vc(vc, site)  # type: ignore[union-attr]
 
-    def gone(posting: int) -> str:
+    def withdraw_one(posting: int) -> str:
         taken = client.exchange.withdraw(posting, whose)
         return f"{taken.kind.name.lower()} {taken.id} is off the board"
 
-    ask_each(ctx, postings, gone, lambda said: said, None, quiet, "posting")
+    ask_each(ctx, postings, withdraw_one, lambda said: said, None, quiet, "posting")
 
 
 @exchange.command("return")
-@_side
+@_vc_option
 @_site
 @output_option("json", "yaml")
 @quiet_option
@@ -141,7 +141,7 @@ def return_(session: Session, vc: str | None, site: bool, fmt: str | None, quiet
       ebb exchange return 3 --vc speech
       ebb exchange return 3 --site
     """
-    _answer([session.client.exchange.give_back(exchange_id, _who(vc, site))], fmt, quiet)
+    _answer([session.client.exchange.give_back(exchange_id, _required_vc(vc, site))], fmt, quiet)
 
 
 def _answer(made: list[CellExchange], fmt: str | None, quiet: bool) -> None:
@@ -149,10 +149,10 @@ def _answer(made: list[CellExchange], fmt: str | None, quiet: bool) -> None:
         output.emit(made, fmt)
         return
     for one in made:
-        click.echo(one.id if quiet else _said(one))
+        click.echo(one.id if quiet else _exchange_text(one))
 
 
-def _said(one: CellExchange) -> str:
+def _exchange_text(one: CellExchange) -> str:
     lot = one.lot
     if one.state is ExchangeState.RETURNED:
         return f"exchange {one.id} is over: {cells_words(lot)} is {one.giver}'s again"
@@ -232,10 +232,10 @@ def ledger(session: Session, vc: str, entries: bool, limit: int, fmt: str | None
         output.emit(found, fmt)
         return
     columns = ("VC", "EXCHANGE", "WHAT", "GPU-HOURS", "TIME") if entries else ("VC", "GPU-HOURS")
-    output.table(columns, [_booked(row) for row in found], header=not no_header)
+    output.table(columns, [_ledger_row(row) for row in found], header=not no_header)
 
 
-def _booked(row: LedgerEntry | Surplus) -> list[str]:
+def _ledger_row(row: LedgerEntry | Surplus) -> list[str]:
     name, amount = row.virtual_cluster or "(deleted)", f"{row.gpu_hours:+.2f}"
     if isinstance(row, Surplus):
         return [name, amount]

@@ -41,7 +41,7 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(found, fmt)
         return
-    output.say(f"job {job_id} is {_stands(found.job)}")
+    output.say(f"job {job_id} is {_state_text(found.job)}")
     _say_waiting(found)
     operation = found.job.operation
     if found.job.state is JobState.SUSPENDED and operation is not None and operation.kind is OperationKind.MIGRATE:
@@ -63,7 +63,7 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
     if found.job.profile is not None:
         output.say(f"measured alone: {profile_text(found.job.profile)}")
     if found.preempted is not None:
-        click.echo(_lost(found.preempted))
+        click.echo(_preemption_text(found.preempted))
 
 
 def say_preview(found: Preview) -> None:
@@ -71,7 +71,7 @@ def say_preview(found: Preview) -> None:
     if found.job.spec.array is not None:
         click.echo("of its elements, the first:")
     if found.starts:
-        chosen = f" in configuration {configurations.chosen(found.job)}" if found.job.spec.alternatives else ""
+        chosen = f" in configuration {configurations.chosen_text(found.job)}" if found.job.spec.alternatives else ""
         click.echo(f"it would start at once{chosen}:")
         output.table(output.TASK_COLUMNS, output.tasks(found.tasks), indent="  ")
         return
@@ -79,16 +79,16 @@ def say_preview(found: Preview) -> None:
         click.echo("it would have these runs leave, and start when they are gone:")
         _say_victims(found.victims)
         return
-    output.say(f"it would wait: {_stands(found.job)}")
+    output.say(f"it would wait: {_state_text(found.job)}")
     if found.explanation is not None:
         _say_waiting(found.explanation)
 
 
-def _stands(job: Job) -> str:
+def _state_text(job: Job) -> str:
     """ "QUEUED: behind 5", "RUNNING on n1" """
     placed = job.state in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
     said = f"{job.state.name} on {job.node}" if placed and job.node else job.state.name
-    said += f" in configuration {configurations.chosen(job)}" if placed and job.spec.alternatives else ""
+    said += f" in configuration {configurations.chosen_text(job)}" if placed and job.spec.alternatives else ""
     reason = output.reason(job)
     said += "" if reason == "-" else f": {reason}"
     return f"{said} - {job.reason_detail}" if job.reason_detail else said
@@ -122,7 +122,7 @@ def _blocker(blocker: Blocker) -> str:
     if blocker.holders:
         said += f", by {_first_of(blocker.holders, blocker.holder_job_ids)}"
     if blocker.first_end is not None:
-        said += f"; {blocker.holder_job_ids[0]} ends first, at {output.when(blocker.first_end)} at the latest"
+        said += f"; {blocker.holder_job_ids[0]} ends first, at {output.local_time(blocker.first_end)} at the latest"
     if blocker.need is None:
         return said
     said += f"; it needs {output.amount(blocker.need)}"
@@ -155,14 +155,14 @@ def _estimate(estimate: StartEstimate) -> str:
     if estimate.time is None:
         return f"when it may start is not known: {estimate.basis}"
     left = estimate.time - datetime.now(UTC)
-    said = f"it may start at {output.when(estimate.time)}"
+    said = f"it may start at {output.local_time(estimate.time)}"
     said += f", in {output.duration(left)}" if left.total_seconds() > 0 else ""
     unknown = estimate.runs_of_unknown_length
     said += f" (by {estimate.basis}"
     return said + (f"; {unknown} runs are of unknown length)" if unknown else ")")
 
 
-def _lost(cost: PreemptionCost) -> str:
+def _preemption_text(cost: PreemptionCost) -> str:
     """Return the cost of the last preemption, in words."""
     by = f"trial {cost.by_job_id}" + (f" of {cost.by_user}" if cost.by_user else "")
     if cost.away is None:
@@ -171,4 +171,4 @@ def _lost(cost: PreemptionCost) -> str:
         lost = f"it was away for {output.duration(cost.away)}, {cost.device_hours:.2f} device-hours"
     if cost.save is not None:
         lost += f"; its work: {cost.save}"
-    return f"last preempted at {output.when(cost.time)}, for {by}: {lost}"
+    return f"last preempted at {output.local_time(cost.time)}, for {by}: {lost}"

@@ -12,7 +12,7 @@ class Written:
 
     text = ""
 
-    def written(self, text: str) -> Self:
+    def with_text(self, text: str) -> Self:
         self.text = text
         return self
 
@@ -39,8 +39,8 @@ def read(file: IO[str]) -> dict[str, Any]:
 
         def number(self, node: yaml.ScalarNode) -> Whole | Fraction:
             if node.tag.endswith("int"):
-                return Whole(self.construct_yaml_int(node)).written(node.value)
-            return Fraction(self.construct_yaml_float(node)).written(node.value)
+                return Whole(self.construct_yaml_int(node)).with_text(node.value)
+            return Fraction(self.construct_yaml_float(node)).with_text(node.value)
 
     for kind in ("int", "float"):
         Loader.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.number)

@@ -14,15 +14,15 @@ from client_sdk.cli.option_values import (
     command,
     flag,
     ids,
-    many,
     memory,
     names,
     number,
     one_of,
+    split_parts,
     text,
     time,
     unknown,
-    whole,
+    whole_number,
 )
 from client_sdk.cli.task_groups import groups
 from client_sdk.errors import InvalidArgument
@@ -63,13 +63,13 @@ def _retry_on(value: Any) -> dict[str, Any]:
     """Parse exit codes and signals. A signal N includes exit code 128+N, which a shell reports if it runs the program."""
     codes: set[int] = set()
     signals: set[int] = set()
-    for part in many(value):
+    for part in split_parts(value):
         if isinstance(part, str) and (number_ := getattr(signal.Signals, _signal_name(part), None)) is not None:
             codes.add(128 + number_)
             signals.add(int(number_))
         else:
             try:
-                code = whole(part)
+                code = whole_number(part)
             except InvalidArgument:
                 raise InvalidArgument(f"{part!r} is no exit code and no signal") from None
             if not 1 <= code <= 255:
@@ -145,7 +145,9 @@ def _within(value: Any) -> dict[str, Any]:
         if wrong or "level" not in one:
             raise InvalidArgument(f"{one!r} is not a level, nor like {{level: rack, preferred: true, task_group: 0}}")
         group = one.get("task_group")
-        found.append(Within(text(one["level"]), flag(one.get("preferred", False)), None if group is None else whole(group)))
+        found.append(
+            Within(text(one["level"]), flag(one.get("preferred", False)), None if group is None else whole_number(group))
+        )
     return {"within": found}
 
 
@@ -164,7 +166,7 @@ def _labels(value: Any) -> dict[str, str]:
     return result
 
 
-def _listed(value: Any) -> list[Any]:
+def _make_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -196,18 +198,18 @@ def _split(value: str) -> dict[str, Any]:
         name, given, said = word.partition("=")
         if not given:
             raise InvalidArgument(f"{word!r} has no value; write it like --or 'devices=2 model=V100 estimate=3h'")
-        found[name] = [*_listed(found[name]), said] if name in found else said
+        found[name] = [*_make_list(found[name]), said] if name in found else said
     return found
 
 
-def _named(name: str, read: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+def _option_reader(name: str, read: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
     return lambda value: {name: read(value)}
 
 
 _OF_TYPE: Mapping[Any, Callable[[Any], Any]] = {
     str: text,
     str | None: text,
-    int: whole,
+    int: whole_number,
     float: number,
     bool: flag,
     str | int: memory,
@@ -217,36 +219,43 @@ _OF_TYPE: Mapping[Any, Callable[[Any], Any]] = {
 }
 """How an option of this type is read, under its name."""
 _OWN: dict[str, tuple[str, Callable[[Any], dict[str, Any]]] | None] = {
-    "job_class": ("class", _named("job_class", one_of("trial", "best-effort", wrong="is no class of jobs"))),
-    "devices": ("devices", _named("devices", _devices)),
-    "share": ("share", _named("share", one_of("exclusive", "packed", "sliced", wrong="is unknown"))),
-    "env": ("env", _named("env", _environment)),
-    "export": ("export", _named("export", _export)),
-    "working_directory": ("cwd", _named("working_directory", _directory)),
+    "job_class": ("class", _option_reader("job_class", one_of("trial", "best-effort", wrong="is no class of jobs"))),
+    "devices": ("devices", _option_reader("devices", _devices)),
+    "share": ("share", _option_reader("share", one_of("exclusive", "packed", "sliced", wrong="is unknown"))),
+    "env": ("env", _option_reader("env", _environment)),
+    "export": ("export", _option_reader("export", _export)),
+    "working_directory": ("cwd", _option_reader("working_directory", _directory)),
     "retry_exit_codes": ("retry_on", _retry_on),
     "retry_exit_signals": None,
-    "tasks": ("tasks", _named("tasks", lambda value: value)),
+    "tasks": ("tasks", _option_reader("tasks", lambda value: value)),
     "array": ("array", _array),
     "array_at_once": None,
-    "guarantee": ("guarantee", _named("guarantee", one_of("guaranteed", "overflow", "opportunistic", wrong="is no guarantee"))),
-    "node_labels": ("node_labels", _named("node_labels", _labels)),
+    "guarantee": (
+        "guarantee",
+        _option_reader("guarantee", one_of("guaranteed", "overflow", "opportunistic", wrong="is no guarantee")),
+    ),
+    "node_labels": ("node_labels", _option_reader("node_labels", _labels)),
     "within": ("within", _within),
-    "exit_0_after_stop": ("exit_0_after_stop", _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown"))),
-    "snapshot": ("snapshot", _named("snapshot", lambda value: value if isinstance(value, bool) else _directory(value))),
-    "venv": ("venv", _named("venv", text)),
-    "conda": ("conda", _named("conda", text)),
-    "alternatives": ("alternatives", lambda value: {"alternatives": list(map(_alternative, _listed(value)))}),
+    "exit_0_after_stop": (
+        "exit_0_after_stop",
+        _option_reader("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown")),
+    ),
+    "snapshot": ("snapshot", _option_reader("snapshot", lambda value: value if isinstance(value, bool) else _directory(value))),
+    "venv": ("venv", _option_reader("venv", text)),
+    "conda": ("conda", _option_reader("conda", text)),
+    "alternatives": ("alternatives", lambda value: {"alternatives": list(map(_alternative, _make_list(value)))}),
 }
 """The key of an option, and how it is read, where the option's name and type do not say so; None: another key says it, too."""
 _EACH = (
-    _OWN[name] if name in _OWN else (name, _named(name, _OF_TYPE[kind])) for name, kind in JobOptions.__annotations__.items()
+    _OWN[name] if name in _OWN else (name, _option_reader(name, _OF_TYPE[kind]))
+    for name, kind in JobOptions.__annotations__.items()
 )
 _READ: dict[str, Callable[[Any], dict[str, Any]]] = dict(found for found in _EACH if found is not None)
 _OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
     name: _READ[name] for name in Alternative.__annotations__ if name != "command"
 } | {
-    "devices": _named("devices", whole),
-    "command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value)),
+    "devices": _option_reader("devices", whole_number),
+    "command": _option_reader("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value)),
 }
 KEYS = ("command", *_READ)
 """The keys of a job file, which may also use gpus for devices."""

@@ -16,13 +16,13 @@ from client_sdk.models import Job, JobState
 from client_sdk.units import parse_duration
 
 
-def _stands(job: Job) -> str:
+def _state_text(job: Job) -> str:
     """ "job 7 is QUEUED (held)" """
     reason = output.reason(job)
     return f"job {job.id} is {job.state.name}" + ("" if reason == "-" else f" ({reason})")
 
 
-def _cancelled(job: Job) -> str:
+def _cancel_text(job: Job) -> str:
     if job.state is JobState.CANCELLED:
         return f"job {job.id} is cancelled"
     if job.ended:
@@ -30,7 +30,7 @@ def _cancelled(job: Job) -> str:
     return f"job {job.id} was asked to stop, and is {job.state.name}"
 
 
-@job_verb(_cancelled)
+@job_verb(_cancel_text)
 def cancel(client: Client, job_id: int) -> Job:
     """Cancel jobs.
 
@@ -81,10 +81,10 @@ def suspend(
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     how = {"park": park, "park_only": park_only}
     lost = confirm_losses(job_ids, lambda job_id: client.lost_by_suspend(job_id, **how), force)
-    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, **how), with_losses(_stands, lost), fmt, quiet)
+    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, **how), with_losses(_state_text, lost), fmt, quiet)
 
 
-@job_verb(_stands)
+@job_verb(_state_text)
 def resume(client: Client, job_id: int) -> Job:
     """Put suspended jobs back into their queues.
 
@@ -99,7 +99,7 @@ def resume(client: Client, job_id: int) -> Job:
     return client.resume(job_id)
 
 
-@job_verb(_stands)
+@job_verb(_state_text)
 def hold(client: Client, job_id: int) -> Job:
     """Keep queued jobs from starting, until they are released.
 
@@ -111,7 +111,7 @@ def hold(client: Client, job_id: int) -> Job:
     return client.hold(job_id)
 
 
-@job_verb(_stands)
+@job_verb(_state_text)
 def release(client: Client, job_id: int) -> Job:
     """Let held jobs start again.
 
@@ -122,7 +122,7 @@ def release(client: Client, job_id: int) -> Job:
     return client.release(job_id)
 
 
-@job_verb(_stands, Client.lost_by_requeue)
+@job_verb(_state_text, Client.lost_by_requeue)
 def requeue(client: Client, job_id: int) -> Job:
     """Stop running jobs and requeue them.
 
@@ -154,13 +154,13 @@ def resize(ctx: click.Context, /, job_id: int, tasks: int, fmt: str | None, quie
       ebb resize 7 4
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    ask_each(ctx, (job_id,), lambda each: client.resize(each, tasks), _resized, fmt, quiet)
+    ask_each(ctx, (job_id,), lambda each: client.resize(each, tasks), _resize_text, fmt, quiet)
 
 
-def _resized(job: Job) -> str:
+def _resize_text(job: Job) -> str:
     now = job.spec.task_groups[0].count
     later = f", {job.resize_to} in its next run" if job.resize_to else ""
-    return f"{_stands(job)}: {now} task{'s' if now > 1 else ''}{later}"
+    return f"{_state_text(job)}: {now} task{'s' if now > 1 else ''}{later}"
 
 
 @click.command(short_help="Have a running or parked job go on at another node.")
@@ -197,7 +197,7 @@ def migrate(
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     named = tuple(_indices(text) for text in devices)
     lost = confirm_losses((job_id,), lambda each: client.lost_by_migrate(each, *nodes, devices=named), force)
-    say = with_losses(_migrated, lost)
+    say = with_losses(_migrate_text, lost)
     ask_each(ctx, (job_id,), lambda each: client.migrate(each, *nodes, devices=named), say, fmt, quiet)
 
 
@@ -208,8 +208,8 @@ def _indices(text: str) -> tuple[int, ...]:
         raise InvalidArgument(f"--devices {text!r} is no list of device indices, such as 0,1") from None
 
 
-def _migrated(job: Job) -> str:
-    return f"{_stands(job)}, and is to go on elsewhere; see `ebb story {job.id}`"
+def _migrate_text(job: Job) -> str:
+    return f"{_state_text(job)}, and is to go on elsewhere; see `ebb story {job.id}`"
 
 
 @click.command(short_help="Change the priority, limits or dependencies of jobs.")
@@ -282,7 +282,7 @@ def update(
         wanted["dependencies"] = ()
     if not wanted:
         raise click.UsageError("say what is to change: --priority, --time-limit, --grace, --share, --after-ok, ...")
-    ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _updated, fmt, quiet)
+    ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _update_text, fmt, quiet)
 
 
 def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
@@ -292,12 +292,12 @@ def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
         raise InvalidArgument(f"--{kind.replace('_', '-')}: {error}") from error
 
 
-def _updated(job: Job) -> str:
+def _update_text(job: Job) -> str:
     limit = "none" if job.time_limit is None else output.duration(job.time_limit)
     grace = "" if job.spec.grace_period is None else f", grace period {output.duration(job.spec.grace_period)}"
     skips = f", skips the steps up to {job.skip_steps} from its next start on" if job.skip_steps else ""
     share = "" if job.share_next is None else f", {job.share_next.name.lower()} from its next run on"
-    return f"{_stands(job)}: priority {job.priority}, time limit {limit}{grace}{skips}{share}"
+    return f"{_state_text(job)}: priority {job.priority}, time limit {limit}{grace}{skips}{share}"
 
 
 COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, resize, migrate, update)

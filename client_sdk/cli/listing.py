@@ -81,7 +81,7 @@ def list_(
     chosen = Chosen(session.client, {"states": of, "vc": vc, "user": user, "mine": mine, "name": name}, wanted)
     if limit is None and not (all_pages or quiet or fmt in ("json", "yaml")):
         limit = _A_PAGE
-    found = chosen.each() if limit is None else chosen.newest(limit)
+    found = chosen.iterate_jobs() if limit is None else chosen.newest(limit)
     if quiet:
         for job in found:
             click.echo(job.id)
@@ -120,12 +120,12 @@ class Chosen:
         self._wanted = wanted if wanted is not None and wanted.has_reasons else None
         self.more = ""
 
-    def each(self) -> Iterator[Job]:
+    def iterate_jobs(self) -> Iterator[Job]:
         return (job for job in self._client.list(**self._only) if self._wanted is None or self._wanted.match(job))
 
     def newest(self, most: int) -> list[Job]:
         if self._wanted is not None:
-            found = list(islice(self.each(), most + 1))
+            found = list(islice(self.iterate_jobs(), most + 1))
             self.more = "some" if len(found) > most else ""
             return found[:most]
         found, token = [], ""
@@ -135,16 +135,16 @@ class Chosen:
             found += page.jobs
             token = page.next_page_token
             if not token or len(found) >= most:
-                self.more = _counted(page.more) if token else ""
+                self.more = _count_text(page.more) if token else ""
                 return found
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return f"{number:,}" if number < _MOST_COUNTED else f"at least {number:,}"
 
 
 def _row(job: Job, now: datetime, wide: bool) -> list[str]:
-    needs = configurations.launched(job).resources
+    needs = configurations.launched_configuration(job).resources
     short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, _reason(job)]
     at = nodes(job) if has_place(job) else []
     node = at[0] + (f"+{len(at) - 1}" if at[1:] else "") if at else "-"
@@ -155,14 +155,14 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
         *short,
         job.spec.virtual_cluster or "-",
         holds(job),
-        configurations.brief(job),
+        configurations.brief_text(job),
         str(job.priority),
         "-" if job.time_limit is None else output.duration(job.time_limit),
         array(job),
         f"{needs.cpus:g}",
         format_memory(needs.memory_mib),
         output.numbers(job.devices if has_place(job) else ()),
-        output.when(job.submit_time),
+        output.local_time(job.submit_time),
         shlex.join(job.spec.command),
     ]
 

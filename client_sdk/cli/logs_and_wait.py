@@ -38,7 +38,7 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
         _flush()
         silent = silent and not text
     if silent and run is None and (job := session.client.get(job_id)).reason is JobReason.LAUNCH_FAILED:
-        output.say(f"ebb: {ended(job)}: nothing could be written", err=True)
+        output.say(f"ebb: {end_text(job)}: nothing could be written", err=True)
 
 
 @click.command(short_help="Wait for jobs to end.")
@@ -83,7 +83,7 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
         if quiet:
             click.echo(job.id)
         elif fmt is None:
-            output.say(ended(job))
+            output.say(end_text(job))
         _flush()
     _emit(done, fmt, quiet)
     ctx.exit(next((status for status in map(exit_status, done) if status), failed))
@@ -94,7 +94,7 @@ def _emit(done: list[Job], fmt: str | None, quiet: bool) -> None:
         output.emit(done, fmt)
 
 
-def ended(job: Job) -> str:
+def end_text(job: Job) -> str:
     """How, and, where something kept it from running, what."""
     why = f": {job.reason_detail}" if job.reason is JobReason.LAUNCH_FAILED and job.reason_detail else ""
     return f"job {job.id} {job.state.name} ({output.reason(job)}{why})"

@@ -8,7 +8,7 @@ import click
 from client_sdk.cli.confirmation import force_option
 from client_sdk.cli.many_ids import ask_each, confirm_losses
 from client_sdk.cli.output import common as output
-from client_sdk.cli.output.nodes import COLUMNS, WIDE_COLUMNS, drained, row, show_node, state
+from client_sdk.cli.output.nodes import COLUMNS, WIDE_COLUMNS, drain_text, row, show_node, state
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.models import Node
 
@@ -110,7 +110,7 @@ def drain(
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     lost = confirm_losses(names, lambda name: client.lost_by_drain(name, evict=True), force) if evict else {}
-    ask_each(ctx, names, lambda name: client.drain(name, reason=reason, evict=evict), _stands, fmt, quiet, "node")
+    ask_each(ctx, names, lambda name: client.drain(name, reason=reason, evict=evict), _state_text, fmt, quiet, "node")
     for job_id, loss in lost.items():
         output.say(f"job {job_id}: {loss}", err=True)
 
@@ -128,7 +128,7 @@ def undrain(ctx: click.Context, names: Sequence[str], fmt: str | None, quiet: bo
       ebb node undrain n1 n2
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    ask_each(ctx, names, client.undrain, _stands, fmt, quiet, "node")
+    ask_each(ctx, names, client.undrain, _state_text, fmt, quiet, "node")
 
 
 @node.command()
@@ -153,7 +153,7 @@ def fence(ctx: click.Context, names: Sequence[str], yes: bool, fmt: str | None, 
             raise click.UsageError("say --yes where nobody can be asked whether it is certain that nothing runs there any more")
         click.confirm(f"Is it certain that nothing runs on {', '.join(names)} any more?", abort=True, err=True)
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    ask_each(ctx, names, client.fence, _fenced, fmt, quiet, "node")
+    ask_each(ctx, names, client.fence, _fence_text, fmt, quiet, "node")
 
 
 @node.command()
@@ -172,16 +172,16 @@ def delete(ctx: click.Context, names: Sequence[str]) -> None:
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
 
-    def gone(name: str) -> str:
+    def delete_one(name: str) -> str:
         client.delete_node(name)
         return name
 
-    ask_each(ctx, names, gone, lambda name: f"deleted node {name}", None, False, "node")
+    ask_each(ctx, names, delete_one, lambda name: f"deleted node {name}", None, False, "node")
 
 
-def _fenced(found: Node) -> str:
-    return f"{_stands(found)}; what was there is taken for dead, and its jobs queue again (ebb list)"
+def _fence_text(found: Node) -> str:
+    return f"{_state_text(found)}; what was there is taken for dead, and its jobs queue again (ebb list)"
 
 
-def _stands(found: Node) -> str:
-    return f"node {found.name} is {state(found)}" + (f": {drained(found)}" if found.drain else "")
+def _state_text(found: Node) -> str:
+    return f"node {found.name} is {state(found)}" + (f": {drain_text(found)}" if found.drain else "")

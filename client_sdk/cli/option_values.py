@@ -15,7 +15,7 @@ def text(value: Any) -> str:
     return value
 
 
-def whole(value: Any) -> int:
+def whole_number(value: Any) -> int:
     if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, str) and re.fullmatch("-?[0-9]+", value))):
         raise InvalidArgument(f"{value!r} is not a whole number")
     return int(value)
@@ -31,7 +31,7 @@ def number(value: Any) -> float:
 
 
 def memory(value: Any) -> str | int:
-    return parse_memory(value if isinstance(value, str) else whole(value))
+    return parse_memory(value if isinstance(value, str) else whole_number(value))
 
 
 def time(value: Any) -> timedelta:
@@ -41,7 +41,7 @@ def time(value: Any) -> timedelta:
     return parse_duration(str(value))
 
 
-def many(value: Any) -> list[Any]:
+def split_parts(value: Any) -> list[Any]:
     """A list, or text with commas (or Slurm's colons) between the parts, or one thing."""
     parts = value if isinstance(value, list | tuple) else [value]
     split = (re.split("[,:]", part) if isinstance(part, str) else [part] for part in parts)
@@ -49,7 +49,7 @@ def many(value: Any) -> list[Any]:
 
 
 def ids(value: Any) -> list[int]:
-    found = [whole(part) for part in many(value)]
+    found = [whole_number(part) for part in split_parts(value)]
     if any(job_id < 1 for job_id in found):
         raise InvalidArgument("ids of jobs are whole numbers from 1")
     return found

@@ -53,7 +53,17 @@ def _row(run: Run) -> list[str]:
         took = output.duration(run.end_time - run.start_time - run.parked_time - run.waited_time)
     why = "-" if run.stop_reason is JobReason.UNSPECIFIED else output.reason_words(run.stop_reason, None)
     devices = output.numbers(run.devices)
-    return [_name(run), run.node, devices, run.phase.name, output.when(run.start_time), took, why, _end(run), _saved(run)]
+    return [
+        _name(run),
+        run.node,
+        devices,
+        run.phase.name,
+        output.local_time(run.start_time),
+        took,
+        why,
+        _end(run),
+        _save_text(run),
+    ]
 
 
 def _end(run: Run) -> str:
@@ -68,7 +78,7 @@ def _end(run: Run) -> str:
     return "unknown" if run.lost else f"exit {run.exit_code}"
 
 
-def _saved(run: Run) -> str:
+def _save_text(run: Run) -> str:
     if run.end_time is None or run.start_time is None:
         return "-"
     if run.save is not None:
@@ -80,4 +90,4 @@ def _saved(run: Run) -> str:
 
 def _phase(run: Run, phase: OperationPhaseTime) -> list[str]:
     words = phase.kind.name.lower(), phase.phase.name.lower()
-    return [_name(run), *words, output.when(phase.begin_time), output.duration(phase.duration), phase.detail or "-"]
+    return [_name(run), *words, output.local_time(phase.begin_time), output.duration(phase.duration), phase.detail or "-"]

@@ -74,15 +74,15 @@ def _lines(job: Job) -> dict[str, str]:
         "priority": str(job.priority),
         "grace": _grace(job),
         "directory": spec.working_directory or "the job's own",
-        "environment": _hidden(job) if "environment" in spec.redacted else _variables(spec.environment),
-        "inherited": _hidden(job) if "environment" in spec.redacted else _variables(spec.inherited),
+        "environment": _hidden_text(job) if "environment" in spec.redacted else _variables(spec.environment),
+        "inherited": _hidden_text(job) if "environment" in spec.redacted else _variables(spec.inherited),
         "run": str(job.run),
         "node": (", ".join(nodes(job)) or "-") + left,
         "devices": "see its tasks" if spec.task_groups and job.tasks else output.numbers(job.devices) + left,
         "output": job.log_path or "-",
-        "submitted": output.when(job.submit_time),
-        "started": output.when(job.start_time),
-        "ended": output.when(job.end_time),
+        "submitted": output.local_time(job.submit_time),
+        "started": output.local_time(job.start_time),
+        "ended": output.local_time(job.end_time),
         "time": output.ran_for(job, datetime.now(UTC)),
         "preempted": f"{job.preempted_for_trial} times for trials",
     }
@@ -98,7 +98,7 @@ def _lines(job: Job) -> dict[str, str]:
         )
     if spec.estimate is not None:
         lines["estimate"] = output.duration(spec.estimate)
-    if not spec.alternatives and (known := configurations.expected(job, 0)):
+    if not spec.alternatives and (known := configurations.estimate_text(job, 0)):
         lines["expected"] = known
     if spec.retry.limit:
         lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
@@ -112,7 +112,7 @@ def _lines(job: Job) -> dict[str, str]:
     if spec.snapshots:
         lines["snapshot"] = ", ".join(digest[:12] for digest in spec.snapshots)
     if job.eligible_time is not None:
-        lines["next try"] = output.when(job.eligible_time)
+        lines["next try"] = output.local_time(job.eligible_time)
     if spec.task_groups:
         lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
     if spec.max_tasks:
@@ -127,7 +127,7 @@ def _lines(job: Job) -> dict[str, str]:
     if spec.virtual_cluster:
         lines["virtual cluster"] = f"{spec.virtual_cluster}, {spec.guarantee.name.lower()}"
         lines["holds"] = _holds(job)
-    if asked := _where(spec):
+    if asked := _placement_text(spec):
         lines["where"] = asked
     lines |= configurations.lines(job)
     if spec.dependencies:
@@ -139,7 +139,7 @@ def _lines(job: Job) -> dict[str, str]:
         lines["held"] = f"set aside by the scheduler: {job.set_aside}" if job.set_aside else "by a user"
     if job.operation is not None:
         words = job.operation.kind.name.lower(), job.operation.phase.name.lower()
-        lines["operation"] = f"{words[0]}: {words[1]} since {output.when(job.operation.phase_time)}"
+        lines["operation"] = f"{words[0]}: {words[1]} since {output.local_time(job.operation.phase_time)}"
     if job.began_from:
         lines["began from"] = job.began_from
     if job.checkpoint:
@@ -172,7 +172,7 @@ def _variables(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items())) or "-"
 
 
-def _hidden(job: Job) -> str:
+def _hidden_text(job: Job) -> str:
     return f"(hidden: {job.user} and operators see it)"
 
 
@@ -185,7 +185,7 @@ def _exit(job: Job) -> str:
     return "unknown" if job.reason is JobReason.EXIT_UNKNOWN else ""
 
 
-def _where(spec: JobSpec) -> str:
+def _placement_text(spec: JobSpec) -> str:
     asked, on = spec.cells, spec.nodes
     named = {"pool": asked.pool, "model": asked.model, "pin": asked.pin, "a whole": asked.level}
     words = [f"{what} {name}" for what, name in named.items() if name]

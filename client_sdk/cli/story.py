@@ -26,7 +26,7 @@ def story(session: Session, job_id: int, fmt: str | None) -> None:
     began = {event.run for event in events if event.kind is JobEventKind.STARTED}
     # A decision's table is printed below its event, so events are printed one by one, not as one table.
     for i, event in enumerate(events):
-        time = output.when(event.time)
+        time = output.local_time(event.time)
         output.say(f"{time}  {_sentence(event, event.run in began)}")
         if event.decision is not None and not any(e.decision == event.decision for e in events[:i]):
             _decision(event.decision)

@@ -10,7 +10,7 @@ import click
 from client_sdk._values.job_options import JobOptions
 from client_sdk.cli import job_file, job_options, option_values
 from client_sdk.cli.explain import say_preview
-from client_sdk.cli.logs_and_wait import ended, exit_status
+from client_sdk.cli.logs_and_wait import end_text, exit_status
 from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Number, Session, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
@@ -210,7 +210,7 @@ def submit(
       # venv: /shared/envs/torch  # or conda: torch
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    command, options = _asked(said, {} if file is None else job_file.read(file), "" if file is None else file.name)
+    command, options = _merge_options(said, {} if file is None else job_file.read(file), "" if file is None else file.name)
     if dry_run:
         if wait_ or request_id is not None:
             raise click.UsageError("with --dry-run nothing is submitted, so there is nothing to --wait for and no --request-id")
@@ -239,7 +239,7 @@ def submit(
             sys.stdout.flush()
     if wait_:
         if job.state is not JobState.SUCCEEDED:
-            output.say(f"ebb: {ended(job)}", err=True)
+            output.say(f"ebb: {end_text(job)}", err=True)
         ctx.exit(exit_status(job))
 
 
@@ -257,7 +257,7 @@ _FLAGS = {"nodes": "--node", "node_labels": "--node-label", "exclude_nodes": "--
 """Options that may be repeated: the key of a job file is the plural."""
 
 
-def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list[str], JobOptions]:
+def _merge_options(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list[str], JobOptions]:
     """The command and options of a job, from the command line and a file."""
     groups = list(said.pop("task"))
     if groups and said["tasks"] is not None:
@@ -272,7 +272,7 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     if "env" in filed and "env" in given:
         merged["env"] = [filed["env"], *given["env"]]
 
-    def where(key: str) -> str:
+    def name_of(key: str) -> str:
         if key not in given and key in filed:
             return f"{name}: {key}"
         return "--task" if key == "tasks" and groups else _FLAGS.get(key, f"--{key.replace('_', '-')}")
@@ -280,7 +280,7 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     command = merged.pop("command", None)
     if command is None:
         raise click.UsageError(f"{name} has no command, and none is given" if name else "Missing argument 'COMMAND...'.")
-    options = job_options.job_options(merged, where)
+    options = job_options.job_options(merged, name_of)
     if "command" in given:
         return list(command), options
     try:

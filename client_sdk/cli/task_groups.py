@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from client_sdk.cli.option_values import command, memory, number, text, unknown, whole
+from client_sdk.cli.option_values import command, memory, number, text, unknown, whole_number
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import TaskGroup
 
@@ -28,8 +28,8 @@ def _split(group: str) -> dict[str, Any]:
 
 
 _OF_GROUP: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "devices": ("devices", whole),
-    "gpus": ("devices", whole),
+    "devices": ("devices", whole_number),
+    "gpus": ("devices", whole_number),
     "cpus": ("cpus", number),
     "memory": ("memory", memory),
     "command": ("command", command),
@@ -57,7 +57,7 @@ def _group(said: Any, each: dict[str, Any]) -> TaskGroup:
 
 
 def _count(value: Any) -> int:
-    count = whole(value)
+    count = whole_number(value)
     if count < 1:
         raise InvalidArgument(f"{count} tasks are none; a gang has at least 1")
     return count

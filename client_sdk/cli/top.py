@@ -50,7 +50,7 @@ def top(session: Session, iterations: int | None, delay: float) -> None:
         _live(session.client, iterations, delay)
         return
     for look in count(1):
-        _print(_look(session.client))
+        _print(_read_screen(session.client))
         if look == iterations:
             return
         sys.stdout.flush()
@@ -58,7 +58,7 @@ def top(session: Session, iterations: int | None, delay: float) -> None:
         click.echo()
 
 
-def _look(client: Client) -> _Screen:
+def _read_screen(client: Client) -> _Screen:
     now = datetime.now(UTC)
     machines = client.nodes()
     jobs = list(client.list(states=[state for state in LIVE if state not in _ASIDE]))
@@ -100,7 +100,7 @@ def _live(client: Client, iterations: int | None, delay: float) -> None:
     # What is looked at for so long as somebody looks leaves nothing behind; the last of N looks stays.
     with Live(console=console, screen=iterations is None, auto_refresh=False) as shown:
         for look in count(1):
-            screen = _look(client)
+            screen = _read_screen(client)
             made = [output.rich_table(columns, rows) for columns, rows in _tables(screen)]
             shown.update(Group(screen.title, "", made[0], "", made[1]), refresh=True)
             if look == iterations:

@@ -192,11 +192,11 @@ def delete(ctx: click.Context, names: Sequence[str]) -> None:
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
 
-    def gone(name: str) -> str:
+    def delete_one(name: str) -> str:
         client.delete_virtual_cluster(name)
         return name
 
-    ask_each(ctx, names, gone, lambda name: f"deleted virtual cluster {name}", None, False, "virtual cluster")
+    ask_each(ctx, names, delete_one, lambda name: f"deleted virtual cluster {name}", None, False, "virtual cluster")
 
 
 def _confirm(asked: "partial[VirtualCluster]", name: str, force: bool) -> None:

@@ -96,10 +96,10 @@ class Reader:
 
     def _read(self, number: int, job: Job) -> None:
         for run in range(1, job.run):  # of a sweep that is started again
-            self._take(number, partial(self._client.logs, job.id, run=run))
-        self._take(number, partial(self._client.logs, job.id, follow=True))
+            self._read_output(number, partial(self._client.logs, job.id, run=run))
+        self._read_output(number, partial(self._client.logs, job.id, follow=True))
 
-    def _take(self, number: int, output: Callable[[], Iterator[str]]) -> None:
+    def _read_output(self, number: int, output: Callable[[], Iterator[str]]) -> None:
         rest = ""
         # The output may be lost with its node or missing, or the client is closed: the job's state is sufficient then.
         with suppress(EbbError):

@@ -108,7 +108,7 @@ class Sweep:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Kills live members if the block raised an exception. Otherwise live members continue."""
         if kind is not None:
-            self.kill(*self._of(lambda member: member.live))
+            self.kill(*self._select_members(lambda member: member.live))
 
     # ---- what a script may do by itself --------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Sweep:
         found = self._new_reports(wait)
         now = time.monotonic()
         passed, self._looked = now - self._looked, now
-        for member in self._of(lambda member: member.live):
+        for member in self._select_members(lambda member: member.live):
             if member.runs:
                 member.seconds += passed
                 self.seconds += passed
@@ -144,7 +144,7 @@ class Sweep:
 
     def promote(self, count: int) -> list[Member]:
         """Promotes the `count` best live members by their last reports, and no others. Returns them, the best first."""
-        known = self._of(lambda member: member.live and not member.killed and not math.isnan(member.value))
+        known = self._select_members(lambda member: member.live and not member.killed and not math.isnan(member.value))
         best = sorted(known, key=lambda member: (self._sign * member.value, member.number))[:count]
         chosen = {member.number for member in best}
         usual = self._options.get("priority", 0)
@@ -167,13 +167,13 @@ class Sweep:
     def take_turns(self) -> None:
         """If more members are live than there are slots: suspends members at the end of their turns, unless
         they are promoted, and resumes as many of those that wait. The one that has run least is next."""
-        waiting = self._of(lambda member: member.live and not member.killed and not member.has_turn)
+        waiting = self._select_members(lambda member: member.live and not member.killed and not member.has_turn)
         waiting.sort(key=lambda member: (member.number not in self._promoted, member.seconds))
         for member in self._executing()[self._slots :]:
             self._set_turn(member, has=False)
         while waiting and len(self._executing()) < self._slots:
             self._set_turn(waiting.pop(0), has=True)
-        for member in self._through():
+        for member in self._members_past_turn():
             if waiting:
                 self._set_turn(member, has=False)
                 self._set_turn(waiting.pop(0), has=True)
@@ -187,36 +187,36 @@ class Sweep:
         while not until() and (self.most_seconds is None or self.seconds < self.most_seconds):
             while more and self._has_room():
                 more = self._suggest_next(search)
-            if not more and not self._of(lambda member: member.live):
+            if not more and not self._select_members(lambda member: member.live):
                 break
             self.take_turns()  # a configuration that was never tried comes before those that wait for a further turn
-            self._take(search, self.look())
+            self._pass_reports(search, self.look())
             self.promote(self._exclusive)
-        self.kill(*self._of(lambda member: member.live))
-        while self._of(lambda member: not member.told):
-            self._take(search, self.look())
+        self.kill(*self._select_members(lambda member: member.live))
+        while self._select_members(lambda member: not member.told):
+            self._pass_reports(search, self.look())
         return sorted(self.members.values(), key=self._rank)
 
     def _has_room(self) -> bool:
         """Whether another configuration may begin: in a slot that is free, or instead of a member that has had its turn."""
-        if len(self._of(lambda member: member.live and not member.killed)) >= self._live:
+        if len(self._select_members(lambda member: member.live and not member.killed)) >= self._live:
             return False
-        return len(self._executing()) < self._slots or bool(self._through())
+        return len(self._executing()) < self._slots or bool(self._members_past_turn())
 
     def _suggest_next(self, search: Search) -> bool:
         """Returns whether there was another configuration."""
         if (suggestion := search.suggest()) is None:
             return False
         if len(self._executing()) >= self._slots:
-            self._set_turn(self._through()[0], has=False)
+            self._set_turn(self._members_past_turn()[0], has=False)
         number, parameters = suggestion
         self.suggest(parameters, number)
         return True
 
     def _executing(self) -> list[Member]:
-        return self._of(lambda member: member.live and not member.killed and member.has_turn)
+        return self._select_members(lambda member: member.live and not member.killed and member.has_turn)
 
-    def _through(self) -> list[Member]:
+    def _members_past_turn(self) -> list[Member]:
         """Members at the end of their turns."""
         return [
             member
@@ -226,9 +226,11 @@ class Sweep:
             and member.number not in self._promoted
         ]
 
-    def _take(self, search: Search, reports: list[Report]) -> None:
+    def _pass_reports(self, search: Search, reports: list[Report]) -> None:
         """Passes reports to the search to be judged, and tells it which members have ended with no report left."""
-        over = self._of(lambda member: not member.told and not member.live and self._reader.is_through(member.number))
+        over = self._select_members(
+            lambda member: not member.told and not member.live and self._reader.is_through(member.number)
+        )
         # Reports that they made before they ended may have arrived since.
         for report in [*reports, *self._new_reports(0)]:
             if search.reported(report):
@@ -261,7 +263,7 @@ class Sweep:
         except (FailedPrecondition, NotFound):
             member.job = self._client.get(member.job)
 
-    def _of(self, holds: Callable[[Member], bool]) -> list[Member]:
+    def _select_members(self, holds: Callable[[Member], bool]) -> list[Member]:
         return [member for _, member in sorted(self.members.items()) if holds(member)]
 
     def _rank(self, member: Member) -> tuple[bool, float, int]:

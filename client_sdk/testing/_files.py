@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ebb.v1 import job_pb2, snapshots_pb2
 
-from client_sdk._functions.call import RAISED, called
+from client_sdk._functions.call import RAISED, execute_call
 from client_sdk._functions.packing import COMMAND
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.testing._state import State
@@ -58,7 +58,7 @@ def call_function(state: State, job: job_pb2.Job) -> int:
     with tempfile.TemporaryDirectory(dir=state.folder) as name:
         folder = Path(name) / "code"
         unpack(io.BytesIO(state.files[job.spec.snapshots[-1]]), folder)
-        outcome = called(str((folder / COMMAND).parent))
+        outcome = execute_call(str((folder / COMMAND).parent))
     state.results[(job.id, job.run)] = pickle.dumps(outcome)
     return 0 if outcome["good"] else RAISED
 

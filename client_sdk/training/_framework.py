@@ -35,7 +35,7 @@ class FrameworkCheckpoints:
         self._checkpointer = Checkpointer(directory, every_steps=1, environment=environment, on_save_error=on_save_error)
         self._world = "" if ranks_of(environment, None) is None else environment["WORLD_SIZE"]
         self._entered = False
-        self._files = RunFiles.of(environment)
+        self._files = RunFiles.from_environment(environment)
         self.directory = self._checkpointer.directory
         """The directory in which the framework writes."""
 
@@ -77,7 +77,7 @@ class FrameworkCheckpoints:
         group.all_reduce(flag, op=group.ReduceOp.MAX)
         return bool(flag.item())
 
-    def failed(self, error: Exception | None, folder: Path) -> bool:
+    def handle_failure(self, error: Exception | None, folder: Path) -> bool:
         """Whether the framework could not write the folder, on any rank: then the training continues without it, and what was
         written of it is removed, or the next try would find even less room. Call it on each rank after a save, with what the
         save raised. At a stop, and if no later save could succeed, it raises the error, and CheckpointError on the other
@@ -96,11 +96,11 @@ class FrameworkCheckpoints:
             folders.remove_unsealed(folder)
         return True
 
-    def saved(self, folder: Path, step: int) -> bool:
+    def finish_save(self, folder: Path, step: int) -> bool:
         """Call it on each rank when the framework has written a folder. Stops the program if that was asked for.
 
-        Returns whether the folder is a checkpoint: if its manifest cannot be written, the save has failed. Raises what `failed`
-        raises, and SystemExit(OBEYED) at a stop.
+        Returns whether the folder is a checkpoint: if its manifest cannot be written, the save has failed. Raises what
+        `handle_failure` raises, and SystemExit(OBEYED) at a stop.
         """
         group, error = self._process_group(), None
         if group is not None:
@@ -110,7 +110,7 @@ class FrameworkCheckpoints:
                 reference = folders.seal_existing(folder, {"step": step})
             except OSError as raised:
                 error = raised
-        if self.failed(error, folder):
+        if self.handle_failure(error, folder):
             return False
         if group is not None:
             text = (folder / MANIFEST).read_bytes()

@@ -106,7 +106,7 @@ class Job:
         shares = elastic, micro_batches, keep_batch, seed, sharded, on_save_error
         options = Options(every_steps, every_seconds, keep, keep_every, background, directory, chosen, *shares)
         if self._complete:
-            self._opened()
+            self._require_saving()
         if self._saving is not None and options != Options():
             raise ValueError("the options of job.checkpointable belong to its first call; later calls register more parts")
         if OWN in parts:
@@ -205,7 +205,7 @@ class Job:
 
     def epochs(self, n: int) -> Iterator[int]:
         """Yields the epochs that are not complete, up to `n` of them over all runs. After the last one, the job is complete."""
-        self._opened()
+        self._require_saving()
         self._total_epochs = n
         try:
             while self._epoch < n:
@@ -228,7 +228,7 @@ class Job:
 
         Without `epochs`, each call is an epoch. Raises RuntimeError for a second loop in an epoch.
         """
-        saving = self._opened()
+        saving = self._require_saving()
         self._drop_unregistered()
         if accumulate < 1:
             raise ValueError(f"accumulate={accumulate!r} must be at least 1")
@@ -277,10 +277,10 @@ class Job:
         With `on_save_error="raise"` it raises CheckpointError if the last save has failed.
         """
         if not self._complete:
-            self._opened().finish()
+            self._require_saving().finish()
             self._complete = True
 
-    def _opened(self) -> Saving:
+    def _require_saving(self) -> Saving:
         if self._complete:
             raise RuntimeError(
                 "the job is complete, and a script has one: loop over the epochs of all its phases in one job.epochs(n), or "

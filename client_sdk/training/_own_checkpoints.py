@@ -72,13 +72,13 @@ class OwnCheckpoints:
             self._direct = step, more
         return self._together.key(step, more)
 
-    def take(self, key: files.Key) -> None:
+    def reserve(self, key: files.Key) -> None:
         """Reserve the key for a save."""
-        self._alone.take(key)
+        self._alone.reserve(key)
 
-    def saved(self, key: files.Key) -> None:
+    def note_save(self, key: files.Key) -> None:
         """Remove older checkpoints."""
         if self._together is None:
-            self._alone.saved(key)
+            self._alone.note_save(key)
         else:
-            self._together.saved()
+            self._together.note_save()

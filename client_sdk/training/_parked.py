@@ -37,12 +37,12 @@ def _saver(saving: Saving, step: Callable[[], int], parts: Callable[[], Parts]) 
     from ebb_inject.ebb_hook.parking import Saver  # which outside of Ebb is not imported
 
     def save(host: "HostCopies") -> None:
-        saving.save_parked(step(), lambda: _taken(host, parts))
+        saving.save_parked(step(), lambda: _take_parts(host, parts))
 
     return Saver(save, lambda: _leave(saving))
 
 
-def _taken(host: "HostCopies", parts: Callable[[], Parts]) -> Parts:
+def _take_parts(host: "HostCopies", parts: Callable[[], Parts]) -> Parts:
     with host.shown():
         taken = parts()
     found: Any = host.of(taken)

@@ -85,7 +85,7 @@ class Saving:
         self._directory = self._checkpointer.directory
         self._background, self._copies = Background(), Copies()
         self._grace = Grace(environment, options.background)
-        self._files = RunFiles.of(environment)
+        self._files = RunFiles.from_environment(environment)
         self.folder: Path | None = None
         """The value in the checkpoint from which this run resumes."""
         self._saved_at = 0
@@ -118,7 +118,7 @@ class Saving:
                 "program that has saved it, take another directory, or remove it to begin from the start"
             )
         self._saved_at = saved.about["step"]
-        self._grace.measured(saved.about["seconds"], 0.0)
+        self._grace.note_durations(saved.about["seconds"], 0.0)
         self.folder = saved.folder
         self._files.say_loaded(saved.folder.name, self._saved_at)
         return saved.parts
@@ -237,7 +237,7 @@ class Saving:
         self._failures = 0
         if self._checkpointer.writes:
             folders.clear(self._directory, self._name, self._options.keep_every)
-        self._grace.measured(time.monotonic() - began, self._longest_step)
+        self._grace.note_durations(time.monotonic() - began, self._longest_step)
 
     def _write(self, parts: Parts, began: float, durable: bool = True) -> object:
         own = parts[OWN]

@@ -82,7 +82,7 @@ class Checkpointer:
         self._on_save_error: OnSaveError = on_save_error
         environment = os.environ if environment is None else environment  # not as a default, which help() would print
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
-        self._files = RunFiles.of(environment)
+        self._files = RunFiles.from_environment(environment)
         self._run = int(environment.get("EBB_RUN") or 0)
         self._restarts = int(environment.get("TORCHELASTIC_RESTART_COUNT") or 0)
         self._ranks = ranks_of(environment, ranks, also_alone=replicated)  # of which other ranks may load the files
@@ -125,7 +125,7 @@ class Checkpointer:
                 self._restarts,
                 self._files.stop,
                 on_stop=self._note_stop,
-                next_boundary=self._ahead,
+                next_boundary=self._boundary_ahead,
                 abandon=self._abandon,
             )
             if self._stop:
@@ -173,7 +173,7 @@ class Checkpointer:
     def _note_stop(self) -> None:
         self._stop = True
 
-    def _ahead(self) -> int:
+    def _boundary_ahead(self) -> int:
         """In another thread, after `_note_stop`: a boundary at which this rank is going to see that it was asked to stop."""
         return self._boundaries + 1 if self._loaded or self._boundaries else 0
 
@@ -278,7 +278,7 @@ class Checkpointer:
         """
         with self._saving:
             key, step = self._own.next_key(self._boundaries, direct=True), step_counter.known_step()
-            self._own.take(key)
+            self._own.reserve(key)
         return lambda state: self._write(key, state, step)
 
     def _save(self, state: object, direct: bool) -> Path:
@@ -293,7 +293,7 @@ class Checkpointer:
                 self._files.say_saved(state.folder if isinstance(state, files.Refers) else path.name, step)
             else:
                 self._files.say_saved(None, step)
-            self._own.saved(key)
+            self._own.note_save(key)
         self._schedule.begin(self._boundaries)
         return self._own.path_of(key)
 

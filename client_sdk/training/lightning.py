@@ -81,8 +81,8 @@ class EbbCallback(Callback):
         run = int(os.environ.get("EBB_RUN") or 0)
         folder = self._checkpoints.directory / folder_name(_NAME, self._batches, run)
         with steps().saving():
-            failed = self._checkpoints.failed(_save(trainer, folder / "trainer.ckpt"), folder)
-            if failed or not self._checkpoints.saved(folder, self._batches):
+            failed = self._checkpoints.handle_failure(_save(trainer, folder / "trainer.ckpt"), folder)
+            if failed or not self._checkpoints.finish_save(folder, self._batches):
                 self._failures += 1
                 self._retry_at = self._batches + pause_after(self._failures)
                 return

@@ -68,12 +68,12 @@ class EbbCallback(TrainerCallback):
             if _ranks_write_together(trainer):
                 raise
             failure = error
-        self._failed_at = step if self._checkpoints.failed(failure, _folder(trainer.args, step)) else None
+        self._failed_at = step if self._checkpoints.handle_failure(failure, _folder(trainer.args, step)) else None
 
     def on_save(self, args: Any, state: Any, _control: Any, **_kwargs: Any) -> None:
         step = state.global_step
         with steps().saving():
-            is_saved = self._failed_at != step and self._checkpoints.saved(_folder(args, step), step)
+            is_saved = self._failed_at != step and self._checkpoints.finish_save(_folder(args, step), step)
         self._failures = 0 if is_saved else self._failures + 1
         self._retry_at = None if is_saved else step + pause_after(self._failures)
 
@@ -92,18 +92,18 @@ def _ranks_write_together(trainer: Trainer) -> bool:
     return trainer.args.world_size > 1 and bool(together)
 
 
-def _guarded(write: Callable[..., None]) -> Callable[..., None]:
+def _guard_write(write: Callable[..., None]) -> Callable[..., None]:
     """The Trainer offers callbacks no way to hear of a save that has failed, so its method is replaced."""
 
     @wraps(write)
-    def guarded(trainer: Trainer, *args: Any, **more: Any) -> None:
+    def write_guarded(trainer: Trainer, *args: Any, **more: Any) -> None:
         ours = next((one for one in trainer.callback_handler.callbacks if isinstance(one, EbbCallback)), None)
         if ours is None:
             write(trainer, *args, **more)
         else:
             ours._save(trainer, partial(write, trainer, *args, **more))
 
-    return guarded
+    return write_guarded
 
 
-Trainer._save_checkpoint = _guarded(Trainer._save_checkpoint)
+Trainer._save_checkpoint = _guard_write(Trainer._save_checkpoint)

@@ -13,7 +13,7 @@ import pytest
 
 from client_sdk.training._gang import agreement
 from client_sdk.training._gang.agreement import Agreement
-from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, StoreChannel, merged
+from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, StoreChannel, merge
 from client_sdk.training._gang.ranks import Ranks
 from tests.harness import ROOT
 from tests.sdk.fake import until
@@ -214,7 +214,7 @@ def test_what_was_said_in_another_launch_is_not_heard(tmp_path: Path) -> None:
     old.say(Notice(bound=3))
     old.ask()
     new = files(tmp_path, own, "000002.0.1")
-    assert not new.asked()
+    assert not new.is_asked()
     assert new.hear(1) is None
     files(tmp_path, other, "000002.0.1")
     assert new.hear(1) == Notice()
@@ -226,8 +226,8 @@ def test_what_was_said_in_another_launch_is_not_heard(tmp_path: Path) -> None:
 
 
 def test_what_a_rank_says_over_several_channels_adds_up() -> None:
-    assert merged([]) is None
-    assert merged([Notice(beat=3), Notice(bound=5, beat=2), Notice(ready=True)]) == Notice(5, True, False, 3)
+    assert merge([]) is None
+    assert merge([Notice(beat=3), Notice(bound=5, beat=2), Notice(ready=True)]) == Notice(5, True, False, 3)
 
 
 def test_a_store_without_a_server_is_used_no_more(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from ebb.v1 import job_pb2
 from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
 from client_sdk._values.options import job_spec
 from client_sdk.cli import ebb
-from client_sdk.cli.cells import drawn
-from client_sdk.cli.output.virtual_clusters import _more, show_virtual_cluster
+from client_sdk.cli.cells import draw_pool
+from client_sdk.cli.output.virtual_clusters import _more_columns, show_virtual_cluster
 from client_sdk.models import (
     BoundCell,
     CellLevel,
@@ -154,7 +154,7 @@ def test_pins_are_shown_with_how_they_stand(capsys: pytest.CaptureFixture[str]) 
     )
     pins = (PinnedCell("left", "p", "switch", 2), PinnedCell("big", "p", "node", 1))
     found = VirtualCluster(name="a", pins=pins, pin_uses=uses, policy=VirtualClusterPolicy(name="fifo"))
-    assert _more(found)[-1] == "left=p/switch/2 (in use), big=p/node/1 (faulty)"
+    assert _more_columns(found)[-1] == "left=p/switch/2 (in use), big=p/node/1 (faulty)"
     show_virtual_cluster(found)
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "PIN   CELL        STATE   HELD    FAULTS",
@@ -203,7 +203,7 @@ POOL = Pool(
 
 
 def text(pool: Pool) -> list[str]:
-    return ["".join(part for part, _ in line) for line in drawn(pool)]
+    return ["".join(part for part, _ in line) for line in draw_pool(pool)]
 
 
 def test_a_tree_is_drawn_with_owners_and_states() -> None:

@@ -13,7 +13,7 @@ import client_sdk as sdk
 from client_sdk import AsyncClient, CellLot, Client, ExchangeState, PostingKind, PostingState, testing
 from client_sdk._exchange import AsyncExchange, Exchange
 from client_sdk.cli import ebb
-from client_sdk.cli.cells import drawn
+from client_sdk.cli.cells import draw_pool
 from client_sdk.cli.output.exchange_board import times
 from client_sdk.units import parse_time
 from tests.rpc.server import Server
@@ -330,7 +330,7 @@ def test_proxies_and_what_is_taken_and_given_are_shown(run: Run, client: Client,
     assert vc("show", "vision").splitlines()[-1].split() == [POOL, "node", *"000001"]
     assert vc("show", "speech").splitlines()[-1].split() == [POOL, "node", *"202010"]
     (pool,) = client.cells()
-    lines = ["".join(part for part, _ in line) for line in drawn(pool)]
+    lines = ["".join(part for part, _ in line) for line in draw_pool(pool)]
     (line,) = [line for line in lines if "speech has" in line]
     assert line.startswith("  speech has 1 node of vision's until ")
     assert line.endswith("(exchange 1)")

@@ -11,7 +11,7 @@ def lose(given_addresses: str, *answers: "str | None", each: float = 0.1) -> lis
     following = Following(given_addresses.split(","))
     asked = [following.address]
     for number, leader in enumerate(answers):
-        following.failed(leader or "", leader is not None, number * each)
+        following.note_failure(leader or "", leader is not None, number * each)
         asked.append(following.address)
     return asked
 
@@ -32,10 +32,10 @@ def test_a_scheduler_that_answered_is_not_doubted() -> None:
 
 def test_who_worked_is_not_doubted_for_its_first_failure() -> None:
     following = Following(["s", "x"])
-    following.failed("x", True, 0.0)
-    following.worked()
-    following.failed("", False, 1.0)
-    following.failed("x", True, 1.1)
+    following.note_failure("x", True, 0.0)
+    following.note_success()
+    following.note_failure("", False, 1.0)
+    following.note_failure("x", True, 1.1)
     assert following.address == "x"
 
 
@@ -44,9 +44,9 @@ def test_somebody_is_always_asked_and_soon_everybody(answers: list[str | None], 
     assert set(lose("a,b,c", *answers, each=each)) <= {"a", "b", "c", "elsewhere"}
     following = Following(["a", "b", "c"])
     for number, leader in enumerate(answers):
-        following.failed(leader or "", leader is not None, number * each)
+        following.note_failure(leader or "", leader is not None, number * each)
     asked = []
     for number in range(len(answers), len(answers) + 4):  # from then on nobody answers
         asked.append(following.address)
-        following.failed("", False, number * each)
+        following.note_failure("", False, number * each)
     assert set(asked) >= {"a", "b", "c"} - set(following._doubted)

@@ -142,7 +142,7 @@ def test_one_that_was_preempted_is_called_again(ebb_cluster: FakeCluster) -> Non
 
 
 def test_without_cloudpickle(ebb_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = packing.packed(add, (1,), {})
+    made = packing.pack_function(add, (1,), {})
     folder = tmp_path / packing.FOLDER
     archive_of(made, tmp_path)
     real = builtins.__import__
@@ -155,14 +155,14 @@ def test_without_cloudpickle(ebb_cluster: FakeCluster, monkeypatch: pytest.Monke
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(FailedPrecondition, match=r"install ebb-cluster\[functions\]"):
         ebb_cluster.client().functions()
-    outcome = call.called(str(folder))
+    outcome = call.execute_call(str(folder))
     assert "has no package cloudpickle" in str(outcome["message"])
 
 
 def test_another_python_says_so(tmp_path: Path) -> None:
-    archive_of(packing.packed(add, (1,), {}), tmp_path)
+    archive_of(packing.pack_function(add, (1,), {}), tmp_path)
     (tmp_path / packing.FOLDER / "python.json").write_text("[3, 1]")
-    outcome = call.called(str(tmp_path / packing.FOLDER))
+    outcome = call.execute_call(str(tmp_path / packing.FOLDER))
     assert "the function was submitted by Python 3.1, and" in str(outcome["message"])
 
 

@@ -25,7 +25,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(new_job: New, tmp_path: Path, 
     batches = job.steps(range(10))
     for _ in zip(range(3), batches, strict=False):
         weight += 1
-    job._opened().wait()
+    job._require_saving().wait()
     weight += 1
     with full_disk(100_000), pytest.raises((CheckpointError, OSError)):
         list(batches)
@@ -91,10 +91,10 @@ def test_what_a_killed_save_left_is_removed(new_job: New, tmp_path: Path) -> Non
 
 def test_a_grace_period_that_is_too_short_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     grace = Grace({"EBB_GRACE_SECONDS": "10"}, background=True)
-    grace.measured(4.0, 1.0)
+    grace.note_durations(4.0, 1.0)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    grace.measured(5.0, 1.0)
-    grace.measured(6.0, 1.0)
+    grace.note_durations(5.0, 1.0)
+    grace.note_durations(6.0, 1.0)
     (said,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert "up to 11.0 s" in said
     assert "`ebb update --grace 17s`" in said
@@ -103,20 +103,20 @@ def test_a_grace_period_that_is_too_short_is_reported(tmp_path: Path, caplog: py
 def test_a_run_asks_for_a_grace_period_in_its_file(tmp_path: Path) -> None:
     file = tmp_path / "grace"
     grace = Grace({"EBB_GRACE_SECONDS": "10", "EBB_GRACE_FILE": str(file)}, background=True)
-    grace.measured(4.0, 1.0)
+    grace.note_durations(4.0, 1.0)
     assert not file.exists(), "what it has is enough"
-    grace.measured(5.0, 1.0)
+    grace.note_durations(5.0, 1.0)
     assert file.read_text() == "17\n"
-    grace.measured(7.0, 1.0)
+    grace.note_durations(7.0, 1.0)
     assert file.read_text() == "17\n", "what it has asked for is enough"
-    grace.measured(8.5, 1.0)
+    grace.note_durations(8.5, 1.0)
     assert file.read_text() == "27\n"
     assert [path.name for path in tmp_path.iterdir()] == ["grace"]
 
 
 def test_a_run_that_cannot_ask_goes_on(tmp_path: Path) -> None:
     grace = Grace({"EBB_GRACE_SECONDS": "10", "EBB_GRACE_FILE": str(tmp_path / "missing" / "grace")}, background=False)
-    grace.measured(20.0, 0.0)
+    grace.note_durations(20.0, 0.0)
     assert grace.needed == 20
 
 

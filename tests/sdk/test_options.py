@@ -234,7 +234,7 @@ def test_an_explanation_is_read_whole() -> None:
     }
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     answer = json_format.ParseDict({"job": {"id": "9"}, "explanation": explanation}, scheduler_pb2.ExplainResponse())
-    why = convert_explanations.explained(answer)
+    why = convert_explanations.explanation(answer)
     assert why.job.id == 9
     assert why.blockers == (
         sdk.Blocker(

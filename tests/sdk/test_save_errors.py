@@ -36,19 +36,19 @@ def test_a_job_goes_on_and_saves_at_the_next_step_that_can(
     batches = job.steps(range(20))
     for _ in zip(range(5), batches, strict=False):
         weight += 1
-    job._opened().wait()  # the save after step 4
+    job._require_saving().wait()  # the save after step 4
     assert names(tmp_path)["step"] == 4
     with full_disk(100_000), caplog.at_level(logging.WARNING):
         for _ in zip(range(4), batches, strict=False):  # it was to save after step 8
             weight += 1
-            job._opened().wait()
+            job._require_saving().wait()
     assert "could not be written" in caplog.text
     assert "The one before it is whole" in caplog.text
     told = names(tmp_path)
     assert (told["step"], told["failures"], len(told["failed"])) == (4, 1, 1), "the checkpoint before is whole"
     for _ in zip(range(2), batches, strict=False):
         weight += 1
-        job._opened().wait()
+        job._require_saving().wait()
     told = names(tmp_path)
     assert told["step"] > 8, "before the next one was due"
     assert told["step"] < 12
@@ -113,7 +113,7 @@ def test_a_stop_that_cannot_save_says_so(new_job: New, tmp_path: Path) -> None:
     job.checkpointable(weight=np.zeros(100_000), every_steps=2)
     batches = job.steps(range(10))
     for _ in zip(range(4), batches, strict=False):
-        job._opened().wait()
+        job._require_saving().wait()
     signal.raise_signal(signal.SIGTERM)
     with full_disk(100_000), pytest.raises(OSError, match="too large"):
         next(batches)

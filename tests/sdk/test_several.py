@@ -16,7 +16,7 @@ from grpc_status import rpc_status
 import client_sdk as sdk
 from client_sdk import AsyncClient, Client, JobState
 from client_sdk._transport.access import Access
-from client_sdk._transport.statuses import short
+from client_sdk._transport.statuses import shorten
 from client_sdk._transport.wire import Peer
 from examples.cluster import free_port
 from tests.sdk.fake import Fake, serve, until
@@ -211,9 +211,9 @@ def test_threads_do_not_chase_each_other(pair: "tuple[Scheduler, Scheduler, str,
 @pytest.mark.parametrize("number", ["", " (111)"])
 def test_of_what_grpc_says_the_last_word_counts_in_all_its_versions(number: str) -> None:
     said = f"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused{number}"
-    assert short(said) == "Connection refused"
-    assert short("DNS query failed: [UNKNOWN: Domain name not found]") == "Domain name not found"
-    assert short("errors resolving x: [a; b]") == "[a; b]"
+    assert shorten(said) == "Connection refused"
+    assert shorten("DNS query failed: [UNKNOWN: Domain name not found]") == "Domain name not found"
+    assert shorten("errors resolving x: [a; b]") == "[a; b]"
 
 
 def test_what_answers_may_be_something_else() -> None:
@@ -222,5 +222,5 @@ def test_what_answers_may_be_something_else() -> None:
     other = grpc.aio.AioRpcError(grpc.StatusCode.UNIMPLEMENTED, nothing, nothing, details=said)
     peer = Peer("a:1", 1.0, Access(), False)
     refused = pytest.raises(sdk.Unavailable, match=f"what answers at a:1 is no scheduler of Ebb's \\({said}\\)")
-    with refused, peer.translated("Scheduler/List"):
+    with refused, peer.translate_errors("Scheduler/List"):
         raise other

@@ -172,7 +172,7 @@ def duration(value: timedelta) -> str:
     return f"{value.total_seconds():.2f} s" if timedelta(0) < value < timedelta(seconds=1) else format_duration(value)
 
 
-def when(time: datetime | None) -> str:
+def local_time(time: datetime | None) -> str:
     """A time of the day where the user is."""
     return "-" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 

@@ -26,10 +26,10 @@ def state(found: Node) -> str:
 
 def row(found: Node, *, wide: bool = False) -> list[str]:
     """Free of whole, for each resource."""
-    return [*_short(found), *(_more(found) if wide else ())]
+    return [*_short_columns(found), *(_more_columns(found) if wide else ())]
 
 
-def _short(found: Node) -> list[str]:
+def _short_columns(found: Node) -> list[str]:
     free, whole = found.free, found.capacity
     faulty = sum(1 for device in found.devices if device.fault)
     return [
@@ -38,48 +38,48 @@ def _short(found: Node) -> list[str]:
         f"{free.cpus:g}/{whole.cpus:g}",
         f"{format_memory(free.memory_mib)}/{format_memory(whole.memory_mib)}",
         f"{free.devices}/{whole.devices}" + (f" ({faulty} faulty)" if faulty else ""),
-        _earmarked(found),
+        _earmark_text(found),
         output.numbers(sorted({job for device in found.devices for job in device.job_ids})),
     ]
 
 
-def _earmarked(found: Node) -> str:
+def _earmark_text(found: Node) -> str:
     kept = found.earmarked
     return output.amount(kept) if kept.cpus or kept.memory_mib or kept.devices else "-"
 
 
-def _more(found: Node) -> list[str]:
+def _more_columns(found: Node) -> list[str]:
     models = sorted({device.model for device in found.devices if device.model})
-    since = output.when(found.state_time)
+    since = output.local_time(found.state_time)
     where = [found.address or "-", found.agent_version or "-", since, ", ".join(models) or "-"]
-    return [*where, str(found.strikes), _labels(found), drained(found)]
+    return [*where, str(found.strikes), _labels(found), drain_text(found)]
 
 
 def _labels(found: Node) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(found.labels.items())) or "-"
 
 
-def drained(found: Node) -> str:
+def drain_text(found: Node) -> str:
     """Why, by whom and since when nothing new is placed on it."""
     if found.drain is None:
         return "-"
-    return f"{found.drain.reason or 'no reason given'}, by {found.drain.user or 'Ebb'} at {output.when(found.drain.time)}"
+    return f"{found.drain.reason or 'no reason given'}, by {found.drain.user or 'Ebb'} at {output.local_time(found.drain.time)}"
 
 
 def show_node(found: Node, *, wide: bool) -> None:
     """Prints who holds its devices, what is seen of them, and the memory cycles and steps of runs."""
     lines = {
         "name": found.name,
-        "state": ", ".join(dict.fromkeys((state(found), found.state.name))) + f" since {output.when(found.state_time)}",
-        "drain": drained(found),
+        "state": ", ".join(dict.fromkeys((state(found), found.state.name))) + f" since {output.local_time(found.state_time)}",
+        "drain": drain_text(found),
         "strikes": str(found.strikes),
         "capacity": output.amount(found.capacity),
         "free": output.amount(found.free),
-        "earmarked": _earmarked(found),
+        "earmarked": _earmark_text(found),
         "labels": _labels(found),
         "address": found.address or "-",
         "agent": found.agent_version or "-",
-        "observed": "-" if found.observations is None else output.when(found.observations.time),
+        "observed": "-" if found.observations is None else output.local_time(found.observations.time),
     }
     output.table(["", ""], list(lines.items()), header=False)
     seen = found.observations
@@ -122,8 +122,8 @@ def _devices(found: Node, *, wide: bool) -> None:
         "DEVICE": [str(device.index) for device in found.devices],
         "MODEL": [device.model for device in found.devices],
         "MEMORY": [format_memory(device.memory_mib) if device.memory_mib else "" for device in found.devices],
-        "USED": [_used(observed.get(device.index)) for device in found.devices],
-        "UTIL": [_busy(observed.get(device.index)) for device in found.devices],
+        "USED": [_used_memory(observed.get(device.index)) for device in found.devices],
+        "UTIL": [_busy_percent(observed.get(device.index)) for device in found.devices],
     }
     for depth, level in enumerate(found.levels):
         columns[level.upper()] = [str(device.path[depth]) if depth < len(device.path) else "" for device in found.devices]
@@ -137,16 +137,16 @@ def _devices(found: Node, *, wide: bool) -> None:
     output.table(list(shown), [[cell or "-" for cell in row] for row in rows])
 
 
-def _used(seen: DeviceObservation | None) -> str:
-    return "" if seen is None or seen.memory_used_mib is None else _about(seen.memory_used_mib)
+def _used_memory(seen: DeviceObservation | None) -> str:
+    return "" if seen is None or seen.memory_used_mib is None else _about_memory(seen.memory_used_mib)
 
 
-def _about(mib: int) -> str:
+def _about_memory(mib: int) -> str:
     """Format a fluctuating amount with three digits: "912MiB", "19.3GiB"."""
     return f"{mib}MiB" if mib < 1024 else f"{mib / 1024:.3g}GiB"
 
 
-def _busy(seen: DeviceObservation | None) -> str:
+def _busy_percent(seen: DeviceObservation | None) -> str:
     return "" if seen is None or seen.utilisation_percent is None else f"{seen.utilisation_percent}%"
 
 
@@ -157,6 +157,6 @@ def _number(value: int | None) -> str:
 def _cycle(cycle: MemoryCycle) -> list[str]:
     run = f"{cycle.job_id}.{cycle.run}" + (f"/{cycle.task}" if cycle.task else "")
     period = "unknown" if cycle.period is None else f"{cycle.period.total_seconds():.3g} s"
-    amounts = [_about(cycle.minimum_mib), _about(cycle.maximum_mib)]
+    amounts = [_about_memory(cycle.minimum_mib), _about_memory(cycle.maximum_mib)]
     sure = "-" if cycle.period is None else f"{cycle.confidence:.2f}"
     return [run, str(cycle.device), period, *amounts, sure, cycle.source.name]

@@ -33,13 +33,13 @@ def lines(seen: RunSteps) -> dict[str, str]:
 
 def clock_line(seen: MiniBatch) -> dict[str, str]:
     """The line of `ebb show` for a program that does not count its steps."""
-    return {"mini-batch": f"{_short(seen.time)}, by {_SOURCES[seen.source]}, confidence {seen.confidence:.2f}"}
+    return {"mini-batch": f"{_short_duration(seen.time)}, by {_SOURCES[seen.source]}, confidence {seen.confidence:.2f}"}
 
 
 def clock_row(seen: MiniBatch) -> list[str]:
     """A row under CLOCK_COLUMNS."""
     run = f"{seen.job_id}.{seen.run}" + (f"/{seen.task}" if seen.task else "")
-    return [run, _short(seen.time), f"{seen.confidence:.2f}", seen.source.name]
+    return [run, _short_duration(seen.time), f"{seen.confidence:.2f}", seen.source.name]
 
 
 _SOURCES = {
@@ -76,11 +76,11 @@ def _rate(seen: RunSteps) -> str:
 
 def _mini_batch(seen: RunSteps) -> str:
     assert seen.mini_batch_time is not None
-    spread = "" if seen.mini_batch_spread is None else f" ± {_short(seen.mini_batch_spread)}"
-    return f"{_short(seen.mini_batch_time)}{spread}"
+    spread = "" if seen.mini_batch_spread is None else f" ± {_short_duration(seen.mini_batch_spread)}"
+    return f"{_short_duration(seen.mini_batch_time)}{spread}"
 
 
-def _short(value: timedelta) -> str:
+def _short_duration(value: timedelta) -> str:
     """ "1.5 s", "312 ms", "45 µs": three digits, so that runs can be compared."""
     seconds = value.total_seconds()
     for factor, unit in ((1, "s"), (1e3, "ms")):

@@ -10,16 +10,16 @@ WIDE_COLUMNS = ("WEIGHT", "POLICY", "PINS")
 
 
 def row(found: VirtualCluster, *, wide: bool = False) -> list[str]:
-    return [*_short(found), *(_more(found) if wide else ())]
+    return [*_short_columns(found), *(_more_columns(found) if wide else ())]
 
 
-def _short(found: VirtualCluster) -> list[str]:
+def _short_columns(found: VirtualCluster) -> list[str]:
     counts = {what: sum(getattr(use, what) for use in found.cells) for what in ("bound", "free", "faulty")}
     owns = ", ".join(f"{quota.cells} {quota.pool}/{quota.level}" for quota in found.quotas)
     return [found.name, owns or "-", *map(str, counts.values()), str(found.opportunistic_devices)]
 
 
-def _more(found: VirtualCluster) -> list[str]:
+def _more_columns(found: VirtualCluster) -> list[str]:
     stands = {use.name: f" ({_state(use)})" for use in found.pin_uses}
     pins = ", ".join(_pin(pin) + stands.get(pin.name, "") for pin in found.pins)
     return [str(found.weight), _policy(found.policy), pins or "-"]

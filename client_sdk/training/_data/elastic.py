@@ -87,18 +87,18 @@ class ElasticPass:
         whole = (len(self._loader) - begin) // share.micro_batches * share.micro_batches
         own = [begin + number for number in range(whole) if share.takes(number)]
         torch_loader.set_epoch(self._loader, self._epoch)
-        seed = _derived(self._seed, self._epoch)
+        seed = _derive_seed(self._seed, self._epoch)
         for generator in torch_loader.generators(self._loader):
             generator.manual_seed(seed)
         random_state.seed(seed)
         batches = _batches(self._loader, own)
         for place, number in enumerate(own, 1):
-            random_state.seed(_derived(self._seed, self._epoch, number))
+            random_state.seed(_derive_seed(self._seed, self._epoch, number))
             batch = next(batches)
             yield batch, place % share.accumulate == 0
 
 
-def _derived(*numbers: int) -> int:
+def _derive_seed(*numbers: int) -> int:
     """A seed of 64 bits."""
     text = ":".join(map(str, numbers)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
@@ -124,7 +124,7 @@ def _batches(loader: Any, numbers: list[int]) -> Iterator[Any]:
     """The batches at these places of the epoch."""
     if isinstance(loader, Sequence):
         return (loader[number] for number in numbers)
-    return torch_loader.chosen(loader, numbers)
+    return torch_loader.iterate_batches(loader, numbers)
 
 
 def scale_rates(things: Iterable[Any], factor: float) -> None:

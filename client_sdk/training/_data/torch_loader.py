@@ -52,7 +52,7 @@ def begin(loader: Any, skip: int) -> Iterator[Any]:
     return batches
 
 
-def chosen(loader: Any, numbers: list[int]) -> Iterator[Any]:
+def iterate_batches(loader: Any, numbers: list[int]) -> Iterator[Any]:
     """Iterates over the batches of a map-style loader at these places of the epoch, which ascend. The order of the epoch is
     drawn at once. No data of other batches is loaded; for workers see `begin`."""
     indices = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merged, of_process_group, read_stop_file
+from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merge, of_process_group, read_stop_file
 from client_sdk.training._gang.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Agreement:
                 self._on_stop()
                 with self._changed:
                     self._fix_bound()
-                asked |= {channel for channel in set(self._channels) - asked if self._did(channel, channel.ask)}
+                asked |= {channel for channel in set(self._channels) - asked if self._call_succeeds(channel, channel.ask)}
             self._say(said)
             if closing:
                 return
@@ -248,7 +248,7 @@ class Agreement:
         if self._stop_file is not None and (stop := read_stop_file(self._stop_file)) is not None:
             # "gang": a task has failed, so there is nobody to agree with.
             self._patience = 0.0 if stop.reason == "gang" else stop.grace * _SHARE
-        elif self._asked_at is not None or not any(self._try(channel, channel.asked) for channel in self._channels):
+        elif self._asked_at is not None or not any(self._try(channel, channel.is_asked) for channel in self._channels):
             return
         if self._asked_at is None:
             self._asked_at = time.monotonic()
@@ -264,7 +264,7 @@ class Agreement:
     def _say(self, said: dict[Channel, Notice]) -> None:
         own = self._own
         for channel in self._channels:
-            if said.get(channel) != own and self._did(channel, partial(channel.say, own)):
+            if said.get(channel) != own and self._call_succeeds(channel, partial(channel.say, own)):
                 said[channel] = own
 
     def _listen(self) -> None:
@@ -287,14 +287,14 @@ class Agreement:
 
     def _hear(self, rank: int) -> Notice | None:
         found = [self._try(channel, partial(channel.hear, rank)) for channel in self._channels]
-        return merged([notice for notice in found if notice is not None])
+        return merge([notice for notice in found if notice is not None])
 
-    def _did(self, channel: Channel, call: Callable[[], None]) -> bool:
-        def did() -> bool:
+    def _call_succeeds(self, channel: Channel, call: Callable[[], None]) -> bool:
+        def attempt() -> bool:
             call()
             return True
 
-        return bool(self._try(channel, did))
+        return bool(self._try(channel, attempt))
 
     def _try(self, channel: Channel, call: Callable[[], T]) -> T | None:
         """None if that fails. A channel that is broken for good, as a store without its server is, is used no more."""

@@ -57,21 +57,21 @@ class Together:
         _loads[use] += 1
         self._launch = f"{self._known_run:06}.{_loads[use]}"
         meeting = Meeting(self._directory, self._name, self._ranks, self._launch, self._timeout, between)
-        all_said = meeting.begin(own, self._had.exists())
+        all_said = meeting.begin(own, self._common_mark.exists())
         newest = max((key.run for said in all_said for key in said.has), default=0)
         self.run = max(self._known_run, newest + 1)
         problems: list[str] = []
         for key in sorted(_common(set(said.has) for said in all_said), reverse=True):
             state, problem = self._read(key)
-            found = meeting.found(key, problem)
+            found = meeting.exchange_problems(key, problem)
             if not any(found):
                 for text in problems:
                     _log.warning("%s; all ranks go on from the one before it, step %d of run %d", text, key.number, key.run)
-                self._had.touch()
+                self._common_mark.touch()
                 return key, state
             problems += [f"rank {rank}: {text}" for rank, text in zip(self._ranks.together, found, strict=True) if text]
         if problems or any(said.had for said in all_said):
-            raise CheckpointError(self._lacking(all_said, problems))
+            raise CheckpointError(self._lacking_text(all_said, problems))
         if any(said.has for said in all_said):
             _log.warning("%s; all ranks begin from the start", self._no_common(all_said))
         return None
@@ -79,16 +79,16 @@ class Together:
     def key(self, step: int, more: int) -> Key:
         return Key(self.run, step, more)
 
-    def saved(self) -> None:
+    def note_save(self) -> None:
         """This rank has saved. An older checkpoint is removed if all ranks have newer ones, `keep` of them."""
         self._saves += 1
         if self._saves == 1 and self._directory.is_dir():
             clear_words(self._directory, self._name, self._ranks, self._launch)
         if not self.writes:
             return
-        found = self._everything()
+        found = self._all_checkpoints()
         if common := sorted(_common(found[rank] for rank in self._ranks.together)):
-            self._had.touch()
+            self._common_mark.touch()
             for old in found[self._ranks.own]:
                 if old < common[-self._keep :][0]:
                     files.path_of(self._directory, self.tag, old).unlink(missing_ok=True)
@@ -105,12 +105,12 @@ class Together:
             )
 
     @property
-    def _had(self) -> Path:
+    def _common_mark(self) -> Path:
         """A file that is there since all ranks had a step in common."""
         return self._directory / f".{self.tag}.common"
 
     def _own(self, restarted: bool) -> list[Key]:
-        found = self._everything()[self._ranks.own]
+        found = self._all_checkpoints()[self._ranks.own]
         if self.is_replicated and self._known_run and not restarted:
             # What the writer has saved in this run is no checkpoint from which this run could have begun.
             found = {key for key in found if key.run < self._known_run}
@@ -119,10 +119,10 @@ class Together:
     def _tag_of(self, rank: int) -> str:
         return _ALL if self.is_replicated else self._ranks.tag(rank)
 
-    def _everything(self) -> dict[int, set[Key]]:
+    def _all_checkpoints(self) -> dict[int, set[Key]]:
         """The checkpoints that are here, by rank."""
         by_tag: dict[str, set[Key]] = {}
-        for tag, key in files.everything(self._directory, self._name):
+        for tag, key in files.all_checkpoints(self._directory, self._name):
             by_tag.setdefault(tag, set()).add(key)
         return {rank: by_tag.get(self._tag_of(rank), set()) for rank in self._ranks.together}
 
@@ -135,7 +135,7 @@ class Together:
     def _refuse_strangers(self) -> None:
         """Checkpoints of this name that others than these ranks have made are not thrown away in silence."""
         mine = {self._tag_of(rank) for rank in range(self._ranks.world)}
-        strangers = {tag for tag, _ in files.everything(self._directory, self._name)} - mine
+        strangers = {tag for tag, _ in files.all_checkpoints(self._directory, self._name)} - mine
         if strangers:
             refuse_strangers(self._directory, self._name, strangers, f"rank {self._ranks.own} of {self._ranks.world}")
 
@@ -143,7 +143,7 @@ class Together:
         has = [f"rank {rank} (on {s.node}) {_newest(s)}" for rank, s in zip(self._ranks.together, all_said, strict=True)]
         return f"no step of {self._name!r} in {self._directory} is whole on every rank: {'; '.join(has)}"
 
-    def _lacking(self, all_said: list[Said], problems: list[str]) -> str:
+    def _lacking_text(self, all_said: list[Said], problems: list[str]) -> str:
         return "; ".join([self._no_common(all_said), *problems]) + (
             f". Bring back what is missing, or remove every file {self._name}.* and .{self._name}.* to begin from the start"
         )

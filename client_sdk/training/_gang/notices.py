@@ -37,7 +37,7 @@ class Notice(NamedTuple):
     """Grows while the rank lives, once a stop is known."""
 
 
-def merged(notices: list[Notice]) -> Notice | None:
+def merge(notices: list[Notice]) -> Notice | None:
     """All that a rank has said over several channels."""
     if not notices:
         return None
@@ -53,7 +53,7 @@ class Channel(Protocol):
     def ask(self) -> None:
         """Tells all ranks that one of them was asked to stop."""
 
-    def asked(self) -> bool: ...
+    def is_asked(self) -> bool: ...
 
 
 class FileChannel:
@@ -90,7 +90,7 @@ class FileChannel:
         with self._asked.open("r+b") as file:
             file.write(b"1")  # every rank writes the same byte
 
-    def asked(self) -> bool:
+    def is_asked(self) -> bool:
         try:
             return bool(self._asked.read_bytes())  # opening a file makes NFS ask its server; the cached size alone may be stale
         except OSError:
@@ -127,7 +127,7 @@ class StoreChannel:
     def ask(self) -> None:
         self._store.set(f"{self._prefix}/asked", "1")
 
-    def asked(self) -> bool:
+    def is_asked(self) -> bool:
         return self._get(f"{self._prefix}/asked") is not None
 
     def _get(self, key: str) -> bytes | None:

@@ -99,22 +99,22 @@ class Meeting:
         node = os.environ.get("EBB_NODE") or os.uname().nodename
         self._say(Said(os.urandom(8).hex(), node, tuple(has), had))
 
-        def agreed(all_said: list[Said]) -> bool:
+        def have_agreed(all_said: list[Said]) -> bool:
             nonces = tuple(said.nonce for said in all_said)
             if self._own.seen != nonces:
                 self._say(self._own._replace(seen=nonces))
                 return False
             return all(said.seen == nonces for said in all_said)
 
-        return self._until(agreed)
+        return self._wait_until(have_agreed)
 
-    def found(self, key: Key, problem: str) -> list[str]:
+    def exchange_problems(self, key: Key, problem: str) -> list[str]:
         """Publish the result of reading this rank's checkpoint of that key, and return the problems of all ranks."""
         self._say(self._own._replace(found=(*self._own.found, (key, problem))))
-        all_said = self._until(lambda all_said: all(s.seen == self._own.seen and key in dict(s.found) for s in all_said))
+        all_said = self._wait_until(lambda all_said: all(s.seen == self._own.seen and key in dict(s.found) for s in all_said))
         return [dict(said.found)[key] for said in all_said]
 
-    def _until(self, holds: Callable[[list[Said]], bool]) -> list[Said]:
+    def _wait_until(self, holds: Callable[[list[Said]], bool]) -> list[Said]:
         deadline, pause = time.monotonic() + self._timeout, _SHORTEST
         while True:
             heard = [self._hear(rank) for rank in self._ranks.together]

@@ -54,20 +54,20 @@ class Alone:
                 f"no checkpoint in {self._directory} can be used: {'; '.join(problems)}. "
                 "Repair one, or remove them all to begin from the start"
             )
-        if tags := {tag for tag, _ in files.everything(self._directory, self._name)}:
+        if tags := {tag for tag, _ in files.all_checkpoints(self._directory, self._name)}:
             refuse_strangers(self._directory, self._name, tags, "this process, which is no rank of a gang,")
         return None
 
     def next_key(self) -> Key:
         return Key(self._run, self._number + 1)
 
-    def take(self, key: Key) -> None:
+    def reserve(self, key: Key) -> None:
         """From now on the key is a save's, and the next one follows it."""
         self._number = max(self._number, key.number)
 
-    def saved(self, key: Key) -> None:
+    def note_save(self, key: Key) -> None:
         """Removes what is older than the newest `keep` checkpoints, or damaged."""
-        self.take(key)
+        self.reserve(key)
         self._good = [*self._good, key][-self._keep :]
         for old in files.present(self._directory, self._name):
             if old < key and old not in self._good:

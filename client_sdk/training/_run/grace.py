@@ -31,7 +31,7 @@ class Grace:
         self.needed = 0.0
         """Seconds that a stop takes at most: the rest of a step, a save under way in the background, and the save itself."""
 
-    def measured(self, save_seconds: float, step_seconds: float) -> None:
+    def note_durations(self, save_seconds: float, step_seconds: float) -> None:
         """Takes the durations of a complete save and of the longest step."""
         self._save, self._step = max(self._save, save_seconds), max(self._step, step_seconds)
         self.needed = self._saves * self._save + self._step
@@ -56,7 +56,7 @@ class Grace:
     def step_took(self, seconds: float) -> None:
         """Takes the time between two boundaries, an evaluation included: a stop waits for the second one. Cheap."""
         if seconds > self._step and self.given is not None and self._saves * self._save + seconds > self.given:
-            self.measured(self._save, seconds)
+            self.note_durations(self._save, seconds)
 
     def _ask(self, seconds: int) -> None:
         """Asks for a longer grace period. A full disk does not stop the training."""

@@ -25,12 +25,17 @@ class RunFiles(NamedTuple):
     """Names the checkpoints that the run has loaded and saved, and says why a save failed."""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "RunFiles":
-        def named(name: str, *rest: str) -> Path | None:
+    def from_environment(cls, environment: Mapping[str, str]) -> "RunFiles":
+        def path_of(name: str, *rest: str) -> Path | None:
             return Path(value, *rest) if (value := environment.get(name)) else None
 
-        told = named("EBB_YIELD_FILE"), named("EBB_DONE_FILE"), named("EBB_SAVERS_FILE"), named("EBB_RUN_DIR", "stop.json")
-        return cls(*told, named("EBB_CHECKPOINT_FILE"))
+        told = (
+            path_of("EBB_YIELD_FILE"),
+            path_of("EBB_DONE_FILE"),
+            path_of("EBB_SAVERS_FILE"),
+            path_of("EBB_RUN_DIR", "stop.json"),
+        )
+        return cls(*told, path_of("EBB_CHECKPOINT_FILE"))
 
     def enter(self) -> None:
         """This process saves. What another process said before does not speak for this one."""
@@ -53,27 +58,27 @@ class RunFiles(NamedTuple):
         """Report that the checkpoint of this name is complete; None: another rank names it. A full disk does not undo it."""
         named = {} if checkpoint is None else {"saved": checkpoint}
 
-        def saved(known: dict[str, Any]) -> dict[str, Any]:
+        def note_saved(known: dict[str, Any]) -> dict[str, Any]:
             others = {pid: why for pid, why in known.get("failed", {}).items() if pid != str(os.getpid())}
             return known | named | {"step": step, "failed": others}
 
-        self._note(saved)
+        self._note(note_saved)
 
     def say_not_saved(self, error: BaseException) -> None:
         """A save of this process has failed. The next one that does not takes it back."""
         text = reason_of(error)[:_LONGEST_REASON]
 
-        def failed(known: dict[str, Any]) -> dict[str, Any]:
+        def note_failed(known: dict[str, Any]) -> dict[str, Any]:
             others = dict(list(known.get("failed", {}).items())[-_MOST_REASONS + 1 :])
             return known | {"failed": {str(os.getpid()): text} | others, "failures": known.get("failures", 0) + 1}
 
-        self._note(failed)
+        self._note(note_failed)
 
     def _note(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Changes what the file says. Ranks that torchrun starts share it."""
         if self.checkpoint is None:
             return
-        with suppress(OSError), _locked(self.checkpoint):
+        with suppress(OSError), _lock(self.checkpoint):
             known: dict[str, Any] = {}
             with suppress(FileNotFoundError, ValueError):
                 known = json.loads(self.checkpoint.read_text("utf-8"))
@@ -104,7 +109,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     with path.with_name(f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

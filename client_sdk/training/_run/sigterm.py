@@ -22,7 +22,7 @@ def listen(stop: Callable[[], None]) -> None:
     Raises ValueError outside of the main thread, where Python knows no signals.
     """
     global _before  # a process has one handler of a signal
-    if (found := signal.signal(signal.SIGTERM, _heard)) is not _heard:
+    if (found := signal.signal(signal.SIGTERM, _handle_signal)) is not _handle_signal:
         _before = found
     _listening.append(stop)
     if _asked:
@@ -39,7 +39,7 @@ def leave(stop: Callable[[], None], deaf: bool) -> bool:
     return not _listening
 
 
-def _heard(_number: int, _frame: FrameType | None) -> None:
+def _handle_signal(_number: int, _frame: FrameType | None) -> None:
     global _asked
     _asked = True
     for stop in _listening:
@@ -75,7 +75,7 @@ def _after_fork_in_child() -> None:
 
 
 def _is_ours() -> bool:
-    return signal.getsignal(signal.SIGTERM) is _heard
+    return signal.getsignal(signal.SIGTERM) is _handle_signal
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

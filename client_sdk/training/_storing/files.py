@@ -51,10 +51,10 @@ def path_of(directory: Path, name: str, key: Key) -> Path:
 
 def present(directory: Path, name: str) -> list[Key]:
     """The checkpoints in a directory, oldest first; one that is not there holds none."""
-    return sorted(key for tag, key in everything(directory, name) if tag == "")
+    return sorted(key for tag, key in all_checkpoints(directory, name) if tag == "")
 
 
-def everything(directory: Path, name: str) -> list[tuple[str, Key]]:
+def all_checkpoints(directory: Path, name: str) -> list[tuple[str, Key]]:
     """Return the checkpoints of this name in a directory, of any writer: the tag between name and key, and the key."""
     pattern = re.compile(rf"{re.escape(name)}((?:\.[0-9]+of[0-9]+|\.all)?)-([0-9]{{6,}})-([0-9]{{8,}})(?:\.([0-9]+))?\.ckpt")
     try:

@@ -171,10 +171,10 @@ def check(directory: Path, reference: Reference) -> tuple[Path, dict[str, Any]]:
         raise CheckpointError(f"{folder} is not complete: its manifest cannot be read: {error.strerror}") from error
     if hashlib.blake2b(text, digest_size=32).hexdigest() != reference.digest:
         raise CheckpointError(f"{folder / MANIFEST} is damaged: its content does not match its checksum")
-    return folder, _verified(folder, text)
+    return folder, _verify_manifest(folder, text)
 
 
-def _verified(folder: Path, text: bytes) -> dict[str, Any]:
+def _verify_manifest(folder: Path, text: bytes) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads(text)
     if manifest["version"] not in (1, _VERSION):
         raise CheckpointError(
@@ -208,7 +208,7 @@ def read_folder(folder: str | os.PathLike[str]) -> dict[str, Any]:
         text = (folder / MANIFEST).read_bytes()
     except OSError as error:
         raise CheckpointError(f"{folder} is not complete: its manifest cannot be read: {error.strerror}") from error
-    return _contents(folder, _verified(folder, text)).parts
+    return _contents(folder, _verify_manifest(folder, text)).parts
 
 
 def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
@@ -226,7 +226,7 @@ def _contents(folder: Path, manifest: dict[str, Any]) -> Saved:
     return Saved(folder, parts, manifest["about"])
 
 
-def referenced(directory: Path, name: str) -> set[str]:
+def referenced_folders(directory: Path, name: str) -> set[str]:
     """The folders to which the checkpoints of this name refer. Raises CheckpointError and OSError if one cannot be read."""
     found = [files.read(files.path_of(directory, name, key)) for key in files.present(directory, name)]
     return {reference.folder for reference in found if isinstance(reference, Reference)}
@@ -242,8 +242,10 @@ def clear(directory: Path, name: str, keep_every: int | None, checkpoints: str |
     if not directory.is_dir():
         return
     try:
-        names = [name] if checkpoints is None else {checkpoints + tag for tag, _ in files.everything(directory, checkpoints)}
-        used = set().union(*(referenced(directory, each) for each in names))
+        names = (
+            [name] if checkpoints is None else {checkpoints + tag for tag, _ in files.all_checkpoints(directory, checkpoints)}
+        )
+        used = set().union(*(referenced_folders(directory, each) for each in names))
     except (CheckpointError, OSError):
         return
     for folder in directory.iterdir():

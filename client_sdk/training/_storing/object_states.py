@@ -75,12 +75,12 @@ def is_array(thing: Any, numpy: ModuleType | None, torch: ModuleType | None) -> 
 def _fill(name: str, thing: Any, state: Any) -> None:
     """Puts a state into a container or an array, so that other references to the object see the restored values."""
     if isinstance(thing, dict):
-        merged = {key: _merged(name, thing.get(key), value) for key, value in state.items()}
+        merged = {key: _merge(name, thing.get(key), value) for key, value in state.items()}
         thing.clear()
         thing.update(merged)
     elif isinstance(thing, list):
         old = thing if len(thing) == len(state) else [None] * len(state)
-        thing[:] = [_merged(name, before, value) for before, value in zip(old, state, strict=True)]
+        thing[:] = [_merge(name, before, value) for before, value in zip(old, state, strict=True)]
     elif isinstance(thing, set):
         thing.clear()
         thing.update(state)
@@ -92,7 +92,7 @@ def _fill(name: str, thing: Any, state: Any) -> None:
         thing[...] = state
 
 
-def _merged(name: str, old: Any, new: Any) -> Any:
+def _merge(name: str, old: Any, new: Any) -> Any:
     """`new`, in place of `old`: arrays and containers of the same form are filled, everything else is replaced."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     same = type(old) is type(new)

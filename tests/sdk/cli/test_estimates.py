@@ -39,7 +39,7 @@ def known(**fields: object) -> ConfigurationEstimate:
     ],
 )
 def test_what_is_known_of_a_configuration(estimate: ConfigurationEstimate, shown: str) -> None:
-    assert configurations.expected(job(estimate), 0) == shown
+    assert configurations.estimate_text(job(estimate), 0) == shown
     assert configurations.lines(job(estimate))["configuration 0"].endswith(f"({shown}) <- its run")
     assert configurations.lines(job(estimate))["configuration 1"].endswith("(0:05:00 estimated)")
 

@@ -139,7 +139,7 @@ def test_what_is_seen_of_a_node_is_shown(run: Run, fake: FakeCluster) -> None:
     seen = Observations(time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), devices=(healthy, lost), cycles=(found,))
     fake.observe("n1", seen)
     lines = run("node", "show", "n1").output.splitlines()
-    assert f"observed   {output.when(seen.time)}" in lines
+    assert f"observed   {output.local_time(seen.time)}" in lines
     assert lines[-10:] == [
         "",
         "DEVICE  MODEL  USED   UTIL  JOBS",
