@@ -1,250 +1,55 @@
-"""Ebb's SDK: jobs and nodes of a scheduler (`Client`, `AsyncClient`), and checkpoints inside a job (`client_sdk.training`)."""
+"""Ebb's SDK: jobs and nodes of a scheduler (`Client`, `AsyncClient`), and checkpoints inside a job (`client_sdk.training`).
+
+The package has the clients, the exceptions of `client_sdk.errors`, and the values that `client_sdk.models` lists.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from client_sdk._functions.executors import AsyncFunctionFuture, FunctionFuture
-    from client_sdk._values.job_options import Alternative, JobOptions
-    from client_sdk.aio import AsyncClient
-    from client_sdk.client import Client
-    from client_sdk.errors import (
-        Aborted,
-        AlreadyExists,
-        Cancelled,
-        DeadlineExceeded,
-        EbbError,
-        FailedPrecondition,
-        FunctionFailed,
-        Internal,
-        InvalidArgument,
-        NotFound,
-        PermissionDenied,
-        ResourceExhausted,
-        Unauthenticated,
-        Unavailable,
-        Unimplemented,
-    )
-    from client_sdk.models import (
-        Array,
-        ArrayStatus,
-        Blocker,
-        BookingKind,
-        BoundCell,
-        Candidate,
-        CellExchange,
-        CellLevel,
-        CellLot,
-        CellQuota,
-        CellRequest,
-        CellUse,
-        Closeness,
-        Configuration,
-        ConfigurationEstimate,
-        Decision,
-        DemotedRun,
-        Dependency,
-        DependencyKind,
-        Device,
-        DeviceCell,
-        DeviceObservation,
-        DeviceUse,
-        EstimateSource,
-        ExchangedCells,
-        ExchangeState,
-        Exit0AfterStop,
-        Explanation,
-        Guarantee,
-        Job,
-        JobAtRisk,
-        JobClass,
-        JobEvent,
-        JobEventKind,
-        JobPage,
-        JobReason,
-        JobSpec,
-        JobState,
-        JobUpdate,
-        LedgerEntry,
-        MemoryCycle,
-        MemorySource,
-        MiniBatch,
-        MiniBatchSource,
-        Misfit,
-        Node,
-        NodeCells,
-        NodeDrain,
-        NodeRequest,
-        NodeState,
-        Observations,
-        Operation,
-        OperationKind,
-        OperationPhase,
-        OperationPhaseTime,
-        PinFault,
-        PinnedCell,
-        PinState,
-        PinUse,
-        Pool,
-        Posting,
-        PostingKind,
-        PostingState,
-        PreemptionCost,
-        Preview,
-        Resources,
-        Retry,
-        Run,
-        RunPage,
-        RunPhase,
-        RunSteps,
-        SaveOutcome,
-        SaveResult,
-        Share,
-        ShareMode,
-        Shares,
-        StartEstimate,
-        StepState,
-        Surplus,
-        Task,
-        TaskGroup,
-        TurnState,
-        Victim,
-        VirtualCluster,
-        VirtualClusterPolicy,
-        Within,
-    )
-
-__all__ = [
-    "Aborted",
-    "AlreadyExists",
-    "Alternative",
-    "Array",
-    "ArrayStatus",
-    "AsyncClient",
-    "AsyncFunctionFuture",
-    "Blocker",
-    "BookingKind",
-    "BoundCell",
-    "Cancelled",
-    "Candidate",
-    "CellExchange",
-    "CellLevel",
-    "CellLot",
-    "CellQuota",
-    "CellRequest",
-    "CellUse",
-    "Client",
-    "Closeness",
-    "Configuration",
-    "ConfigurationEstimate",
-    "DeadlineExceeded",
-    "Decision",
-    "DemotedRun",
-    "Dependency",
-    "DependencyKind",
-    "Device",
-    "DeviceCell",
-    "DeviceObservation",
-    "DeviceUse",
-    "EbbError",
-    "EstimateSource",
-    "ExchangeState",
-    "ExchangedCells",
-    "Exit0AfterStop",
-    "Explanation",
-    "FailedPrecondition",
-    "FunctionFailed",
-    "FunctionFuture",
-    "Guarantee",
-    "Internal",
-    "InvalidArgument",
-    "Job",
-    "JobAtRisk",
-    "JobClass",
-    "JobEvent",
-    "JobEventKind",
-    "JobOptions",
-    "JobPage",
-    "JobReason",
-    "JobSpec",
-    "JobState",
-    "JobUpdate",
-    "LedgerEntry",
-    "MemoryCycle",
-    "MemorySource",
-    "MiniBatch",
-    "MiniBatchSource",
-    "Misfit",
-    "Node",
-    "NodeCells",
-    "NodeDrain",
-    "NodeRequest",
-    "NodeState",
-    "NotFound",
-    "Observations",
-    "Operation",
-    "OperationKind",
-    "OperationPhase",
-    "OperationPhaseTime",
-    "PermissionDenied",
-    "PinFault",
-    "PinState",
-    "PinUse",
-    "PinnedCell",
-    "Pool",
-    "Posting",
-    "PostingKind",
-    "PostingState",
-    "PreemptionCost",
-    "Preview",
-    "ResourceExhausted",
-    "Resources",
-    "Retry",
-    "Run",
-    "RunPage",
-    "RunPhase",
-    "RunSteps",
-    "SaveOutcome",
-    "SaveResult",
-    "Share",
-    "ShareMode",
-    "Shares",
-    "StartEstimate",
-    "StepState",
-    "Surplus",
-    "Task",
-    "TaskGroup",
-    "TurnState",
-    "Unauthenticated",
-    "Unavailable",
-    "Unimplemented",
-    "Victim",
-    "VirtualCluster",
-    "VirtualClusterPolicy",
-    "Within",
-]
+    from client_sdk._functions.executors import AsyncFunctionFuture as AsyncFunctionFuture
+    from client_sdk._functions.executors import FunctionFuture as FunctionFuture
+    from client_sdk._values.job_options import Alternative as Alternative
+    from client_sdk._values.job_options import JobOptions as JobOptions
+    from client_sdk.aio import AsyncClient as AsyncClient
+    from client_sdk.client import Client as Client
+    from client_sdk.errors import *  # noqa: F403
+    from client_sdk.models import *  # noqa: F403
 
 if not TYPE_CHECKING:  # to a type checker, a module with this function has every name
     # A training script that imports `client_sdk.training` does not need the clients, which take longer to import than that.
     _MODULES = ("aio", "client", "errors", "models")
     _HOMES = {
-        "Alternative": ("_values.job_options",),
-        "AsyncClient": ("aio",),
-        "AsyncFunctionFuture": ("_functions.executors",),
-        "FunctionFuture": ("_functions.executors",),
-        "Client": ("client",),
-        "JobOptions": ("_values.job_options",),
+        "Alternative": "_values.job_options",
+        "AsyncClient": "aio",
+        "AsyncFunctionFuture": "_functions.executors",
+        "Client": "client",
+        "FunctionFuture": "_functions.executors",
+        "JobOptions": "_values.job_options",
     }
 
     def __getattr__(name):
         if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name in __all__:
-            for home in _HOMES.get(name, ("errors", "models")):
-                if hasattr(module := import_module(f"{__name__}.{home}"), name):
-                    globals()[name] = getattr(module, name)
-                    return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return _module(name)
+        if name == "__all__":
+            found = sorted({*_HOMES, *_exceptions(), *_module("models").__all__})
+        elif name in _HOMES:
+            found = getattr(_module(_HOMES[name]), name)
+        elif name[:1].isupper() and name in _exceptions():  # a name in lower case may be a module that is being imported
+            found = getattr(_module("errors"), name)
+        elif name[:1].isupper() and name in _module("models").__all__:
+            found = getattr(_module("models"), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
     def __dir__():
-        return sorted({*globals(), *_MODULES, *__all__})
+        return sorted({*globals(), *_MODULES, *__getattr__("__all__")})
+
+    def _module(name):
+        return import_module(f"{__name__}.{name}")
+
+    def _exceptions():
+        errors = _module("errors")
+        return [name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.EbbError)]
