@@ -74,7 +74,7 @@ def _field(field: Field[Any], hint: Any, source: FieldDescriptor) -> Read:
     get, default = attrgetter(source.name), _default(field)
     if get_origin(hint) is tuple:
         item = _value(get_args(hint)[0])
-        return lambda message: tuple(get(message)) if item is _unchanged else tuple(map(item, get(message)))
+        return lambda message: tuple(get(message)) if item is _identity else tuple(map(item, get(message)))
     if get_origin(hint) is Mapping:
         return lambda message: dict(get(message))
     optional = NoneType in get_args(hint)
@@ -86,7 +86,7 @@ def _field(field: Field[Any], hint: Any, source: FieldDescriptor) -> Read:
         return lambda message: of(get(message)) or default
     if optional:
         return lambda message: of(get(message)) or None
-    return get if of is _unchanged else lambda message: of(get(message))
+    return get if of is _identity else lambda message: of(get(message))
 
 
 def _default(field: Field[Any]) -> Any:
@@ -101,14 +101,14 @@ def _value(kind: Any) -> Read:
         return _of_kind(kind)
     if issubclass(kind, IntEnum):
         return partial(enum, kind)
-    return _TIMES.get(kind, _unchanged)
+    return _TIMES.get(kind, _identity)
 
 
 def _of_kind(kind: Any) -> Read:
     return lambda message: read(kind, message)
 
 
-def _unchanged(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 

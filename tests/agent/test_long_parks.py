@@ -129,7 +129,7 @@ def test_no_two_runs_execute_at_a_time_while_the_period_changes(ready: FakeSched
 
 
 def tried(state: ParkState, took: float, at: float) -> ParkState:
-    return accounting.end_resume(accounting.begin_park(state, Rung.COOPERATIVE, (), at), at, at + took, outlasted=took)
+    return accounting.continue_execution(accounting.begin_park(state, Rung.COOPERATIVE, (), at), at, at + took, outlasted=took)
 
 
 def cycled(state: ParkState, wait: float, moving: float, resume: float, at: float = 100.0) -> ParkState:
@@ -137,7 +137,7 @@ def cycled(state: ParkState, wait: float, moving: float, resume: float, at: floa
     state = accounting.begin_park(state, Rung.COOPERATIVE, (), at)
     state = accounting.end_park(state, Parked(Rung.COOPERATIVE, 1, 1, (), moving), at, at + wait + moving)
     state = accounting.begin_resume(state, at + 60)
-    return accounting.end_resume(state, at + 60, at + 60 + resume)
+    return accounting.continue_execution(state, at + 60, at + 60 + resume)
 
 
 def test_the_first_park_tells_little_of_the_next_ones() -> None:
@@ -160,14 +160,14 @@ def test_the_first_park_tells_little_of_the_next_ones() -> None:
 def test_the_longest_try_counts_until_a_park_succeeds() -> None:
     state = tried(tried(tried(ParkState(), 2, 10), 5, 20), 3, 30)
     assert (state.outlasted_seconds, state.stage) == (5, ParkStage.EXECUTES)
-    state = accounting.end_resume(state, 50, 50)
+    state = accounting.continue_execution(state, 50, 50)
     assert state.outlasted_seconds == 5, "an end of nothing is no try"
     assert cycled(state, 6, 1, 1).outlasted_seconds == 0
 
 
 def test_a_park_that_was_refused_was_not_too_slow() -> None:
     state = accounting.begin_park(tried(ParkState(), 5, 10), Rung.COOPERATIVE, (), 100)
-    assert accounting.end_resume(state, 100, 112).outlasted_seconds == 5
+    assert accounting.continue_execution(state, 100, 112).outlasted_seconds == 5
 
 
 def test_the_time_in_which_no_agent_was_there_is_no_part_of_a_park_or_a_resume() -> None:
@@ -177,7 +177,7 @@ def test_the_time_in_which_no_agent_was_there_is_no_part_of_a_park_or_a_resume()
     state = accounting.end_park(state, Parked(Rung.COOPERATIVE, 1, 1, (), 1.0), 1060.0, 1061.5)
     assert state.wait_seconds == pytest.approx(0.5)
     before, state = state, accounting.begin_resume(accounting.begin_resume(state, 1100), 1160)
-    state = accounting.end_resume(state, 1160, 1160.5)
+    state = accounting.continue_execution(state, 1160, 1160.5)
     assert state.resume_seconds == pytest.approx(0.5)
     assert state.switching_seconds - before.switching_seconds == pytest.approx(60.5), "it may have executed, or not"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.run_state.park_state import ParkState, Rung
-from node_agent.sharing.parking.accounting import begin_park, begin_resume, end_park, end_resume
+from node_agent.sharing.parking.accounting import begin_park, begin_resume, continue_execution, end_park
 from node_agent.sharing.parking.ladder import Parked
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
@@ -205,9 +205,9 @@ def parks_of(takes: Callable[[], float], rows: int, period_s: float = 60, cycles
         state = begin_park(state, Rung.COOPERATIVE, (), 0)
         if takes_s <= limit:
             state = end_park(state, Parked(Rung.COOPERATIVE, 0, 0, (), 0), 0, takes_s)
-            state = end_resume(begin_resume(state, 900), 900, 900)
+            state = continue_execution(begin_resume(state, 900), 900, 900)
         else:
-            state = end_resume(state, 0, limit, outlasted=limit)
+            state = continue_execution(state, 0, limit, outlasted=limit)
         seen.append((period / SECOND, takes_s <= limit))
         known = [seconds(wait=state.wait_seconds, outlasted=state.outlasted_seconds), *[seconds()] * (rows - 1)]
         period = period_for(in_turns(*known), period, settings)

@@ -60,7 +60,7 @@ def begin_resume(state: ParkState, now: float) -> ParkState:
     return replace(state, stage=ParkStage.RESUMING, changed=changed, parked_seconds=state.parked_seconds + parked_for)
 
 
-def end_resume(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
+def continue_execution(state: ParkState, began: float, now: float, outlasted: float = 0.0) -> ParkState:
     """Return the state of a run that executes again, or still: a park has failed. `outlasted`: the time for which that park was
     tried, if it was given up when its time had passed. More time does not help one that failed for another reason."""
     took, resumed = _seconds_in_stage(state, began, now), state.stage is ParkStage.RESUMING

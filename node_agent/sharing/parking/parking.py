@@ -206,7 +206,7 @@ class Parking:
         self._holding.allow(record, record.park.most_bytes)
         if not result.lost:
             limit = wanted.limit if self._is_to_park(key, wanted.number) else min(wanted.limit, now - began)
-            self._keep(record, accounting.end_resume(record.park, began, now, limit if result.late else 0.0))
+            self._keep(record, accounting.continue_execution(record.park, began, now, limit if result.late else 0.0))
         if not result.lost and self._is_to_park(key) and not self._is_to_park(key, wanted.number):
             return  # another park is wanted by now, and is tried next
         if self._is_to_park(key):
@@ -230,7 +230,7 @@ class Parking:
             log.error("run %s: does not resume: %s; killing it", key, result.reason)
             self._told.handle_refused(key, result.reason, lost=True)
             return
-        self._keep(record, accounting.end_resume(record.park, began, time.monotonic()))
+        self._keep(record, accounting.continue_execution(record.park, began, time.monotonic()))
         log.debug("run %s: resumed", key)
         self._told.handle_resumed(key, result.phases)
 
