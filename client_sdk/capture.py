@@ -47,10 +47,10 @@ def snapshot(directory: str | os.PathLike[str], largest: int = LARGEST) -> Archi
 
 def _files(root: Path) -> list[str]:
     """Names relative to the root, of files and links."""
-    return _of_git(root) if _in_git(root) else list(_walk(root, ""))
+    return _git_files(root) if _is_in_git(root) else list(_walk(root, ""))
 
 
-def _in_git(root: Path) -> bool:
+def _is_in_git(root: Path) -> bool:
     """Raises InvalidArgument where a repository is there and git does not read it: a walk would take what git ignores."""
     try:
         return _git(root, "rev-parse", "--is-inside-work-tree") == b"true\n"
@@ -71,7 +71,7 @@ def _unread(root: Path, error: OSError | subprocess.CalledProcessError) -> Inval
     return InvalidArgument(f"git cannot say which files {root.absolute()} has: {said}; see `git status` there")
 
 
-def _of_git(root: Path) -> list[str]:
+def _git_files(root: Path) -> list[str]:
     try:
         said = _git(root, "ls-files", "-co", "--exclude-standard", "-z")
     except (OSError, subprocess.CalledProcessError) as error:

@@ -118,7 +118,7 @@ async def _serve(
         node.reported.set()
         logs.wake()
 
-    rendezvous = Rendezvous(settings.reached_at)
+    rendezvous = Rendezvous(settings.reachable_address)
     folders = CheckpointFolders(paths, settings.node)
     key, cluster = lambda: node.transfer_key, lambda: spool.cluster[0]
 
@@ -201,7 +201,7 @@ async def _give_checkpoints(server: CheckpointServer, settings: Settings, state:
         log.warning("checkpoints of this node are not given to other nodes: %s", why)
         return ""
     try:
-        here = settings.reached_at()
+        here = settings.reachable_address()
         host = "127.0.0.1" if settings.security.tls_ca is None else "0.0.0.0"  # behind mutual TLS
         port = await server.start(host, settings.checkpoint_port, settings.security, state)
     except OSError as error:

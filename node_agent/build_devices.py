@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from node_agent.config import NVML, DeviceSettings
 from node_agent.devices import override as overrides
 from node_agent.devices.base import Inventory, Provider
-from node_agent.devices.gpus import Gpus, as_fault, in_a_line, read_gpus
+from node_agent.devices.gpus import Gpus, fault_text, one_line, read_gpus
 from node_agent.devices.reading import Reading
 from node_agent.devices.simulated import simulate_devices
 from node_agent.devices.tree import Tree
@@ -118,8 +118,8 @@ async def _since_boot(file: Path, held: bool) -> Reading:
         # If the agent did not start, its runs' ends would go unreported; and a driver may hang until the machine is rebooted.
         if (before := _last_reading(file)) is None:
             raise
-        log.error("%s The node starts with the GPUs that it had, all of them faulty", in_a_line(error))
-        return _with_faults(before, {gpu.uuid: as_fault(error) for gpu in before.gpus})
+        log.error("%s The node starts with the GPUs that it had, all of them faulty", one_line(error))
+        return _set_faults(before, {gpu.uuid: fault_text(error) for gpu in before.gpus})
 
 
 def add_remembered_gpus(reading: Reading, file: Path, held: bool = False) -> Reading:
@@ -130,7 +130,7 @@ def add_remembered_gpus(reading: Reading, file: Path, held: bool = False) -> Rea
     that has changed in any way under its runs, and would never hear how they ended.
     """
     if (before := _last_reading(file)) is not None:
-        reading = update_faults(reading, before) if held else with_lost(reading, before)
+        reading = update_faults(reading, before) if held else add_lost_gpus(reading, before)
     new = file.with_suffix(".new")
     try:
         new.write_text(json.dumps({"boot": _boot(), "reading": reading.model_dump(mode="json")}))
@@ -157,11 +157,11 @@ def _boot() -> str:
 
 def update_faults(reading: Reading, before: Reading) -> Reading:
     """Return the earlier reading with only the faults updated. A GPU whose memory was unknown then stays faulty."""
-    now = with_lost(reading, before)
+    now = add_lost_gpus(reading, before)
     faults = {gpu.uuid: gpu.fault for gpu in now.gpus}
     faults |= {gpu.uuid: faults[gpu.uuid] or gpu.fault for gpu in before.gpus if not gpu.memory_mib}
     problems = reading.problems if _facts(now) == _facts(before) else (*reading.problems, CHANGED)
-    return _with_faults(before, faults).model_copy(update={"problems": problems})
+    return _set_faults(before, faults).model_copy(update={"problems": problems})
 
 
 def _facts(reading: Reading) -> tuple[object, object]:
@@ -170,12 +170,12 @@ def _facts(reading: Reading) -> tuple[object, object]:
     return gpus, {frozenset((pair.a, pair.b)): (pair.level, pair.links) for pair in reading.pairs}
 
 
-def _with_faults(reading: Reading, faults: Mapping[str, str]) -> Reading:
+def _set_faults(reading: Reading, faults: Mapping[str, str]) -> Reading:
     gpus = tuple(gpu.model_copy(update={"fault": faults[gpu.uuid]}) for gpu in reading.gpus)
     return reading.model_copy(update={"gpus": gpus})
 
 
-def with_lost(reading: Reading, before: Reading) -> Reading:
+def add_lost_gpus(reading: Reading, before: Reading) -> Reading:
     """Keep each GPU that is gone, or is faulty and may report little, as it was before, with its fault."""
     now = {gpu.uuid: gpu for gpu in reading.gpus}
     lost = {

@@ -199,7 +199,7 @@ class Settings(DeviceSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_meant(cls, data: Any) -> Any:
+    def _convert_words(cls, data: Any) -> Any:
         if isinstance(data, dict):
             if isinstance(data.get("log_level"), str):
                 data["log_level"] = data["log_level"].lower()
@@ -235,7 +235,7 @@ class Settings(DeviceSettings):
     def security(self) -> Security:
         return Security(self.token_file, self.tls_ca, self.tls_cert, self.tls_key)
 
-    def reached_at(self) -> str:
+    def reachable_address(self) -> str:
         """Return where other nodes reach this one: the set address, or the one facing the first scheduler. Raises OSError."""
         target = self.scheduler.partition(",")[0]
         if self.address is not None:

@@ -98,13 +98,13 @@ def _value(kind: Any) -> Read:
     if kind in READ:
         return READ[kind]
     if is_dataclass(kind):
-        return _of_kind(kind)
+        return _message_reader(kind)
     if issubclass(kind, IntEnum):
         return partial(enum, kind)
     return _TIMES.get(kind, _identity)
 
 
-def _of_kind(kind: Any) -> Read:
+def _message_reader(kind: Any) -> Read:
     return lambda message: read(kind, message)
 
 

@@ -144,7 +144,7 @@ class AsyncTransport:
             task = asyncio.current_task()
             if not self._peer.closed or (task is not None and task.cancelling()):
                 raise
-            raise self._peer.given_up(method) from error
+            raise self._peer.cancelled_error(method) from error
 
     def _connect(self, address: str) -> Line:
         self._peer.require_open()

@@ -173,7 +173,7 @@ class Peer:
         if self.closed:
             raise errors.FailedPrecondition("this Client is closed; make another")
 
-    def given_up(self, method: str, said: str = "") -> errors.Cancelled:
+    def cancelled_error(self, method: str, said: str = "") -> errors.Cancelled:
         return errors.Cancelled(f"{method} at {self.names} was given up: {'the Client was closed' if self.closed else said}")
 
     def _retriable(self, error: Exception) -> bool:
@@ -188,7 +188,7 @@ class Peer:
         reason, metadata = error_info(error.trailing_metadata())
         said = (error.details() or code.name).strip().rstrip(".")
         if code is grpc.StatusCode.CANCELLED or (self.closed and code in RETRIED):
-            return self.given_up(method, said)
+            return self.cancelled_error(method, said)
         if "header with status" in said and not reason:
             return errors.Unavailable(f"what answers at {self.names} is no scheduler of Ebb's ({said})")
         if code is grpc.StatusCode.UNAVAILABLE and not reason:

@@ -79,7 +79,7 @@ def _cell_lines(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -
     """The cells of a level that have these nodes in them."""
     if level == pool.node_level:
         wide = max((len(f"{node.index} {node.node}") for node in nodes), default=0)
-        for last, node in _with_last(nodes):
+        for last, node in _mark_last(nodes):
             label = f"{stem}{'└─ ' if last else '├─ '}{node.index} {node.node}"
             parts: Line = [(label.ljust(len(stem) + 3 + wide), "")]
             if node.devices:
@@ -90,14 +90,14 @@ def _cell_lines(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -
         return
     each = prod(above.fan for above in pool.levels[pool.node_level + 1 : level + 1])
     grouped = [(index, list(inside)) for index, inside in groupby(nodes, lambda node: node.index // each)]
-    for last, (index, inside) in _with_last(grouped):
+    for last, (index, inside) in _mark_last(grouped):
         mine = (cell for cell in pool.cells if cell.level == pool.levels[level].name and cell.index == index)
         owners = ", ".join(map(_owner, mine))
         yield [(f"{stem}{'└─ ' if last else '├─ '}{pool.levels[level].name} {index}{'  ' + owners if owners else ''}", "")]
         yield from _cell_lines(pool, level - 1, inside, stem + ("   " if last else "│  "))
 
 
-def _with_last(items: Sequence[T]) -> Iterable[tuple[bool, T]]:
+def _mark_last(items: Sequence[T]) -> Iterable[tuple[bool, T]]:
     return ((i == len(items) - 1, item) for i, item in enumerate(items))
 
 

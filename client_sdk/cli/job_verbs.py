@@ -6,7 +6,7 @@ import click
 
 from client_sdk._values.options import dependencies
 from client_sdk.cli.confirmation import force_option
-from client_sdk.cli.many_ids import ask_each, confirm_losses, job_verb, with_losses
+from client_sdk.cli.many_ids import append_losses, ask_each, confirm_losses, job_verb
 from client_sdk.cli.option_values import ids
 from client_sdk.cli.output import common as output
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
@@ -81,7 +81,7 @@ def suspend(
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     how = {"park": park, "park_only": park_only}
     lost = confirm_losses(job_ids, lambda job_id: client.lost_by_suspend(job_id, **how), force)
-    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, **how), with_losses(_state_text, lost), fmt, quiet)
+    ask_each(ctx, job_ids, lambda job_id: client.suspend(job_id, **how), append_losses(_state_text, lost), fmt, quiet)
 
 
 @job_verb(_state_text)
@@ -197,7 +197,7 @@ def migrate(
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     named = tuple(_indices(text) for text in devices)
     lost = confirm_losses((job_id,), lambda each: client.lost_by_migrate(each, *nodes, devices=named), force)
-    say = with_losses(_migrate_text, lost)
+    say = append_losses(_migrate_text, lost)
     ask_each(ctx, (job_id,), lambda each: client.migrate(each, *nodes, devices=named), say, fmt, quiet)
 
 

@@ -73,7 +73,7 @@ def confirm_losses(names: Sequence[N], risks: Callable[[N], Iterable[JobAtRisk]]
     return {job_id: f"it has never saved, and loses the work of its run ({work})" for job_id, work in works.items()}
 
 
-def with_losses(say: Callable[[Job], str], lost: Mapping[int, str]) -> Callable[[Job], str]:
+def append_losses(say: Callable[[Job], str], lost: Mapping[int, str]) -> Callable[[Job], str]:
     """Append to the sentence about a job what it loses."""
     return lambda job: f"{say(job)}; {lost[job.id]}" if job.id in lost else say(job)
 
@@ -95,7 +95,7 @@ def job_verb(say: Callable[[Job], str], risks: Risks | None = None) -> Callable[
         def command(ctx: click.Context, job_ids: tuple[int, ...], fmt: str | None, quiet: bool, force: bool = False) -> None:
             client = ctx.find_object(Session).client  # type: ignore[union-attr]
             lost = {} if risks is None else confirm_losses(job_ids, lambda job_id: risks(client, job_id), force)
-            ask_each(ctx, job_ids, lambda job_id: call(client, job_id), with_losses(say, lost), fmt, quiet)
+            ask_each(ctx, job_ids, lambda job_id: call(client, job_id), append_losses(say, lost), fmt, quiet)
 
         asks = command if risks is None else force_option(command)
         return click.command(call.__name__, help=told, short_help=told.split("\n", 1)[0])(asks)

@@ -35,7 +35,7 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
         return
     of_gang = bool(job.spec.task_groups)
     lines = _lines(job)
-    steps = [steps_output.as_parked(one) for one in job.steps] if job.parked else job.steps
+    steps = [steps_output.parked_steps(one) for one in job.steps] if job.parked else job.steps
     if steps and not of_gang:
         lines |= steps_output.lines(steps[0])
     elif job.mini_batches and not of_gang:

@@ -221,7 +221,7 @@ def submit(
             say_preview(preview)
         return
     job = client.submit(command, request_id=request_id, **options)
-    with _told_anyway(job.id):
+    with _report_unwritten_id(job.id):
         if quiet:
             click.echo(job.id)
         elif fmt is None:
@@ -234,7 +234,7 @@ def submit(
             click.echo(f"ebb: job {job.id} goes on; `ebb cancel {job.id}` ends it", err=True)
             raise
     if fmt is not None and not quiet:
-        with _told_anyway(job.id):
+        with _report_unwritten_id(job.id):
             output.emit(job, fmt)
             sys.stdout.flush()
     if wait_:
@@ -244,7 +244,7 @@ def submit(
 
 
 @contextlib.contextmanager
-def _told_anyway(job_id: int) -> Iterator[None]:
+def _report_unwritten_id(job_id: int) -> Iterator[None]:
     """Print the ID of a submitted job to standard error if writing it fails, on a full disk for example."""
     try:
         yield

@@ -62,11 +62,11 @@ class FrameworkCheckpoints:
 
     def is_stop_due(self) -> bool:
         """Whether a stop is asked for; in a process group of torch, whether it is on any rank. Call it after each step."""
-        if found := self._on_any_rank(self._checkpointer.stop_requested):
+        if found := self._holds_on_any_rank(self._checkpointer.stop_requested):
             self._checkpointer.request_stop()
         return found
 
-    def _on_any_rank(self, here: bool) -> bool:
+    def _holds_on_any_rank(self, here: bool) -> bool:
         """Whether something is so on any rank. All ranks ask together."""
         if (group := self._process_group()) is None:
             return here
@@ -84,10 +84,10 @@ class FrameworkCheckpoints:
         ranks."""
         if error is not None:
             self._files.say_not_saved(error)
-        if not self._on_any_rank(error is not None):
+        if not self._holds_on_any_rank(error is not None):
             return False
         ends = self._checkpointer.stop_requested or (error is not None and not is_survived(error, self._on_save_error))
-        if self._on_any_rank(ends):
+        if self._holds_on_any_rank(ends):
             raise error or CheckpointError("another rank could not write the checkpoint")
         if error is not None:
             _log.warning("the checkpoint could not be written: %s. The training goes on and tries again", reason_of(error))

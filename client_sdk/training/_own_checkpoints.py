@@ -36,7 +36,7 @@ class OwnCheckpoints:
         return self._together is None or self._together.writes
 
     @property
-    def saved_by_one(self) -> bool:
+    def saves_alone(self) -> bool:
         """Whether a save needs no other rank."""
         return self._together is None or self._together.is_replicated
 

@@ -29,5 +29,5 @@ def park_point() -> None:
 
 def park(parking: "Parking", step: int) -> None:
     """Answers a request. `step` is how many steps are done, if nobody counts them."""
-    counter = step_counter.in_charge()
+    counter = step_counter.active_counter()
     parking.at_boundary(counter, step if counter is None else None)

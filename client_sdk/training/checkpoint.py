@@ -243,7 +243,7 @@ class Checkpointer:
             self._files.say_not_saved(error)
             if stops or not is_survived(error, self._on_save_error):
                 raise
-            self._schedule.put_off(self._boundaries, alone=self._own.saved_by_one)
+            self._schedule.put_off(self._boundaries, alone=self._own.saves_alone)
             _log.warning(
                 "the checkpoint could not be written: %s. The training goes on, and the one before it is whole",
                 reason_of(error),

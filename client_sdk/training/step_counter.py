@@ -66,11 +66,11 @@ def tell_modules() -> None:
 
 def saving() -> AbstractContextManager[None]:
     """Return `Steps.saving` if this process counts its steps, and otherwise a context that does nothing."""
-    counter = in_charge()
+    counter = active_counter()
     return nullcontext() if counter is None else counter.saving()
 
 
-def in_charge() -> Steps | None:
+def active_counter() -> Steps | None:
     """Return the counter of this process: the program's own, or that of the hook for PyTorch's optimizers."""
     if _own is not None:
         return _own
@@ -81,7 +81,7 @@ def in_charge() -> Steps | None:
 
 def known_step() -> int | None:
     """Return the current step of this process; None if its steps are not counted."""
-    counter = in_charge()
+    counter = active_counter()
     return None if counter is None else counter.step
 
 

@@ -34,7 +34,7 @@ def report(value: float, step: int | None = None) -> None:
     negative; a value that is not a number says that the configuration failed.
     """
     if step is None:
-        counter = step_counter.in_charge()
+        counter = step_counter.active_counter()
         step = 0 if counter is None else counter.step
     if step < 0:
         raise ValueError(f"step={step} is negative; count from 0")

@@ -300,7 +300,7 @@ _COPIES = ("ebb_hook.parking", "ebb_inject.ebb_hook.parking")
 """Names of this module. A process may have a copy from the agent's folder, and another that belongs to the SDK."""
 
 
-def of_process() -> Parking | None:
+def parking_of_process() -> Parking | None:
     """Return the parking of this process, always the same one; None outside of Ebb. Raises OSError."""
     global _own  # one per process
     if _own is not None:
@@ -318,9 +318,9 @@ def of_process() -> Parking | None:
 
 
 def find_parking() -> Parking | None:
-    """Like `of_process`, but an error is logged, and the process cannot park."""
+    """Like `parking_of_process`, but an error is logged, and the process cannot park."""
     try:
-        return of_process()
+        return parking_of_process()
     except OSError as error:
         _log.warning("the process cannot park: %s. The training goes on", error)
         return None

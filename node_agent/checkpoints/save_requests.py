@@ -19,7 +19,7 @@ from typing import assert_never
 from node_agent.errors import UnknownDevice
 from node_agent.processes import exit_status
 from node_agent.processes.launcher.client import Absent, Ended, Lost, NotSpawned, Outcome, Spawned, Unable
-from node_agent.processes.process_groups import kill_group, led_by, rest_of, signal_handlers
+from node_agent.processes.process_groups import is_led_by, kill_group, rest_of, signal_handlers
 from node_agent.processes.process_watch import GroupWatch
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
@@ -147,7 +147,7 @@ class Checkpointing:
             return True
         name = f"SIG{launch.checkpoint_signal.partition('@')[0]}"
         group = self._holding.path(record.key)
-        members = rest_of(record.pid, record.start_ticks, group) if led_by(record.pid, record.start_ticks) else []
+        members = rest_of(record.pid, record.start_ticks, group) if is_led_by(record.pid, record.start_ticks) else []
         sent = signal_handlers(members, signal.Signals[name])
         said = f"it was sent {name}" if sent else f"no process of it handles {name}; SIGTERM was sent at once"
         # Recorded afterwards: an agent that is killed in between signals twice.
@@ -232,7 +232,7 @@ class Checkpointing:
     def _kill(self, key: RunKey) -> None:
         if (watch := self._watches.pop(key, None)) is not None:
             watch.close()
-        if (command := self._commands.pop(key, None)) is not None and led_by(*command):
+        if (command := self._commands.pop(key, None)) is not None and is_led_by(*command):
             kill_group(command.pid)
 
 

@@ -48,14 +48,14 @@ async def read_gpus(limit_seconds: float = START_LIMIT, sysfs: Path | None = Non
             raise DriverFailed(why=error) from error
 
 
-def in_a_line(error: AgentError) -> str:
+def one_line(error: AgentError) -> str:
     """Return the error on one line, for logs and tables."""
     return " ".join(str(error).split())
 
 
-def as_fault(error: AgentError) -> str:
+def fault_text(error: AgentError) -> str:
     """Return an error of the driver as the fault of each of its GPUs."""
-    return "the driver does not answer" if isinstance(error, DriverSilent) else in_a_line(error)
+    return "the driver does not answer" if isinstance(error, DriverSilent) else one_line(error)
 
 
 class Gpus:
@@ -102,8 +102,8 @@ class Gpus:
                         limit, pause = self._limit, 1.0
                         yield observed
             except AgentError as error:
-                log.error("the GPUs cannot be watched: %s Trying again in %g s", in_a_line(error), pause)
-                yield self._all_faulty(as_fault(error))
+                log.error("the GPUs cannot be watched: %s Trying again in %g s", one_line(error), pause)
+                yield self._all_faulty(fault_text(error))
             await asyncio.sleep(pause)
             # A child that hangs in the kernel remains until the kernel releases it. Do not start a second one.
             while child is not None and child.process.poll() is None:

@@ -18,7 +18,7 @@ import networkx as nx
 from pydantic import TypeAdapter
 
 from node_agent.devices.reading import Gpu, Level, Reading
-from node_agent.devices.tree import Leaf, Tree, gpu_name, in_order, leaves
+from node_agent.devices.tree import Leaf, Tree, gpu_name, leaves, sort_gpus
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 """Nearest first."""
@@ -42,7 +42,7 @@ Partition = dict[str, str]
 
 
 def tree(reading: Reading) -> Tree:
-    gpus = in_order(reading.gpus)
+    gpus = sort_gpus(reading.gpus)
     found = leaves(reading)
     levels, notes = _levels(reading, gpus)
     lost = [gpu for gpu in gpus if gpu.fault and not any(gpu.uuid in pair for pair in levels)] if len(gpus) > 1 else []

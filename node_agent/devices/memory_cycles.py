@@ -119,7 +119,7 @@ class Wave:
         self._extend_grid(times, values)
         step = self._step
         for finer in (step / 4, step / 2):
-            yield _Octave(_on_grid(times, values, max(times[0], times[-1] - _POINTS * finer), finer), finer)
+            yield _Octave(_interpolate(times, values, max(times[0], times[-1] - _POINTS * finer), finer), finer)
         # Cumulative sums of the points, from the last one back: a difference of two is the sum of the points between them.
         sums = list(accumulate(reversed(self._grid)))
         every = 1
@@ -133,7 +133,7 @@ class Wave:
         step = (times[-1] - times[0]) / (len(times) - 1) * SHORTEST * 4 / _OCTAVE
         if not (0.8 * step < self._step < 1.25 * step and times[0] <= self._next):
             self._grid, self._step, self._next = [], step, times[0]
-        self._grid += (points := _on_grid(times, values, self._next, self._step))
+        self._grid += (points := _interpolate(times, values, self._next, self._step))
         self._next += len(points) * self._step
         del self._grid[: -1 - int(self._window / self._step)]
 
@@ -230,7 +230,7 @@ class _Octave:
         return lag
 
 
-def _on_grid(times: Sequence[float], values: Sequence[int], first: float, step: float) -> list[float]:
+def _interpolate(times: Sequence[float], values: Sequence[int], first: float, step: float) -> list[float]:
     """Return the values at `first` and every `step` after it, interpolated linearly between samples."""
     points: list[float] = []
     if first > times[-1]:

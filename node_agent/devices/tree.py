@@ -47,7 +47,7 @@ class Leaf:
 def leaves(reading: Reading) -> tuple[Leaf, ...]:
     """Return them in the order of their indices, however the driver lists them: GPUs by PCI address, MIG instances by size."""
     found: list[Leaf] = []
-    for gpu in in_order(reading.gpus):
+    for gpu in sort_gpus(reading.gpus):
         if gpu.mig is None:
             found.append(Leaf(gpu))
         else:
@@ -56,7 +56,7 @@ def leaves(reading: Reading) -> tuple[Leaf, ...]:
     return tuple(found)
 
 
-def in_order(gpus: Iterable[Gpu]) -> list[Gpu]:
+def sort_gpus(gpus: Iterable[Gpu]) -> list[Gpu]:
     return sorted(gpus, key=lambda gpu: order(gpu.pci, gpu.uuid))
 
 

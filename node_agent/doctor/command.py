@@ -51,7 +51,7 @@ def doctor(file: Path | None, output: str, **flags: Any) -> None:
       ebb-agent doctor --config /etc/ebb/agent.yaml -o json | jq '.findings[] | select(.level == "problem")'
     """
     settings, wrong = _settings(flags, file)
-    checks = of_machine(settings) | (of_settings(settings) if settings is not None else {})
+    checks = machine_checks(settings) | (settings_checks(settings) if settings is not None else {})
     found = {"settings": wrong} | examine(checks, _LIMIT)
     healthy = all(finding.level != "problem" for findings in found.values() for finding in findings)
     node = settings.node if settings is not None else socket.gethostname()
@@ -68,7 +68,7 @@ def _settings(flags: Mapping[str, object], file: Path | None) -> tuple[Settings 
     return settings, [ok(f"node {settings.node}, from {file}" if file else f"node {settings.node}")]
 
 
-def of_machine(settings: Settings | None) -> dict[str, Check]:
+def machine_checks(settings: Settings | None) -> dict[str, Check]:
     """Return the checks that need few settings, or none."""
     agent = storage.lock_holder(settings.state, Path("/proc/locks").read_text()) if settings is not None else 0
     about = Path(f"/proc/{agent or 'self'}")
@@ -87,7 +87,7 @@ def of_machine(settings: Settings | None) -> dict[str, Check]:
     }
 
 
-def of_settings(settings: Settings) -> dict[str, Check]:
+def settings_checks(settings: Settings) -> dict[str, Check]:
     targets = settings.scheduler.split(",")
     agent = storage.lock_holder(settings.state, _text("/proc/locks"))
     return {
@@ -96,7 +96,7 @@ def of_settings(settings: Settings) -> dict[str, Check]:
         "devices": partial(devices, settings),
         "criu": partial(criu, settings),
         "scheduler": lambda: network.schedulers(targets, settings.security, _ONE_CALL),
-        "address": lambda: network.address(settings.reached_at(), network.are_loopback(targets), _own_addresses()),
+        "address": lambda: network.address(settings.reachable_address(), network.are_loopback(targets), _own_addresses()),
     }
 
 

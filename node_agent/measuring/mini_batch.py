@@ -46,7 +46,7 @@ def choose_best(found: Iterable[MiniBatch]) -> tuple[MiniBatch, ...]:
     return tuple(chosen[key] for key in sorted(chosen)[:MOST])
 
 
-def by_steps(steps: RunSteps) -> MiniBatch | None:
+def step_mini_batch(steps: RunSteps) -> MiniBatch | None:
     """Return None until the program has done two steps: a single one may be far from the mean."""
     if steps.mini_batch is None or steps.spread is None:
         return None

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from node_agent.devices.base import ActivityPeriod, DeviceCycle, Observation, Observed, Provider
 from node_agent.measuring.device_memory import Used
-from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, by_steps, choose_best
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, choose_best, step_mini_batch
 from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
 from node_agent.measuring.step_rates import RunSteps
-from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.blocking_calls import call_in_own_thread
 from node_agent.processes.job_files import RunGrace
 from node_agent.processes.process_groups import read, stat_fields
 from node_agent.processes.stray_processes import run_of
@@ -108,7 +108,7 @@ class Observations:
     @property
     def mini_batches(self) -> tuple[MiniBatch, ...]:
         """The mini-batch times of all runs for which a source knows it."""
-        counted = (found for steps in self.steps if (found := by_steps(steps)) is not None)
+        counted = (found for steps in self.steps if (found := step_mini_batch(steps)) is not None)
         return choose_best((*counted, *self.periods))
 
     @property
@@ -198,7 +198,7 @@ class Observing:
         self._asking = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                self._owners |= await in_thread_of_its_own(ask)
+                self._owners |= await call_in_own_thread(ask)
 
     def _about_runs(self, observed: Observed) -> Observations:
         seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}
@@ -213,12 +213,12 @@ class Observing:
                     waves[key, process.index] = wave
         self._tell(used)
         cycles = tuple(_cycles(used, waves))
-        periods = (*_by_memory(cycles), *self._by_activity(observed.activity))
+        periods = (*_memory_mini_batches(cycles), *self._activity_mini_batches(observed.activity))
         whole = tuple(period for period in periods if not self._was_parked(period.key))
-        devices = self._with_host_memory(observed.devices) if self._simulated else observed.devices
+        devices = self._add_host_memory(observed.devices) if self._simulated else observed.devices
         return Observations(devices, cycles, periods=whole)
 
-    def _with_host_memory(self, devices: Iterable[Observation]) -> tuple[Observation, ...]:
+    def _add_host_memory(self, devices: Iterable[Observation]) -> tuple[Observation, ...]:
         """Return simulated devices, with the host memory of the runs that share them and execute now."""
         used: dict[int, int] = defaultdict(int)
         for record in self._spool.live():
@@ -235,13 +235,13 @@ class Observing:
             return False
         return record.park.stage is not ParkStage.EXECUTES or time.monotonic() - record.park.changed < _WAVE
 
-    def _by_activity(self, activity: Iterable[ActivityPeriod]) -> Iterator[MiniBatch]:
+    def _activity_mini_batches(self, activity: Iterable[ActivityPeriod]) -> Iterator[MiniBatch]:
         for each in activity:
             if (key := self._owners.get(each.pid)) is not None:
                 yield MiniBatch(key, each.period_seconds, each.confidence, MiniBatchSource[each.source.name])
 
 
-def _by_memory(cycles: Iterable[RunCycle]) -> Iterator[MiniBatch]:
+def _memory_mini_batches(cycles: Iterable[RunCycle]) -> Iterator[MiniBatch]:
     for cycle in cycles:
         if cycle.period_seconds is not None:
             yield MiniBatch(cycle.key, cycle.period_seconds, cycle.confidence, MiniBatchSource.MEMORY)
@@ -260,11 +260,12 @@ def owners(pids: Collection[int], leaders: Leaders, state: Path, spool: str) -> 
     """Return the run of each process, among those with these leaders; None: it belongs to none."""
     named = {f"{spool}/{key.name}": key for key in leaders.values()}
     return {
-        pid: _by_kin(pid, leaders) or named.get(_by_control_group(pid, spool)) or named.get(run_of(pid, state)) for pid in pids
+        pid: _run_of_ancestor(pid, leaders) or named.get(_run_of_control_group(pid, spool)) or named.get(run_of(pid, state))
+        for pid in pids
     }
 
 
-def _by_kin(pid: int, leaders: Leaders) -> RunKey | None:
+def _run_of_ancestor(pid: int, leaders: Leaders) -> RunKey | None:
     for _ in range(_ANCESTORS):
         with suppress(OSError):
             fields = stat_fields(pid)
@@ -278,7 +279,7 @@ def _by_kin(pid: int, leaders: Leaders) -> RunKey | None:
     return None
 
 
-def _by_control_group(pid: int, spool: str) -> str:
+def _run_of_control_group(pid: int, spool: str) -> str:
     """Return the run whose control group it is in, as <spool>/<run>; empty for none."""
     with suppress(OSError):
         for part in os.fsdecode(read(f"/proc/{pid}/cgroup")).strip().split("/"):

@@ -98,7 +98,7 @@ class StepWatch:
         self.measurements = tuple(sorted(measurements, key=lambda one: one.key)[:MOST])
         reported = (advances[key].steps_at(now, awake[key]) for key in sorted(advances)[:MOST])
         parked = {run.key for run in at_work if run.phase is RunPhase.PARKED}
-        self.latest = tuple(_as_parked(steps) if steps.key in parked else steps for steps in reported if steps is not None)
+        self.latest = tuple(_parked_steps(steps) if steps.key in parked else steps for steps in reported if steps is not None)
 
     def _note_longest(self, run: RunRecord, record: Record, now: int) -> None:
         """Note the time since the last step, only while the run executes: a parked run is in no step."""
@@ -108,7 +108,7 @@ class StepWatch:
             self._longest[run.key] = since, record.state == EVALUATING
 
 
-def _as_parked(steps: RunSteps) -> RunSteps:
+def _parked_steps(steps: RunSteps) -> RunSteps:
     """Return the progress of a parked run, whose end is unknown."""
     return replace(steps, state=StepState.PARKED, remaining=None)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_thread_of_its_own(call: Callable[[], T]) -> T:
+async def call_in_own_thread(call: Callable[[], T]) -> T:
     """Like asyncio.to_thread, but a caller that gives up on the call can exit, and so can the event loop, which otherwise waits
     for its own threads when it ends."""
     outcome: Future[T] = Future()

@@ -218,10 +218,10 @@ def _may_make(group: str, systemd: str) -> bool:
         return False
     # Root may write everywhere, and a user in all that is their own systemd's. Each systemd marks what it has delegated.
     anyway = os.geteuid() == 0 or "/user@" in group
-    return not anyway or not os.path.exists(systemd) or _given_away(group)  # noqa: PTH110
+    return not anyway or not os.path.exists(systemd) or _is_delegated(group)  # noqa: PTH110
 
 
-def _given_away(group: str) -> bool:
+def _is_delegated(group: str) -> bool:
     for name in ("user.delegate", "trusted.delegate"):
         with suppress(OSError):
             if os.getxattr(group, name) == b"1":

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.blocking_calls import call_in_own_thread
 
 
 class Ended(NamedTuple):
@@ -63,7 +63,7 @@ async def run_limited(
             return Ended(process.returncode, output.decode(errors="replace").strip())
 
     try:
-        return await in_thread_of_its_own(run)
+        return await call_in_own_thread(run)
     except asyncio.CancelledError:
         for process in begun:
             _kill(process)

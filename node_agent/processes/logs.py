@@ -84,7 +84,7 @@ class Logs:
                 size = await self._in_thread(partial(file.go_to, offset))
                 if not told:
                     yield b""
-                reading = self._to_the_end(key, file, listener) if follow else self._up_to(size - offset, file)
+                reading = self._read_to_end(key, file, listener) if follow else self._up_to(size - offset, file)
                 async with aclosing(reading):
                     async for piece in reading:
                         yield piece
@@ -97,7 +97,7 @@ class Logs:
             count -= len(data)
             yield data
 
-    async def _to_the_end(self, key: RunKey, file: "_File", listener: "_Listener") -> AsyncGenerator[bytes, None]:
+    async def _read_to_end(self, key: RunKey, file: "_File", listener: "_Listener") -> AsyncGenerator[bytes, None]:
         pause = _FIRST_LOOK
         while True:
             over = self._has_ended(key)  # first: what is read after it is all that was written

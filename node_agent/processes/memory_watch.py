@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.blocking_calls import call_in_own_thread
 from node_agent.processes.process_groups import processes_inside, read
 from node_agent.run_state.model import RunKey
 
@@ -48,7 +48,7 @@ class MemoryWatch:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
                 try:
-                    found = await in_thread_of_its_own(partial(self.find_exceeding, limits))
+                    found = await call_in_own_thread(partial(self.find_exceeding, limits))
                 except (OSError, RuntimeError) as error:
                     log.warning("the memory of runs cannot be looked at: %s; trying again", error)
                     continue

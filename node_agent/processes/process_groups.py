@@ -173,7 +173,7 @@ def kill_inside(group: str) -> None:
             write(f"{group}/cgroup.freeze", "0")
 
 
-def led_by(leader: int, ticks: int) -> bool:
+def is_led_by(leader: int, ticks: int) -> bool:
     """Whether the process group with this number, if it exists, is that of this leader, which may have ended.
 
     Its number cannot go to another process while members of its group remain.
@@ -187,7 +187,7 @@ def rest_of(leader: int, ticks: int, group: str, signum: int = 0) -> list[int]:
     `signum` is sent to those in the process group; SIGKILL to both.
     """
     left = set()
-    if led_by(leader, ticks) and kill_group(leader, signum):
+    if is_led_by(leader, ticks) and kill_group(leader, signum):
         left.update(group_members(leader))
     if is_populated(group):
         if signum == signal.SIGKILL:

@@ -23,7 +23,7 @@ class Paths:
     hook: str = ""
     """The folder of the hook (`ebb_inject`); "": jobs run without the hook."""
 
-    def of_spool(self, spool: str) -> "Paths":
+    def paths_of_spool(self, spool: str) -> "Paths":
         """Return the paths of another spool of this state directory."""
         return Paths(self.state, self.checkpoints, spool, self.hook)
 

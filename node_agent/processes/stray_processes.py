@@ -42,7 +42,7 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
     return found
 
 
-def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: set[str]) -> dict[Process, str]:
+def find_in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: set[str]) -> dict[Process, str]:
     """Return processes in control groups of runs of this directory that are not `live`; empty groups are removed.
 
     Skips runs that are already `found`. Other agents may have their groups in the same place.

@@ -41,7 +41,7 @@ class Evictions:
             live = {f"{own}/{record.key.name}" for record in self._spool.live()}
             processes = [Process(record.pid, record.start_ticks) for record in self._spool.live() if record.pid]
             strangers |= stray_processes.find(self._state, own, processes)
-            strangers |= stray_processes.in_groups(self._state, own, self._groups, live, set(strangers.values()))
+            strangers |= stray_processes.find_in_groups(self._state, own, self._groups, live, set(strangers.values()))
         watches = {
             process: GroupWatch(*process, partial(self._guarded, self._handle_exit, process, name), self._groups.path(name))
             for process, name in strangers.items()

@@ -32,7 +32,7 @@ def log_of(paths: Paths, cluster_id: str, key: RunKey) -> Path:
     found = []
     with suppress(OSError):
         for folder in os.scandir(paths.state / RUNS):
-            log = paths.of_spool(folder.name).log(key)
+            log = paths.paths_of_spool(folder.name).log(key)
             with suppress(OSError):
                 found.append((log.lstat().st_mtime, folder.path, log))
     return next((log for _, folder, log in sorted(found, reverse=True) if _cluster_of(Path(folder)) == cluster_id), own)

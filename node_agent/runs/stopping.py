@@ -13,7 +13,7 @@ from dataclasses import replace
 from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.save_requests import Checkpointing
 from node_agent.processes.launcher.spawn import savers_of
-from node_agent.processes.process_groups import kill_group, led_by, terminate_group
+from node_agent.processes.process_groups import is_led_by, kill_group, terminate_group
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord, StopReason
@@ -142,7 +142,7 @@ class Stopping:
 
     def signal(self, record: RunRecord, signum: int) -> None:
         """Send SIGTERM to a run's processes, its leader gone or not, or SIGKILL, also to those that left its process group."""
-        if led_by(record.pid, record.start_ticks):
+        if is_led_by(record.pid, record.start_ticks):
             if signum == signal.SIGTERM:
                 terminate_group(record.pid, savers_of(self._paths.folder(record.key)))
             else:

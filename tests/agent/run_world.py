@@ -308,7 +308,7 @@ def play(state: Path, scene: Callable[[World], Any]) -> None:
 
         async def act() -> None:
             world = World(state)
-            patch.setattr(stopping, "led_by", world.led_by)
+            patch.setattr(stopping, "is_led_by", world.led_by)
             patch.setattr(stopping, "terminate_group", world.terminate)
             patch.setattr(stopping, "kill_group", world.kill)
             try:

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from node_agent.processes.blocking_calls import in_thread_of_its_own
+from node_agent.processes.blocking_calls import call_in_own_thread
 
 
 async def test_what_is_called_answers_or_fails() -> None:
-    assert await in_thread_of_its_own(lambda: 7) == 7
+    assert await call_in_own_thread(lambda: 7) == 7
     with pytest.raises(OSError, match="no"):
-        await in_thread_of_its_own(lambda: open("/no/such/file"))  # noqa: PTH123, SIM115
+        await call_in_own_thread(lambda: open("/no/such/file"))  # noqa: PTH123, SIM115
 
 
 def test_what_hangs_keeps_nobody() -> None:
@@ -21,7 +21,7 @@ def test_what_hangs_keeps_nobody() -> None:
     async def give_up() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await in_thread_of_its_own(release.wait)
+                await call_in_own_thread(release.wait)
 
     def live() -> None:
         asyncio.run(give_up())

@@ -26,7 +26,7 @@ from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.criu_images import read_image
 from node_agent.devices.simulated import simulate_devices
 from node_agent.processes.launcher.client import Ended, Restore, Spawned, SpawnRequest
-from node_agent.processes.launcher.restoring import now_ticks, restored_by
+from node_agent.processes.launcher.restoring import find_restored, now_ticks
 from node_agent.processes.process_groups import start_ticks, stat_fields
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import LaunchSpec, RunKey, RunPhase, RunRecord, StopReason, clean
@@ -421,9 +421,9 @@ def test_a_stranger_that_has_the_number_of_a_dumped_process_is_not_taken_for_it(
         one.stdin.flush()
         child = int(one.stdout.readline())
         until(lambda: start_ticks(child) >= since)
-        assert restored_by(0, one.pid, since) == [], "its session is older, whatever begins there"
-        assert set(restored_by(0, one.pid, start_ticks(one.pid))) == {one.pid, child}
-        assert restored_by(one.pid, 0, since) == [child], "what CRIU has begun is found after it has ended"
+        assert find_restored(0, one.pid, since) == [], "its session is older, whatever begins there"
+        assert set(find_restored(0, one.pid, start_ticks(one.pid))) == {one.pid, child}
+        assert find_restored(one.pid, 0, since) == [child], "what CRIU has begun is found after it has ended"
         one.stdin.write("end\n")
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent import build_devices as opening
-from node_agent.build_devices import CHANGED, GONE, add_remembered_gpus, capacity, laid_out, with_lost
+from node_agent.build_devices import CHANGED, GONE, add_lost_gpus, add_remembered_gpus, capacity, laid_out
 from node_agent.commands.main import main
 from node_agent.config import BadSettings, load_devices
 from node_agent.devices.base import Device, Inventory
@@ -19,7 +19,7 @@ from node_agent.devices.graph import tree
 from node_agent.devices.override import ABSENT
 from node_agent.devices.reading import Gpu, MigInstance, Pair, Reading
 from node_agent.devices.topology_text import as_json, picture
-from node_agent.devices.tree import Tree, in_order, pci_address
+from node_agent.devices.tree import Tree, pci_address, sort_gpus
 from node_agent.errors import DeviceTreeUnusable, NothingLeft
 from node_agent.transport.convert import encode
 from node_agent.transport.messages import Hello
@@ -192,15 +192,15 @@ def test_a_gpu_that_falls_off_keeps_its_place_and_all_that_was_known_of_it() -> 
             "pairs": tuple(pair for pair in before.pairs if lost not in (pair.a, pair.b)),
         }
     )
-    together = with_lost(now, before)
+    together = add_lost_gpus(now, before)
     assert tree(together) == tree(before)
     assert {gpu.uuid: gpu.fault for gpu in together.gpus if gpu.fault} == {lost: GONE}
     assert len(GONE) <= 256
-    assert with_lost(together, before) == together  # a fault stays
-    assert with_lost(before, together) == before  # until it is well
+    assert add_lost_gpus(together, before) == together  # a fault stays
+    assert add_lost_gpus(before, together) == before  # until it is well
     bare = now.model_copy(update={"gpus": (*now.gpus, Gpu(uuid=lost, name="", pci="", memory_mib=0, fault="no answer"))})
-    assert tree(with_lost(bare, before)) == tree(before)
-    assert {(gpu.name, gpu.fault) for gpu in with_lost(bare, before).gpus if gpu.uuid == lost} == {
+    assert tree(add_lost_gpus(bare, before)) == tree(before)
+    assert {(gpu.name, gpu.fault) for gpu in add_lost_gpus(bare, before).gpus if gpu.uuid == lost} == {
         ("Tesla V100-SXM2-32GB", "no answer")
     }
 
@@ -212,8 +212,8 @@ def test_a_reading_is_remembered_until_the_machine_starts_again(tmp_path: Path) 
     )
     assert add_remembered_gpus(whole, file) == whole
     text = file.read_text()
-    assert [gpu.fault for gpu in in_order(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
-    assert [gpu.fault for gpu in in_order(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
+    assert [gpu.fault for gpu in sort_gpus(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
+    assert [gpu.fault for gpu in sort_gpus(add_remembered_gpus(less, file).gpus)] == [GONE, "", "", ""]
     assert add_remembered_gpus(whole, file) == whole
     for other in (re.sub('"boot": "[^"]*"', '"boot": "another"', text), '{"boot": 1}', "{", "[]", "", '{"reading": {}}'):
         file.write_text(other)

@@ -432,9 +432,9 @@ def test_a_machine_that_is_well_but_for_its_scheduler(state: Path, agent: Callab
 def test_levels_and_status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheduler: FakeScheduler) -> None:
     """Warnings do not count, nor does what is well."""
     monkeypatch.setattr(
-        command, "of_machine", lambda _: {"disk": lambda: [ok("much")], "clock": lambda: machine.clock(lambda: 5)}
+        command, "machine_checks", lambda _: {"disk": lambda: [ok("much")], "clock": lambda: machine.clock(lambda: 5)}
     )
-    monkeypatch.setattr(command, "of_settings", lambda _: {})
+    monkeypatch.setattr(command, "settings_checks", lambda _: {})
     flags = ("--scheduler", scheduler.address, "--devices", "cpu-20c", "--state", tmp_path)
     status, said = ask(*flags)
     assert status == 0

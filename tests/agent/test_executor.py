@@ -70,7 +70,7 @@ class Stage:
         self.launcher = Recorder()
         self.failures: list[Exception] = []
         self.signals: list[tuple[int, int]] = []
-        monkeypatch.setattr(module, "led_by", lambda pid, ticks: ticks == pid * 10)
+        monkeypatch.setattr(module, "is_led_by", lambda pid, ticks: ticks == pid * 10)
         monkeypatch.setattr(module, "kill_group", lambda pid, signum=9: self.signals.append((pid, signum)))
         monkeypatch.setattr(module, "terminate_group", lambda pid, _: self.signals.append((pid, signal.SIGTERM)))
         self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)

@@ -53,7 +53,7 @@ def test_steps_to_skip_are_said_if_there_are_any() -> None:
 
 
 def test_paths_of_another_spool_keep_the_hook() -> None:
-    assert Paths(Path("/s"), Path("/c"), "x", HOOK).of_spool("y").hook == HOOK
+    assert Paths(Path("/s"), Path("/c"), "x", HOOK).paths_of_spool("y").hook == HOOK
 
 
 @pytest.mark.parametrize(("said", "meant"), [("", "on"), ("hook: on", "on"), ("hook: off", "off"), ('hook: "off"', "off")])

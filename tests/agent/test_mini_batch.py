@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.devices.base import Observation
-from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, by_steps, choose_best
+from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, choose_best, step_mini_batch
 from node_agent.measuring.observations import Observations
 from node_agent.measuring.step_rates import RunSteps, StepState
 from node_agent.run_state.model import RunKey
@@ -46,17 +46,17 @@ def test_no_more_are_sent_than_the_scheduler_accepts() -> None:
 
 
 def test_steps_are_as_sure_as_their_mean() -> None:
-    assert by_steps(COUNTED) == MiniBatch(KEY, 0.5, pytest.approx(0.98), MiniBatchSource.STEPS)
+    assert step_mini_batch(COUNTED) == MiniBatch(KEY, 0.5, pytest.approx(0.98), MiniBatchSource.STEPS)
 
 
 def test_one_step_or_none_says_nothing() -> None:
-    assert by_steps(RunSteps(KEY, 1, None, StepState.RUNNING, 0.1)) is None
-    assert by_steps(RunSteps(KEY, 1, None, StepState.RUNNING, 0.1, mini_batch=0.5, measured=1)) is None
+    assert step_mini_batch(RunSteps(KEY, 1, None, StepState.RUNNING, 0.1)) is None
+    assert step_mini_batch(RunSteps(KEY, 1, None, StepState.RUNNING, 0.1, mini_batch=0.5, measured=1)) is None
 
 
 def test_a_wide_spread_gives_no_confidence_below_zero() -> None:
     wide = RunSteps(KEY, 2, None, StepState.RUNNING, 0.1, mini_batch=0.1, spread=0.9, measured=2)
-    found = by_steps(wide)
+    found = step_mini_batch(wide)
     assert found is not None
     assert found.confidence == 0
 

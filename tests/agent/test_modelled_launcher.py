@@ -57,7 +57,7 @@ class Real:
         self.client.launcher.find(key, self.client.state / str(key))
 
     def led_by(self, pid: int, ticks: int) -> bool:
-        return processes.led_by(pid, ticks)
+        return processes.is_led_by(pid, ticks)
 
     def terminate(self, pid: int) -> None:
         processes.terminate_group(pid, ())

@@ -99,7 +99,7 @@ def test_loopback_addresses(scheduler: str) -> None:
     ],
 )
 def test_where_other_nodes_reach_this_one(scheduler: str, address: str | None, reached_at: str) -> None:
-    assert load(FLAGS | {"scheduler": scheduler, "address": address}).reached_at() == reached_at
+    assert load(FLAGS | {"scheduler": scheduler, "address": address}).reachable_address() == reached_at
 
 
 def test_the_address_on_the_way_to_a_scheduler() -> None:

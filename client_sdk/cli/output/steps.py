@@ -11,7 +11,7 @@ CLOCK_COLUMNS = ("RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE")
 COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
 
 
-def as_parked(seen: RunSteps) -> RunSteps:
+def parked_steps(seen: RunSteps) -> RunSteps:
     """Return the steps of a parked run, whose agent may not have reported the park yet."""
     return replace(seen, state=StepState.PARKED, remaining=None)
 

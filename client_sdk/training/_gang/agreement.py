@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merge, of_process_group, read_stop_file
+from client_sdk.training._gang.notices import DONE, Channel, FileChannel, Notice, merge, open_store_channel, read_stop_file
 from client_sdk.training._gang.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Agreement:
             pass
 
     def _look_for_stop(self) -> None:
-        if not self._in_group and (found := of_process_group(self._ranks, self._group, self._note)) is not None:
+        if not self._in_group and (found := open_store_channel(self._ranks, self._group, self._note)) is not None:
             self._in_group = True
             self._channels = [*self._channels, found]
         if self._stop_file is not None and (stop := read_stop_file(self._stop_file)) is not None:

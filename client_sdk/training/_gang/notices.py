@@ -138,7 +138,7 @@ class StoreChannel:
         return found
 
 
-def of_process_group(ranks: Ranks, prefix: str, opening: Callable[["StoreConnection"], None]) -> StoreChannel | None:
+def open_store_channel(ranks: Ranks, prefix: str, opening: Callable[["StoreConnection"], None]) -> StoreChannel | None:
     """The store of the default process group, if the program has initialized one of all these ranks. `opening` is given the
     connection before it is opened, for another thread to interrupt what waits for the store."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")

@@ -106,10 +106,10 @@ def checksums(path: Path, pool: "ThreadPoolExecutor") -> str:
     """Return the checksums of a file as it is now. Raises OSError."""
     with path.open("rb", buffering=0) as file:
         blocks = range(0, os.fstat(file.fileno()).st_size, _BLOCK)
-        return _text(list(pool.map(lambda at: _of_block(file.fileno(), at), blocks)))
+        return _text(list(pool.map(lambda at: _block_checksum(file.fileno(), at), blocks)))
 
 
-def _of_block(descriptor: int, at: int) -> int:
+def _block_checksum(descriptor: int, at: int) -> int:
     buffer, found, end = memoryview(bytearray(_BUFFER)), 0, at + _BLOCK
     while at < end and (got := os.preadv(descriptor, [buffer[: end - at]], at)):
         found = zlib.crc32(buffer[:got], found)

@@ -49,8 +49,8 @@ def spawn_inside(group: str, path: str, argv: list[str], environment: dict[str, 
     except OSError as error:
         raise Misplaced(error.errno or errno.EIO) from error
     try:
-        pid = by_library(directory, path, argv, environment, streams)
-        return pid or by_fork(directory, group, path, argv, environment, streams)
+        pid = spawn_by_library(directory, path, argv, environment, streams)
+        return pid or spawn_by_fork(directory, group, path, argv, environment, streams)
     finally:
         os.close(directory)
 
@@ -66,7 +66,7 @@ def _library() -> ctypes.PyDLL | None:
     return library if hasattr(library, "posix_spawnattr_setcgroup_np") else None
 
 
-def by_library(group: int, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
+def spawn_by_library(group: int, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
     """Return the pid; 0 if the library cannot do it, or if something went wrong, which the fork then reports."""
     library = _library()
     if library is None or any("=" in name or not name for name in environment):
@@ -105,7 +105,7 @@ def by_library(group: int, path: str, argv: list[str], environment: dict[str, st
 # Through a fork.
 
 
-def by_fork(group: int, folder: str, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
+def spawn_by_fork(group: int, folder: str, path: str, argv: list[str], environment: dict[str, str], streams: Streams) -> int:
     """Fork and execute. A child that fails says so over a pipe, which its exec closes."""
     try:
         hear, tell = os.pipe2(os.O_CLOEXEC)

@@ -114,7 +114,7 @@ class SpawnRequest:
 def event_of(message: dict[str, Any], key: RunKey) -> Outcome:
     match message["event"]:
         case "spawned":
-            return Spawned(key, message["pid"], message["start"], message["child"], *_of_process(message))
+            return Spawned(key, message["pid"], message["start"], message["child"], *_process_facts(message))
         case "failed":
             return NotSpawned(key, message["error"])
         case "unable":
@@ -129,5 +129,5 @@ def event_of(message: dict[str, Any], key: RunKey) -> Outcome:
             raise ValueError(f"unknown event {other!r} from the launcher")
 
 
-def _of_process(message: dict[str, Any]) -> tuple[str, bool | None]:
+def _process_facts(message: dict[str, Any]) -> tuple[str, bool | None]:
     return message.get("program", ""), message.get("restored")

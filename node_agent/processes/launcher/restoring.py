@@ -159,7 +159,7 @@ def now_ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def restored_by(criu: int, root: int, since: int) -> list[int]:
+def find_restored(criu: int, root: int, since: int) -> list[int]:
     """Return the live processes of a restore: CRIU, and what it has restored, which is in the session of CRIU or of the root.
 
     `since`: the start time of CRIU. Older processes had their pids before, and so had those in their sessions.
@@ -174,7 +174,7 @@ def restored_by(criu: int, root: int, since: int) -> list[int]:
 
 
 def kill_restored(criu: int, root: int, since: int) -> None:
-    for pid in restored_by(criu, root, since):
+    for pid in find_restored(criu, root, since):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
@@ -187,7 +187,7 @@ def abandon(known: dict[str, object], directory: str) -> bool:
     else:
         criu = criu or find_leader(directory)
     end = time.monotonic() + _DEATH
-    while restored_by(criu, root, since):
+    while find_restored(criu, root, since):
         if time.monotonic() > end:
             return False
         kill_restored(criu, root, since)  # repeatedly: the next look finds what is being made meanwhile

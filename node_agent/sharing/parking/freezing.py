@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from node_agent.processes.process_groups import (
     group_members,
+    is_led_by,
     is_populated,
     kill_group,
-    led_by,
     open_process,
     processes_inside,
     read,
@@ -34,7 +34,7 @@ class Processes(NamedTuple):
     """Its path; empty if it has none."""
 
     def members(self) -> set[int]:
-        found = set(group_members(self.leader)) if led_by(self.leader, self.start_ticks) else set()
+        found = set(group_members(self.leader)) if is_led_by(self.leader, self.start_ticks) else set()
         if self.control_group:
             found.update(processes_inside(self.control_group))
         return found
@@ -84,7 +84,7 @@ def _running(run: Processes, frozen: bool) -> set[int]:
 
 
 def _signal(run: Processes, signum: int) -> None:
-    if led_by(run.leader, run.start_ticks):
+    if is_led_by(run.leader, run.start_ticks):
         kill_group(run.leader, signum)
     if run.control_group:
         for pid in processes_inside(run.control_group):

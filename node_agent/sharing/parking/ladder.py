@@ -108,20 +108,20 @@ class Ladder:
         if before.rung is not Rung.DRIVER or not before.driver_pids:
             later = used == {} or (self._driver is not None and run.alone)
             patience = began + limit / 2 if later else deadline
-            done = await self._by_themselves(run, patience, deadline, most_bytes, abandoned, noted)
+            done = await self._park_cooperatively(run, patience, deadline, most_bytes, abandoned, noted)
             if isinstance(done, Parked) or done.lost or abandoned():
                 return done
             reasons, late = [done.reason], done.late
         if not before.driver_pids:
             used = await _await_look(run, before.changed, deadline)
         if used == {} and not before.driver_pids:
-            stopped = await self._by_stopping(run, deadline, noted)
+            stopped = await self._park_by_stopping(run, deadline, noted)
             if isinstance(stopped, Parked):
                 return stopped
             used = stopped.used
             reasons += [stopped.reason] if stopped.reason else []
         if used != {} or before.driver_pids:
-            done = await self._by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
+            done = await self._park_by_driver(run, used, before.driver_pids, deadline, most_bytes, noted)
             if isinstance(done, Parked):
                 return done
             return done._replace(reason="; ".join([*reasons, done.reason]), late=late or time.monotonic() >= deadline)
@@ -164,7 +164,7 @@ class Ladder:
         requests.tell(run.folder, control.LEAVE)
         return ""
 
-    async def _by_themselves(
+    async def _park_cooperatively(
         self,
         run: Target,
         patience: float,
@@ -218,7 +218,7 @@ class Ladder:
         saves = all(answer.saves for answer in answers)
         return Parked(Rung.COOPERATIVE, size, residue, tuple(phases.items()), moving + stop, saves)
 
-    async def _by_stopping(self, run: Target, deadline: float, noted: Noted) -> "Parked | _Runs":
+    async def _park_by_stopping(self, run: Target, deadline: float, noted: Noted) -> "Parked | _Runs":
         """Stop a run that has nothing on a device. An earlier look may have missed what it has allocated since, so the devices
         are looked at again once its processes have stopped."""
         noted(Rung.STOPPED, ())
@@ -234,7 +234,7 @@ class Ladder:
         freezing.go_on(run.processes)
         return _Runs(used, "")
 
-    async def _by_driver(
+    async def _park_by_driver(
         self,
         run: Target,
         used: Mapping[int, int] | None,

@@ -247,14 +247,14 @@ class Parking:
             Processes(record.pid, record.start_ticks, self._holding.path(key)),
             self._paths.park(key),
             partial(self._node.on_devices, key),
-            partial(self._at_step, record),
+            partial(self._first_park_step, record),
             alone=record.gang_size == 1,
             on_nodes=record.gang_nodes,
             number=number,
             mps=self._node.uses_mps(key),
         )
 
-    def _at_step(self, record: RunRecord) -> int:
+    def _first_park_step(self, record: RunRecord) -> int:
         """Return the first step after which the processes of a run may park; 0 for a program with one process that can park.
 
         Processes that train together must park after the same step. They are never more than a step apart, as each step waits
