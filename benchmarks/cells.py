@@ -39,8 +39,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Owner, Quota
 from scheduler_service.core.model.values import SECOND, Vector, times
 from scheduler_service.core.state.state import State

@@ -7,11 +7,11 @@ randomness are arguments.
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
-from scheduler_service.core.allocation.targets import target_nodes
+from scheduler_service.core.allocation.operations import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.lifecycle.closed_nodes import review_closed_nodes
 from scheduler_service.core.lifecycle.desired import desired, not_needed
+from scheduler_service.core.lifecycle.node_health import review_closed_nodes
 from scheduler_service.core.messages import WHOLE, Event, Order, Part, Plan, Reply, Rng, Step
 from scheduler_service.core.model import Reason, Run
 from scheduler_service.core.model.rows import changed

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_for, kept_on, running_in
 from scheduler_service.core.allocation.earmarks import with_share
-from scheduler_service.core.allocation.targets import targets
+from scheduler_service.core.allocation.operations import targets
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim

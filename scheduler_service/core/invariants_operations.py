@@ -1,6 +1,6 @@
 """Invariants of operations, which hold after every step."""
 
-from scheduler_service.core.allocation.targets import targets
+from scheduler_service.core.allocation.operations import targets
 from scheduler_service.core.errors import claim
 from scheduler_service.core.model import JobState, OperationKind, OperationPhase, Run, RunPhase, StopReason
 from scheduler_service.core.model.operations import OBSERVING, Operation

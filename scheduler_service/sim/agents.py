@@ -44,9 +44,10 @@ from scheduler_service.sim.nodes import (
     Party,
     Task,
     What,
+    is_under_way,
+    measured_at,
     report,
 )
-from scheduler_service.sim.samples import is_under_way, measured_at
 from scheduler_service.sim.sharing.executing import Executing
 from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Turn, with_turns

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.chosen_stages import stages

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_agent.transport.convert_pieces import LARGEST_PIECE, pieces
+from scheduler_service.rpc.chunking import LARGEST_WHOLE, put_together
 from scheduler_service.rpc.interceptors import InvalidArgument
-from scheduler_service.rpc.message_reassembly import LARGEST_WHOLE, put_together
 from scheduler_service.rpc.receiving import LARGEST_MESSAGE
 
 

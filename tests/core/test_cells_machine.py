@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler_service.core.cells.assignment import feasible
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pool_queries import binding_over
+from scheduler_service.core.cells.promises import feasible
 from scheduler_service.core.cells.shape import leaves
 from tests.core.cells import (
     available,

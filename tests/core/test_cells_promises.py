@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.cells.assignment import Shortfall, feasible
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.promises import balance
+from scheduler_service.core.cells.promises import Shortfall, balance, feasible
 from scheduler_service.core.cells.shape import Shape
 from tests.core.cells import CT1, P100, available, to_bind
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.model import Node, NodeDevice, NodeState
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.values import Vector
 
 

@@ -39,7 +39,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase, ShareMode
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.hived.opportunistic import place_opportunistic
 from scheduler_service.policies.placing.resume_placement import resuming_elsewhere

@@ -19,9 +19,9 @@ from scheduler_service.core.state.holdings import runs_together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
-from scheduler_service.policies.hived.cell_holders import holders
 from scheduler_service.policies.hived.policy import serve_guaranteed
 from scheduler_service.policies.hived.queue_membership import ways
+from scheduler_service.policies.hived.vc_slots import holders
 from tests.core.cells import free_cells
 from tests.core.charged import check_charges
 from tests.policies.plain_cells import Plain, bound, healthy, maximal, short

@@ -6,8 +6,7 @@ from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Event, Step
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.journal import net
 from scheduler_service.core.state.load_check import contradictions

@@ -19,8 +19,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Configuration, Job, JobClass, JobSpec, JobState, Reason, ShareMode, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Owner, Pin, Quota, Within
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
 from scheduler_service.policies.hived.policy import cells

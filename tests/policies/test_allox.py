@@ -25,9 +25,9 @@ from scheduler_service.core.model import Configuration, EventKind, JobClass, Job
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.configuration_times import Known
+from scheduler_service.policies.allox.matching_input import considered, progress
 from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.slots import Kinds
-from scheduler_service.policies.allox.user_progress import considered, progress
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings

@@ -11,7 +11,7 @@ from scheduler_service.core.messages import HoldRequested, PlanReady, Step, Subm
 from scheduler_service.core.model import EventKind, Job, JobState, Reason
 from scheduler_service.core.model.jobs import Array
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain

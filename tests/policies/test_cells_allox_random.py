@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_service.core.messages import Accepted, CancelRequested, HoldRequested, ReleaseRequested, Submitted, VcRequested
 from scheduler_service.core.model import JobState, RunPhase
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from tests.policies.cells_watch import Watched
 from tests.policies.plain_cells import Plain

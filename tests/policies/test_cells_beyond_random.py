@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobClass, JobState, RunPhase
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from tests.policies.cells_watch import Watched
 from tests.policies.plain_cells import Plain

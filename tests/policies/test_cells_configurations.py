@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import JobState, NodeSelector, Reason
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.policies.chosen_stages import stages_within

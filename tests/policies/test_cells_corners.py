@@ -14,7 +14,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request
 

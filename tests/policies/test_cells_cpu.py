@@ -7,7 +7,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import DrainRequested, NodeSeen, NodeSilent, Place, Spot, VcRequested
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.inventory import Inventory
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import Vector
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request

@@ -24,8 +24,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import Cluster, Earmark, Run, RunPhase
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, Quota
 from scheduler_service.core.model.values import SECOND, mask_of
 from scheduler_service.core.state.state import State

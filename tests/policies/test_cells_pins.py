@@ -8,7 +8,7 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import DrainRequested, FaultsSeen, UndrainRequested, VcChanged, VcRequested
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin
 from tests.policies.tenants import Tenants
 

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants

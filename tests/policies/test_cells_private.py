@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import CancelRequested, FaultsSeen
 from scheduler_service.core.model import JobState, RunPhase
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Within
 from tests.policies.cells_watch import begins, head
 from tests.policies.plain_cells import Plain, short

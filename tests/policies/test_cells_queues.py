@@ -8,7 +8,7 @@ import pytest
 from scheduler_service.core.messages import Submitted, UpdateRequested, VcRequested
 from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain

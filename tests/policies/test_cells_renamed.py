@@ -11,7 +11,7 @@ from scheduler_service.core.allocation import guarantee_loss
 from scheduler_service.core.engine import step
 from scheduler_service.core.messages import NodeSeen, VcRequested
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota
 from scheduler_service.core.state.state import State
 from tests.policies.tenants import OPPORTUNISTIC, Tenants, inventory

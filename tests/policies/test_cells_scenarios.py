@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
 from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.model import JobState, Reason, RunPhase
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain

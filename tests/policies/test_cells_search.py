@@ -5,7 +5,7 @@ import pytest
 from scheduler_service.core.messages import Accepted, FaultsSeen, Submitted
 from scheduler_service.core.model import JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
 from scheduler_service.core.model.values import ZERO, Vector, add, times
 from tests.policies.tenants import OPPORTUNISTIC, Tenants, request

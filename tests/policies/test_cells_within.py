@@ -9,7 +9,7 @@ from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Within
 from scheduler_service.core.model.values import Vector, times
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request

@@ -32,7 +32,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import NodeState, Run, RunPhase, ShareMode
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.policies.hived.policy import cells
 from tests.core.charged import check_charges

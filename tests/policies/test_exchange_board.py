@@ -20,8 +20,8 @@ from scheduler_service.core.messages import (
     WithdrawRequested,
 )
 from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, Surplus, auction, balanced
 from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import Driver

@@ -6,8 +6,8 @@ from scheduler_service.core.messages import (
     NodeSeen,
     VcRequested,
 )
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import PostingState
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.exchange.arbiter import auction

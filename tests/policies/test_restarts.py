@@ -6,8 +6,8 @@ import pytest
 
 from scheduler_service.core.messages import AcceptRequested, Cells, PostingChanged, PostRequested, RequeueRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import PostingKind
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.chosen_stages import stages

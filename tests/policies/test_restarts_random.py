@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from scheduler_service.core.allocation.bindings import in_own_cells, kept_on
-from scheduler_service.core.cells.missing_nodes import lost
+from scheduler_service.core.cells.queries import lost
 from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
@@ -22,7 +22,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, RunPhase
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.policies.chosen_stages import stages

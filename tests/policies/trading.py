@@ -15,8 +15,8 @@ from scheduler_service.core.messages import (
     Step,
     WithdrawRequested,
 )
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import Exchange, LedgerEntry, Posting, PostingKind
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
 from scheduler_service.policies.hived.policy import cells

@@ -2,10 +2,10 @@
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Pin
 from scheduler_service.core.state.state import State
-from scheduler_service.rpc.convert.pinned_cell_status import pin_out
+from scheduler_service.rpc.convert.cells import pin_out
 from tests.policies.tenants import Tenants
 
 PLAN = PoolPlan("p", ("n1", "n2", "n3"), (("rack", 3),))

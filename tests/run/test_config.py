@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from scheduler_service import presets
 from scheduler_service.commands.main import main
 from scheduler_service.config import Config, ConfigError, load, without_password
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.engine_settings import settings_of, stages_of, vc_policy_of
 from scheduler_service.recording import parameters

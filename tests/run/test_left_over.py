@@ -6,8 +6,7 @@ import pytest
 
 from scheduler_service.config import Config
 from scheduler_service.core.model import JobState
-from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.startup import Contradiction, left_over

@@ -3,12 +3,11 @@ section 3.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from scheduler_service.core.cells.missing_nodes import left_out_of
 from scheduler_service.core.cells.pool_queries import is_unbound, unbound, unused_around
 from scheduler_service.core.cells.pool_queries import owned as owned_by
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
-from scheduler_service.core.cells.queries import nodes_in
+from scheduler_service.core.cells.queries import left_out_of, nodes_in
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Bind

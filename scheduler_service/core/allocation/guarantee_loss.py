@@ -15,10 +15,9 @@ from scheduler_service.core.allocation.bindings import (
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee import demote, migrations_give_way
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.cells.missing_nodes import lost
 from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.queries import has_level
+from scheduler_service.core.cells.queries import has_level, lost
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster

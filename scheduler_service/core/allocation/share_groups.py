@@ -2,11 +2,14 @@
 
 A change writes rows in this order: members that join, then the group, then runs that hold their devices alone from now on. So
 no device is taken before its holder has left it, and an undo, which goes backwards, follows the same rule.
+
+Deadlines of members that take turns move as the turns change: that by which the tasks of a gang must start, since each node
+starts its task in the turn of the gang, which may be a whole cycle away; and the time limit, which counts the time in which a
+job may compute.
 """
 
 from collections.abc import Iterable
 
-from scheduler_service.core.allocation.gang_starts import rearranged
 from scheduler_service.core.allocation.sharing_checks import (
     check_group,
     check_host,
@@ -17,11 +20,10 @@ from scheduler_service.core.allocation.sharing_checks import (
     memory_of,
     runs_with,
 )
-from scheduler_service.core.allocation.time_limits import move_limits
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import BeginProbe, EndProbe, Retime, Share, Unshare
 from scheduler_service.core.model import EventKind, Job, Run, RunPhase
-from scheduler_service.core.model.launch_time import part_of, with_part
+from scheduler_service.core.model.launch_time import limit_at, part_of, with_part
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.sharing import Row, ShareGroup, parts_of
 from scheduler_service.core.model.values import WHOLE, Micros
@@ -235,3 +237,36 @@ def count_turns(state: State) -> None:
             if (turns := with_part(run, parts[run.key], state.cluster.clock_us)) != run.turns:
                 state.put(state.runs, run.key, changed(run, turns=turns))
                 move_limits(state, state.cluster.clock_us, (run.job_id,))
+
+
+# ---- deadlines of members that take turns --------------------------------------------------------------------------------
+
+
+def starts_in_turn(state: State, now: Micros, job: Job, group: int) -> Job:
+    """The job, whose tasks are all ready and in this share group (0: none), with one more cycle of turns to start in. Its
+    deadline stays if it takes no turns, or if all of its tasks have started."""
+    holder = state.share_groups.rows.get(group)
+    if holder is None or not holder.cycle_us or job.start_by_us is None:
+        return job
+    return changed(job, start_by_us=max(job.start_by_us, now + state.settings.gang_start_us + holder.cycle_us))
+
+
+def rearranged(state: State, group: ShareGroup) -> None:
+    """Extends start deadlines after the turns of a group have changed: gangs yet to start get a cycle of the new turns."""
+    for job_id in sorted({key.job_id for key in group.members()}):
+        job = state.jobs.rows[job_id]
+        if job.start_by_us is not None and job.rendezvous:
+            state.put(state.jobs, job_id, starts_in_turn(state, state.cluster.clock_us, job, group.id))
+
+
+def move_limits(state: State, now: Micros, jobs: Iterable[int]) -> None:
+    """Moves the time limits of jobs for which another part of the time counts from now on."""
+    for job_id in sorted(jobs):
+        job = state.jobs.rows[job_id]
+        if not job.time_limit_us:
+            continue
+        runs = state.runs_of(job_id)
+        stopped = any(run.phase.exits_soon for run in runs)
+        limit = None if stopped else limit_at(job, runs, now)
+        if limit != job.limit_us:
+            state.put(state.jobs, job_id, changed(job, limit_us=limit))

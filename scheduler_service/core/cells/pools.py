@@ -14,7 +14,7 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.positions import PoolPosition, cpus_of, name_of, positions, row_of, tree_of
 from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.model import Node, NodeDevice, NodeState
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
+from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, Vector, least
 

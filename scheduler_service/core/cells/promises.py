@@ -1,12 +1,14 @@
 """Cells that virtual clusters own and have bound, and whether the free cells keep the promise (HiveD, Eqns 1 and 2).
+And whether a cluster can keep what it promises its virtual clusters (a feasible assignment).
 
 Eqn 2, `r_k - a_k <= f_k + F_k` at each level, is held over healthy cells. Where it cannot be, the cells that are missing at a
 level are taken off r_k, from the top down, so that what is below is not counted for cells that cannot be had.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.tenants.virtual_clusters import Owner
 
 
@@ -106,3 +108,23 @@ class Promises:
         if found is None:
             found = self.unbound[vc] = [0] * len(self.none)
         return found
+
+
+class Shortfall(NamedTuple):
+    level: int
+    missing: int
+
+
+def feasible(available: Mapping[int, int], shape: Shape, quotas: Mapping[int, int]) -> Shortfall | None:
+    """The highest level at which the quotas, of all VCs together, are not met, and how many cells are missing there.
+
+    A pinned cell is bound from the beginning and never released. So it is left out of both sides here: out of what is
+    available, with everything it splits, and out of the quotas. (In a `Pool` it is on both sides: its binding counts in
+    a_{t,k}, and the quota that is set there counts it in r_{t,k}.)
+
+    >>> feasible({1: 3}, Shape(("device", "node"), (1, 2), 1), {1: 2, 0: 3})
+    Shortfall(level=0, missing=1)
+    """
+    levels = range(len(shape.fan))
+    missing = balance([available.get(k, 0) for k in levels], [quotas.get(k, 0) for k in levels], shape.fan).missing
+    return next((Shortfall(level, missing[level]) for level in reversed(levels) if missing[level]), None)

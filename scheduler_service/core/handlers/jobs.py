@@ -8,8 +8,8 @@ from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, stop_job, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
 from scheduler_service.core.handlers import grace, share_mode
+from scheduler_service.core.handlers.admission import check_limit
 from scheduler_service.core.handlers.submit import still_awaited
-from scheduler_service.core.handlers.time_limits import check_limit
 from scheduler_service.core.lifecycle.ending import is_over, time_out
 from scheduler_service.core.messages import (
     Accepted,

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from scheduler_service.core.allocation.bindings import entitled
-from scheduler_service.core.allocation.targets import targets as targets_of
+from scheduler_service.core.allocation.operations import targets as targets_of
 from scheduler_service.core.cells.closeness import closest_devices
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
 from scheduler_service.core.handlers.jobs import leaves, live, refusal

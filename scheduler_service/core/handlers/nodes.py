@@ -1,7 +1,7 @@
 """Nodes that join, come back, fall silent, or are deleted."""
 
+from scheduler_service.core.allocation.operations import target_nodes
 from scheduler_service.core.allocation.overdue_stops import node_returned
-from scheduler_service.core.allocation.targets import target_nodes
 from scheduler_service.core.allocation.transitions import end_run, show
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.lifecycle.desired import desired, generation_of, unclaimed

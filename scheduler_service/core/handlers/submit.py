@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from scheduler_service.core.allocation.transitions import holds, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded, NotFound
-from scheduler_service.core.handlers.admission import check_in_cells
+from scheduler_service.core.handlers.admission import check_in_cells, limit_of_new_job
 from scheduler_service.core.handlers.default_resources import names_all, taken_from, with_default_resources
-from scheduler_service.core.handlers.time_limits import limit_of_new_job
 from scheduler_service.core.handlers.virtual_clusters import pools_of
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState

@@ -8,9 +8,9 @@ from typing import Any
 from scheduler_service.core.allocation.bindings import bindings_of, give_back_unused
 from scheduler_service.core.allocation.guarantee_loss import evacuate, forget_lost, shrink, strand
 from scheduler_service.core.allocation.quota_shortfall import make_room
-from scheduler_service.core.cells.assignment import feasible
 from scheduler_service.core.cells.pool_queries import is_unbound, overlap, without
 from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.promises import feasible
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.exchange.ownership import call_off_excess, leave_market

@@ -17,7 +17,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.saves import SaveOutcome, with_task
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations import history, migrating, parking, samples
-from scheduler_service.core.operations.sampled_memory import memory_of, with_default_memory, with_sampled_memory
+from scheduler_service.core.operations.samples import memory_of, with_default_memory, with_sampled_memory
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 

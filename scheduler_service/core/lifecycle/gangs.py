@@ -4,7 +4,7 @@ This has a time limit: if it passes, all tasks are released, and tried elsewhere
 it has a cycle more.
 """
 
-from scheduler_service.core.allocation.gang_starts import starts_in_turn
+from scheduler_service.core.allocation.share_groups import starts_in_turn
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.lifecycle.node_health import strike
 from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason

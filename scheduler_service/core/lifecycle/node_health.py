@@ -1,13 +1,16 @@
-"""Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again."""
+"""Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again. And the
+jobs that wait outside their queues until a node opens."""
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import any_task, stop_job
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.model import EventKind, Node, Reason, StopReason, present
+from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating
+from scheduler_service.core.state.resources.closed_nodes import why_closed
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -76,3 +79,20 @@ def praise(state: State, node_id: int) -> None:
     node = state.nodes.rows[node_id]
     if node.strikes:
         state.put(state.nodes, node_id, changed(node, strikes=node.strikes - 1))
+
+
+def review_closed_nodes(state: State) -> None:
+    """Puts jobs that an open node could take now back into their old places, and notes for the others which nodes they wait
+    for. Costs a look at each, after nodes have changed."""
+    known: dict[Needs, str | None] = {}
+    for job_id in sorted(state.beside[Reason.NODES_CLOSED]):
+        job = state.jobs.rows[job_id]
+        needs = job.needs()
+        if needs not in known:
+            waits = not state.could_take_now(job) and state.could_ever_take(job)
+            known[needs] = why_closed(state, job) if waits else None
+        why = known[needs]
+        if why is None:
+            state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
+        elif why != job.detail:
+            state.put(state.jobs, job_id, changed(job, detail=why))

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler_service.core.model.jobs import Job
-from scheduler_service.core.model.runs import Run
-from scheduler_service.core.model.turns import Turns
+from scheduler_service.core.model.runs import Run, Turns
 from scheduler_service.core.model.values import WHOLE, Micros
 
 

@@ -1,4 +1,4 @@
-"""Runs: the launches of jobs, task by task."""
+"""Runs: the launches of jobs, task by task, and the part of the time in which one that takes turns may compute."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,19 @@ from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.saves import SaveResult
-from scheduler_service.core.model.turns import Turns
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
+
+
+class Turns(NamedTuple):
+    """Turns of a run that takes turns on its devices, or once did."""
+
+    part_ppm: int
+    """The part of the time in which it may compute, in millionths."""
+    since_us: Micros
+    """Time since when that has been its part."""
+    waited_us: Micros = 0
+    """How long it had waited for its turns before that, since it started."""
+
 
 OVERDUE_US: Micros = 60 * SECOND
 """Time from the end of a run's grace period until its node is told again to stop it, if it has not ended."""

@@ -1,9 +1,18 @@
-"""Site settings that the engine itself needs; policies have their own."""
+"""Site settings that the engine itself needs, with the pools as a site describes them; policies have their own."""
 
 from typing import NamedTuple
 
-from scheduler_service.core.model.tenants.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND, Micros
+
+
+class PoolPlan(NamedTuple):
+    """A pool as a site describes it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """In the order of their positions, so that neighbors follow each other."""
+    levels: tuple[tuple[str, int], ...] = ()
+    """Levels above the node, lowest first: the name of a cell, and how many cells of the level below make one."""
 
 
 class Settings(NamedTuple):

@@ -14,9 +14,17 @@ The source keeps its checkpoint. So a job that does not begin at its destination
 checkpoint wherever it is placed next. Whatever else stops the job (a cancel, a preemption) ends the operation.
 """
 
-from scheduler_service.core.allocation.gang_starts import starts_in_turn
-from scheduler_service.core.allocation.operations import advance, begin, cut_short, end, not_migrated, note_phase, operation_of
-from scheduler_service.core.allocation.targets import targets
+from scheduler_service.core.allocation.operations import (
+    advance,
+    begin,
+    cut_short,
+    end,
+    not_migrated,
+    note_phase,
+    operation_of,
+    targets,
+)
+from scheduler_service.core.allocation.share_groups import starts_in_turn
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.allocation.warming import warm
 from scheduler_service.core.errors import PlanRefused, require

@@ -10,8 +10,14 @@ runs stay parked; then they save without their devices, and exit.
     anything later                                    as in any migration: it begins from what was saved
 """
 
-from scheduler_service.core.allocation.operations import begin, not_migrated, note_phase, operation_of, turn_into
-from scheduler_service.core.allocation.targets import release_targets
+from scheduler_service.core.allocation.operations import (
+    begin,
+    not_migrated,
+    note_phase,
+    operation_of,
+    release_targets,
+    turn_into,
+)
 from scheduler_service.core.allocation.transitions import show, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.model import (

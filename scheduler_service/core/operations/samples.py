@@ -11,13 +11,15 @@ ends in one of these ways:
 
 Whatever else stops the run (a cancel, a preemption, a lost node) ends the sample without a result, and the policy may place
 another one.
+
+The memory that samples used is the demand of a configuration for which the user has named none.
 """
 
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import RunMeasured, SkipSamples
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
-from scheduler_service.core.model.estimates import Estimate, Reading, Sampling, Source
+from scheduler_service.core.model.estimates import Estimate, Reading, SampledMemory, Sampling, Source
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.estimators import from_readings
@@ -145,3 +147,39 @@ def describe(part: Estimate) -> str:
         return f"{name}: {part.detail}"
     memory = f", memory {part.memory_mib} MiB" if part.memory_mib else ""
     return f"{name} would take {part.time_us / SECOND:.4g} s, standard error {part.error_us / SECOND:.2g} s{memory}"
+
+
+_MORE_PER_CENT = 25
+_LEAST_MIB = 256
+"""A demand is at least this much more than what was measured."""
+
+
+def with_sampled_memory(job: Job) -> tuple[Job, str]:
+    """The job, which has no active task, with the memory that its samples have measured, and text for the story."""
+    spec, known, said = job.spec, list(job.sampled_memory), list[str]()
+    done = {one.configuration for one in known}
+    for sample in job.estimates:
+        number = sample.configuration
+        if sample.source is Source.SAMPLE and sample.memory_mib and number in spec.memory_left and number not in done:
+            default = memory_of(job, number)
+            now = sample.memory_mib + max(sample.memory_mib * _MORE_PER_CENT // 100, _LEAST_MIB)
+            if now < default:
+                spec = spec.with_memory(number, now)
+                known.append(SampledMemory(number, now, default))
+                said.append(f"configuration {number} asks for {now} MiB from now on, in place of {default} by default")
+    return changed(job, spec=spec, sampled_memory=tuple(known)) if said else job, ", ".join(said)
+
+
+def with_default_memory(job: Job) -> Job | None:
+    """The job with the default memory for the configuration in which it ran; None: it had that."""
+    for place, one in enumerate(job.sampled_memory):
+        if one.configuration == job.configuration and one.memory_mib < one.default_mib:
+            rest = job.sampled_memory[:place] + job.sampled_memory[place + 1 :]
+            back = (*rest, one._replace(memory_mib=one.default_mib))
+            return changed(job, spec=job.spec.with_memory(one.configuration, one.default_mib), sampled_memory=back)
+    return None
+
+
+def memory_of(job: Job, number: int) -> int:
+    """MiB that the one task of this configuration asks for."""
+    return (job.spec.alternatives[number - 1] if number else job.spec).demand.memory_mib

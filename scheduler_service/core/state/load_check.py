@@ -5,13 +5,13 @@ Cells are not checked here: who owns them depends on the current names of pools 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeState, Run, RunKey
+from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeState, OperationKind, OperationPhase, Run, RunKey
+from scheduler_service.core.model.operations import Operation
+from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
-from scheduler_service.core.state.load_check_groups import contradictions_of_groups
-from scheduler_service.core.state.load_check_operations import contradictions_of_operations
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
@@ -118,3 +118,69 @@ def _of_earmarks(
         for key, mask in held[row.node].items():
             if mask & row.mask and key not in row.victims:
                 yield f"{what} names a device that run {key} holds, for which it does not wait"
+
+
+def contradictions_of_groups(
+    groups: Mapping[int, ShareGroup], runs: Mapping[RunKey, Run], nodes: Mapping[int, Node]
+) -> Iterator[str]:
+    """Check that a group and its members name each other, that it holds what they use, and that no other group holds it."""
+    used: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for key, run in runs.items():
+        if run.group and run.group not in groups:
+            yield f"run {key} is in share group {run.group}, and there is no such group"
+        elif run.group:
+            used[run.group][run.node].update(run.devices)
+            if key not in groups[run.group].members():
+                yield f"run {key} is in share group {run.group}, which has no row with it"
+    holders: dict[tuple[int, int], int] = {}
+    for group in groups.values():
+        yield from _of_members(group, runs)
+        here = used[group.id]
+        if group.devices != tuple((node, tuple(sorted(here[node]))) for node in sorted(here)):
+            yield f"share group {group.id} holds {_text_of_devices(group.devices, nodes)}, and its members use other devices"
+        for node, devices in group.devices:
+            for index in devices:
+                other = holders.setdefault((node, index), group.id)
+                if other != group.id:
+                    yield f"device {index} of node {_name(node, nodes)} is held by share groups {other} and {group.id}"
+
+
+def _of_members(group: ShareGroup, runs: Mapping[RunKey, Run]) -> Iterator[str]:
+    for key in group.members():
+        run = runs.get(key)
+        if run is None or run.group != group.id:
+            yield f"share group {group.id} has run {key} in a row, which is not a member"
+        elif (run.vc, run.guaranteed) != (group.vc, group.guaranteed):
+            yield f"share group {group.id} and run {key} differ in their virtual cluster, or in whether they are guaranteed"
+
+
+def _text_of_devices(devices: tuple[tuple[int, tuple[int, ...]], ...], nodes: Mapping[int, Node]) -> str:
+    return " and ".join(f"devices {list(indices)} of node {_name(node, nodes)}" for node, indices in devices) or "nothing"
+
+
+def _name(node: int, nodes: Mapping[int, Node]) -> str:
+    row = nodes.get(node)
+    return row.name if row is not None else f"{node}, which is not there"
+
+
+def contradictions_of_operations(
+    operations: Mapping[int, Operation], jobs: Mapping[int, Job], runs: Mapping[RunKey, Run]
+) -> Iterator[str]:
+    """Check that a job has at most one operation, and that it changes the job's launch."""
+    active = {(key.job_id, key.run) for key in runs}
+    other: dict[int, int] = {}
+    for row in operations.values():
+        first = other.setdefault(row.job_id, row.id)
+        if first != row.id:
+            yield f"job {row.job_id} has two operations, {first} and {row.id}"
+        job = jobs.get(row.job_id)
+        if job is None:
+            yield f"operation {row.id} is of job {row.job_id}, which has ended"
+        elif row.kind is OperationKind.RESIZE and row.phase is not OperationPhase.SAVING:
+            waits = row.phase is OperationPhase.WAITING
+            if waits != ((row.job_id, job.run) not in active) or waits != (job.state is JobState.QUEUED):
+                yield f"operation {row.id} is {row.phase.name}, and job {row.job_id} is {job.state.name} at run {job.run}"
+        elif (row.job_id, job.run) not in active or job.run not in (row.source.run, row.target.run if row.target else 0):
+            yield f"operation {row.id} changes run {row.source}, which has ended"
+        if row.target is not None and row.target not in runs:
+            yield f"operation {row.id} goes to run {row.target}, which has ended"

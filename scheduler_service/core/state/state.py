@@ -15,11 +15,10 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
-from scheduler_service.core.state.indices.open_groups import update_open_group
 from scheduler_service.core.state.indices.operations import of_operation
 from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
-from scheduler_service.core.state.indices.share_groups import of_share_group
+from scheduler_service.core.state.indices.share_groups import of_share_group, update_open_group
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.open_groups import OpenGroups
 from scheduler_service.core.state.pending import Pending

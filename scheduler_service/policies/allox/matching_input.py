@@ -1,20 +1,26 @@
 """A matching's input, as numbers, and its answer: which queued jobs start now, in which configuration (Algorithm 2).
 
 A question holds all that the answer depends on, so that a long one can be answered by another process.
+
+Among it is users' progress (section 3.3.2): what each receives now; and how many users are considered (Algorithm 2, line 2).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.core.model.values import Micros
+from scheduler_service.policies.allox.configuration_times import Known
 from scheduler_service.policies.allox.matching.problem import NEVER, Ints, Problem
 from scheduler_service.policies.allox.matching.solve import solve
-from scheduler_service.policies.allox.user_progress import considered
 
 
 class Start(NamedTuple):
@@ -150,3 +156,20 @@ def _after(of: Question, rows: Ints, free_at: list[Ints]) -> list[Ints]:
         here = placed[matching.kind[placed] == kind]
         np.maximum.at(slots, matching.slot[here], matching.start[here] + of.times[rows[here], kind])
     return after
+
+
+def progress(holders: Iterable[tuple[Job, int]], known: Known, share: Callable[[JobSpec], float]) -> dict[str, float]:
+    """The progress of each user: the sum of the values of the jobs that hold resources, each in a configuration. Users with
+    none are left out. The value of a job is the dominant share of its fastest configuration, less in one that takes longer:
+    times the time in the fastest over the time in this one."""
+    found: defaultdict[str, float] = defaultdict(float)
+    share_of_need = cache(lambda need: share(known.specs[need]))
+    for job, configuration in holders:
+        of = known.of(job)
+        found[job.user] += of.discount(configuration) * share_of_need(of.needs[of.fastest])
+    return found
+
+
+def considered(users: int, alpha: float) -> int:
+    """How many users of lowest progress are considered: ceil(alpha n), and one for alpha = 0."""
+    return min(max(ceil(alpha * users), 1), users)

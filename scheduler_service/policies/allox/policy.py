@@ -27,7 +27,7 @@ from scheduler_service.core.state.queue_keys import unsampled
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known, Ways
 from scheduler_service.policies.allox.matching.problem import NEVER
-from scheduler_service.policies.allox.matching_input import Question, Start, decoded
+from scheduler_service.policies.allox.matching_input import Question, Start, decoded, progress
 from scheduler_service.policies.allox.queue_levels import (
     ORDER,
     highest_levels,
@@ -39,7 +39,6 @@ from scheduler_service.policies.allox.queue_levels import (
 )
 from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
 from scheduler_service.policies.allox.site_scope import Site
-from scheduler_service.policies.allox.user_progress import progress
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.placing.first_fit import place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.scope import Ints, Scope, Slots, Starts

@@ -1,5 +1,7 @@
 """Why a job does not run, from the stages that decide it: what blocks it, who is ahead, whose resources it would take, when.
 
+A parked job waits for its user, or for the jobs that have its devices.
+
 Nothing is changed here, but the choice of victims may draw from `rng`, so no decision may share that generator.
 """
 
@@ -10,8 +12,12 @@ from itertools import takewhile
 from scheduler_service.core.allocation.operations import operation_of
 from scheduler_service.core.allocation.overdue_stops import describe as describe_stop
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
-from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, OperationKind, Reason
+from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, OperationKind, OperationPhase, Reason
+from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
+from scheduler_service.core.operations.moving_parked import may_move
+from scheduler_service.core.operations.parking import BY_USER
+from scheduler_service.core.operations.resuming import what_holds_up
 from scheduler_service.core.state.eligibility import Spared, claim_of, spared
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.resources.packing import largest_first, pack
@@ -31,7 +37,6 @@ from scheduler_service.policies.explain.explanation import (
 )
 from scheduler_service.policies.explain.forecast import estimate, may_fit
 from scheduler_service.policies.explain.launch import joined_by
-from scheduler_service.policies.explain.parked import explain_parked
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
 from scheduler_service.policies.placing.joining import why_no_part
 from scheduler_service.policies.queueing.nothing_to_preempt import NOT_ENOUGH, why_spared
@@ -201,3 +206,23 @@ def _none_open(nodes: Sequence[Node]) -> str:
 def _share(free: Vector, need: Vector) -> float:
     """The part of the need that is free, of the scarcest resource."""
     return min((min(f / n, 1.0) for f, n in zip(free, need, strict=True) if n), default=1.0)
+
+
+def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
+    """Explain what a parked job waits for: its user, or the jobs that have its devices. While it is being parked, resumed or
+    moved, nothing keeps it."""
+    match operation.phase:
+        case OperationPhase.PARKED if not operation.noted(BY_USER):
+            where = "its devices, or others," if may_move(state, operation) else "its devices"
+            why = f"another job has its place; it goes on when {where} are idle and nobody who outranks it waits"
+            holder = next((one.job_id for one in what_holds_up(state, state.runs_of(job.id))), 0)
+            return Explanation((Blocker(Reason.PARKED, why, holder),))
+        case OperationPhase.PARKED:
+            return Explanation((Blocker(Reason.PARKED, "it is parked and does not go on by itself: resume it"),))
+        case OperationPhase.WAITING:
+            held = what_holds_up(state, state.runs_of(job.id))
+            how = "there is no room elsewhere" if may_move(state, operation) else "it resumes on its own devices"
+            blockers = (Blocker(Reason.PARKED, f"{how}: {one.why}", one.job_id) for one in held)
+            return Explanation(tuple(blockers))
+        case _:
+            return Explanation()

@@ -12,8 +12,8 @@ from scheduler_service.policies.gandiva.migration import move, wanted_on_site
 from scheduler_service.policies.gandiva.migration_in_cells import wanted_in
 from scheduler_service.policies.gandiva.migration_to_pack import move_to_pack
 from scheduler_service.policies.gandiva.packing import begin, judge, pairs
-from scheduler_service.policies.gandiva.rearranging import rearrange_by_rank
 from scheduler_service.policies.gandiva.row_rotation import rotate
+from scheduler_service.policies.gandiva.share_groups import rearrange_by_rank
 from scheduler_service.policies.gandiva.slice_period import stretch
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.unpacking import unpack

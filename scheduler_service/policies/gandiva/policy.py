@@ -19,7 +19,7 @@ from scheduler_service.policies.gandiva.growing import as_before, retreat, shrin
 from scheduler_service.policies.gandiva.introspection_rounds import look
 from scheduler_service.policies.gandiva.memos import forget
 from scheduler_service.policies.gandiva.park_lower_priority import comes_free_soon, displace, leave_alone, put_back
-from scheduler_service.policies.gandiva.rearranging import rearrange
+from scheduler_service.policies.gandiva.share_groups import rearrange
 from scheduler_service.policies.gandiva.slicing.mates import Mates, outranked_slots
 from scheduler_service.policies.gandiva.slicing.probes import NAME
 from scheduler_service.policies.gandiva.slicing.settings import Settings

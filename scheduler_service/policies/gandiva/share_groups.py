@@ -1,7 +1,12 @@
-"""Share groups as introspection sees them: which of them it may change, and what rows it would give them."""
+"""Share groups as introspection sees them: which of them it may change, and what rows it would give them.
 
-from collections.abc import Mapping, Sequence
+So it does for groups whose members have left: those that remain have longer turns, as there are fewer rows. Members that were
+parked for one that outranks them have turns again when that has left.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+
+from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Share
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.sharing import Row, ShareGroup
@@ -9,7 +14,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import memo_of
 from scheduler_service.policies.gandiva.slicing.device_memory import allowances
 from scheduler_service.policies.gandiva.slicing.probes import probe_subject
-from scheduler_service.policies.gandiva.slicing.rows import Unit
+from scheduler_service.policies.gandiva.slicing.rows import Unit, units_of
 from scheduler_service.policies.gandiva.slicing.take_turns import rows_of, would_do
 
 
@@ -54,3 +59,29 @@ def devices_of(runs: Mapping[RunKey, Run], job_id: int) -> int:
 def in_rows(rows: Sequence[Row], job_id: int) -> list[int]:
     """The places of the rows in which the job executes."""
     return [i for i, row in enumerate(rows) if any(key.job_id == job_id for key in row.runs)]
+
+
+def rearrange(state: State, vc: str) -> Proposals:
+    """Looks at the groups on nodes on which something has changed."""
+    yield from _rearrange(state, vc, {number for node in state.pending.nodes for number in state.groups_on.get(node, ())})
+
+
+def rearrange_by_rank(state: State, vc: str, nodes: Iterable[int]) -> Proposals:
+    """Looks at the groups on these nodes that have rows without turns: the priority of a member may have changed since."""
+    numbers = {number for node in nodes for number in state.groups_on.get(node, ())}
+    without_turns = {number for number in numbers if not all(row.weight for row in state.share_groups.rows[number].rows)}
+    yield from _rearrange(state, vc, without_turns)
+
+
+def _rearrange(state: State, vc: str, numbers: Iterable[int]) -> Proposals:
+    for number in sorted(numbers):
+        group = state.share_groups.rows.get(number)
+        if group is None or not is_ours(state, group, vc):
+            continue
+        runs = runs_in(state, group)
+        units = units_of(group.rows, runs)
+        if rows_of(units, state.jobs.rows) == group.rows:
+            continue
+        share = arranged(state, group, units, runs)
+        if share is not None:
+            yield (share,)

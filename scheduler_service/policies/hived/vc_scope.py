@@ -10,11 +10,10 @@ from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.cell_holders import holders
 from scheduler_service.policies.hived.guaranteed import plan_in_cells, why_not
 from scheduler_service.policies.hived.opportunistic import why_not_opportunistic
 from scheduler_service.policies.hived.queue_membership import in_pool
-from scheduler_service.policies.hived.vc_slots import CellSlots
+from scheduler_service.policies.hived.vc_slots import CellSlots, holders
 
 
 class VcScope:

@@ -5,6 +5,8 @@ bound yet are free now, and so are leaves of its bound cells that no guaranteed 
 they are reclaimed. Other leaves are free when the runs that hold them are expected to end. Kinds of different sizes overlap,
 and the slots of a gang are only counted, wherever its tasks are (docs/matching.md, "Several sizes"). The search for cells
 decides whether there is room now.
+
+Slots are held by the jobs that hold the cells of the virtual cluster, or are about to.
 """
 
 from collections import defaultdict
@@ -22,11 +24,10 @@ from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.cells.request import Need, RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import Shape, cell_mask
-from scheduler_service.core.model import JobSpec
-from scheduler_service.core.model.tenants.virtual_clusters import Owner, VirtualCluster
+from scheduler_service.core.model import Earmark, Job, JobSpec
+from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.cell_holders import holders, kept_for
 from scheduler_service.policies.hived.guaranteed import choices
 from scheduler_service.policies.remaining_time import expected_end, work_left
 from scheduler_service.policies.scope import Ints
@@ -176,3 +177,20 @@ def _seats_in_cell(shape: Shape, need: Need, level: int) -> int:
     inside = min(shape.size(level), shape.devices)
     each = inside // (need.leaves if need.level < 0 else shape.size(need.level))
     return each * (shape.size(level) // inside)
+
+
+def holders(state: State, vc: VirtualCluster) -> list[tuple[Job, int]]:
+    """The jobs of the virtual cluster that run in its cells, or for which something is kept there, and in which configuration;
+    in the order of their ids."""
+    running = {key.job_id for key in state.guaranteed_runs.get(vc.name, ())}
+    found = {job_id: state.jobs.rows[job_id].configuration for job_id in running}
+    for job_id in state.earmarks_of:
+        job = state.jobs.rows[job_id]
+        if job.spec.vc == vc.name and job.spec.guarantee is not Guarantee.OPPORTUNISTIC:
+            found[job_id] = next(kept_for(state, job)).configuration
+    return [(state.jobs.rows[job_id], found[job_id]) for job_id in sorted(found)]
+
+
+def kept_for(state: State, job: Job) -> Iterator[Earmark]:
+    """The earmarks of the job."""
+    return (state.earmarks.rows[earmark_id] for earmark_id in sorted(state.earmarks_of.get(job.id, ())))

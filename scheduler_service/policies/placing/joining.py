@@ -10,7 +10,7 @@ from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import WHOLE, ZERO, Mask, Vector, add, fits, mask_of, sub, times
 from scheduler_service.core.sharing.equations import excess, limit_mib, parked_mib
 from scheduler_service.core.sharing.parts import memory_of, part_of, with_one_more
-from scheduler_service.core.state.indices.open_groups import open_to
+from scheduler_service.core.state.indices.share_groups import open_to
 from scheduler_service.core.state.state import State
 
 May = Callable[[int, Mask], bool]

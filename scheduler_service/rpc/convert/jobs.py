@@ -1,19 +1,21 @@
-"""Jobs, their tasks and their stories, from what readers see to ebb.v1."""
+"""Jobs, their tasks, how close to each other their devices are, and their stories, from what readers see to ebb.v1."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ebb.v1 import job_pb2 as pb
 
-from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Run
+from scheduler_service.core.cells.closeness import NODE, closeness, device_tree
+from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Node, NodeDevice, Run
 from scheduler_service.core.model.launch_time import executed
 from scheduler_service.core.model.profiles import Profile
-from scheduler_service.core.model.values import WHOLE
+from scheduler_service.core.model.values import WHOLE, Mask, mask_of
 from scheduler_service.core.operations.estimators import expected
+from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.rpc.convert.runs import operation_out, save_out
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, time_out, vector_out
 from scheduler_service.rpc.redaction import Sight
-from scheduler_service.run.read_model import JobView
+from scheduler_service.run.read_model import JobView, View
 
 
 def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
@@ -166,3 +168,27 @@ def _candidate_out(candidate: CandidateScore, nodes: Nodes) -> pb.Candidate:
         node_free=vector_out(candidate.node_free),
         grace_period=duration_out(candidate.grace_us),
     )
+
+
+def add_closeness(out: pb.Job, found: JobView, view: View) -> None:
+    """Add how close to each other the devices of a job are, if it holds two or more."""
+    held: dict[int, Mask] = {}
+    for run in found.runs if found.job.state in ACTIVE else ():
+        held[run.node] = held.get(run.node, 0) | mask_of(run.given)
+    held = {node: mask for node, mask in held.items() if mask and view.devices.get(node)}
+    count = sum(mask.bit_count() for mask in held.values())
+    if count < 2:
+        return
+    parts = [_part_of(view.nodes[node], view.devices[node], mask) for node, mask in held.items()]
+    _, within, _ = min(parts)
+    close = pb.Closeness(devices=count, nodes=len(held), within=within, nvlink=all(linked for *_, linked in parts))
+    out.closeness.CopyFrom(close)
+
+
+def _part_of(node: Node, devices: Mapping[int, NodeDevice], mask: Mask) -> tuple[int, str, bool]:
+    """The smallest part of the node that has these devices: its depth and its name; and whether one NVLink domain has them."""
+    rows = [devices[index] for index in sorted(devices)]
+    tree = device_tree(node.levels, tuple(row.path for row in rows), tuple(row.link_domain for row in rows))
+    name, linked = closeness(tree, mask)
+    depths = {NODE: 0, **{level: depth for depth, level in enumerate(node.levels, 1)}}
+    return depths.get(name, len(depths)), name, linked

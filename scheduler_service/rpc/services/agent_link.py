@@ -15,11 +15,11 @@ from scheduler_service.core.handlers.skipped_job_ids import SKIPPED
 from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
 from scheduler_service.core.model import NodeState
 from scheduler_service.rpc.backend import Backend, Leading
+from scheduler_service.rpc.chunking import put_together
 from scheduler_service.rpc.convert.agents import configuration_out, hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
 from scheduler_service.rpc.interceptors import check
-from scheduler_service.rpc.message_reassembly import put_together
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.node_configuration import configuration
 from scheduler_service.rpc.services.logs import Transfers

@@ -27,8 +27,7 @@ from scheduler_service.policies.explain.launch import why_in_this_configuration,
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
-from scheduler_service.rpc.convert.closeness import add_closeness
-from scheduler_service.rpc.convert.jobs import event_out, job_out
+from scheduler_service.rpc.convert.jobs import add_closeness, event_out, job_out
 from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.method_table import Context

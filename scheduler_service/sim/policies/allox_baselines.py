@@ -1,21 +1,23 @@
 """AlloX's baselines in its paper (EuroSys 2020, sections 2.2 and 5.1.1): rules for jobs with several configurations.
 
-Each rule chooses a job and a configuration together; none preempts. "Shortest" is by the users' estimates.
+Each rule chooses a job and a configuration together; none preempts. "Shortest" is by the users' estimates. By JSQ+ a
+job joins, on its arrival, the queue of the kind of slot on which it completes first.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.jobs import Needs
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.choice_loop import Board, Launched, Rule, by_arrival, by_time, choosing
-from scheduler_service.policies.allox.configuration_times import Way
+from scheduler_service.policies.allox.configuration_times import Known, Way
+from scheduler_service.policies.allox.slots import Held, Kinds, held
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
-from scheduler_service.sim.policies.join_shortest import where_it_completes_first
 
 
 class Settings(NamedTuple):
@@ -120,3 +122,28 @@ RULES: dict[str, Callable[[Settings], Rule]] = {
 def made(name: str, options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
     return Stages(choosing(RULES[name](settings), round(settings.unknown * SECOND), 0))
+
+
+UNKNOWN_US = 3600 * SECOND
+
+
+def where_it_completes_first(state: State, board: Board, of: Sequence[Way]) -> Sequence[Way]:
+    """The configuration with the least waiting and processing time, behind all jobs that are in the queues already."""
+    if len(of) == 1:
+        return of
+    now = state.cluster.clock_us
+    runs = held(state, now, UNKNOWN_US)
+    return [min(of, key=lambda way: _completes(state, board, way, runs, now))]
+
+
+def _completes(state: State, board: Board, way: Way, runs: Held, now: Micros) -> Micros:
+    kinds = Kinds(state, Known(UNKNOWN_US), 0)
+    slots = kinds.free_at(kinds.of(way.job.spec), runs, now).tolist()
+    if not slots:
+        return 1 << 62
+    needs = way.job.spec.needs()
+    for item in board.queued.values():
+        for other in item.offered:
+            if other.job.spec.needs() == needs:
+                heapq.heapreplace(slots, slots[0] + other.time_us)
+    return int(slots[0]) + way.time_us

@@ -8,10 +8,9 @@ from pydantic import Field, model_validator
 
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.limits import LONGEST_S
-from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.measured import Measured, tables
 from scheduler_service.sim.sharing.model import Rates, gandiva
-from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.setup import Setup, Switching
 from scheduler_service.sim.workloads.distributions import Model
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]

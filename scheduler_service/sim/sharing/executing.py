@@ -18,8 +18,7 @@ from scheduler_service.sim.nodes import Party, Task
 from scheduler_service.sim.sharing.measuring import measured
 from scheduler_service.sim.sharing.model import BILLION
 from scheduler_service.sim.sharing.pace import Pace
-from scheduler_service.sim.sharing.placement import site_of
-from scheduler_service.sim.sharing.present import Present, beside, entering_us, is_packed, present, site, works
+from scheduler_service.sim.sharing.present import Present, beside, entering_us, is_packed, present, site, site_of, works
 from scheduler_service.sim.sharing.setup import PLAIN, Setup
 from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users, with_turns
 from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage

@@ -1,13 +1,15 @@
-"""The present share of its devices that a launch has, by its share group and its neighbors."""
+"""The present share of its devices that a launch has, by its share group and its neighbors; and the placement of
+its tasks, as far as rates depend on it."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.values import Micros
-from scheduler_service.sim.nodes import Party
+from scheduler_service.sim.nodes import Party, Task
+from scheduler_service.sim.sharing.kinds import Spread
 from scheduler_service.sim.sharing.model import BILLION, Site
-from scheduler_service.sim.sharing.placement import site_of
 from scheduler_service.sim.sharing.setup import Setup
 from scheduler_service.sim.sharing.turns import Group, entry_us, is_in, part_of_cycle, users
 
@@ -96,3 +98,30 @@ def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mappin
 
 def places(party: Party) -> Iterator[tuple[str, int]]:
     return ((task.node.name, device) for task in party.tasks for device in task.devices)
+
+
+def site_of(tasks: Sequence[Task]) -> Site:
+    """The site of the tasks of one launch."""
+    found = [(task.node, device) for task in tasks for device in task.devices]
+    if not found:
+        return Site("", 0, Spread.SWITCH)
+    node, device = found[0]
+    devices = node.inventory.devices
+    model = devices[device].model if devices else ""
+    per_node = Counter(id(node) for node, _ in found)
+    if len(per_node) > 1:
+        return Site(model, len(found), Spread.NODES if min(per_node.values()) > 1 else Spread.SCATTERED)
+    return Site(model, len(found), _within([devices[device].path for _, device in found] if devices else []))
+
+
+def _within(paths: Sequence[tuple[int, ...]]) -> Spread:
+    """The spread on one node, by the paths of the devices in its tree. The outermost level is taken as the socket, and the
+    innermost one as the switch."""
+    common = 0
+    for parts in zip(*paths, strict=True):
+        if len(set(parts)) > 1:
+            break
+        common += 1
+    if not paths or common == len(paths[0]):
+        return Spread.SWITCH
+    return Spread.SOCKET if common else Spread.NODE

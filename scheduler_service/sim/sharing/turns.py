@@ -9,8 +9,8 @@ from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.nodes import Party
-from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.model import BILLION
+from scheduler_service.sim.sharing.setup import Switching
 
 
 @dataclass(slots=True)

@@ -29,10 +29,10 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
 from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.runs import Turns
 from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
-from scheduler_service.core.model.turns import Turns
 from scheduler_service.core.model.values import Vector
 from scheduler_service.store.mapping import sparse_fields
 from scheduler_service.store.mapping.records import Source, reader, vector, vector_of

@@ -19,9 +19,8 @@ from scheduler_service.policies.queueing.in_order import head_of
 from scheduler_service.policies.stages import Where
 from scheduler_service.sim.experiments.job_outcomes import Life
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.model import Proportional, gandiva
-from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.setup import Setup, Switching
 from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, Listed, right
 

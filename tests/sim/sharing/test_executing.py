@@ -12,11 +12,10 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.nodes import node_name
-from scheduler_service.sim.sharing.delays import Switching
 from scheduler_service.sim.sharing.kinds import TABLE_1
 from scheduler_service.sim.sharing.metrics import steps
 from scheduler_service.sim.sharing.model import BILLION, gandiva
-from scheduler_service.sim.sharing.setup import Setup
+from scheduler_service.sim.sharing.setup import Setup, Switching
 from scheduler_service.sim.sharing.usage import MINI_BATCHES
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, right

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from scheduler_service.core.model import Earmark, Job, JobState
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
-from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.indices.queues import move_among_running, move_in_queue
-from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
+from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate, set_idle_devices
 from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, due
 from scheduler_service.core.state.tables import Tables
 

@@ -3,9 +3,8 @@
 from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector, sub, times
-from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import count, set_or_drop
-from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
+from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate, set_idle_devices
 from scheduler_service.core.state.resources.suitable_nodes import traits
 from scheduler_service.core.state.tables import Tables
 

@@ -1,4 +1,4 @@
-"""Indices over runs: what they hold, whether as guaranteed, and which of them a trial may preempt."""
+"""Indices over runs: what they hold, whether as guaranteed, and which of them a trial may preempt. And idle devices."""
 
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
@@ -7,7 +7,6 @@ from scheduler_service.core.state.eligibility import spared
 from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
-from scheduler_service.core.state.indices.idle_devices import set_idle_devices
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
@@ -227,3 +226,9 @@ def update_candidate(state: Tables, key: RunKey) -> None:
         state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node), holding(state, run))
     else:
         state.kept_candidates.drop(key)
+
+
+def set_idle_devices(state: Tables, node: int, idle: Mask) -> None:
+    set_or_drop(state.idle_devices, node, idle or None)
+    if state.pools is None:  # else cells say where a job goes
+        state.kept_idle_groups.stale.add(node)

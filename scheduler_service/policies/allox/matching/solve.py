@@ -9,8 +9,7 @@ from scheduler_service.policies.allox.matching.flow import flow
 from scheduler_service.policies.allox.matching.greedy import greedy
 from scheduler_service.policies.allox.matching.instance import FAR, Instance, instance, sooner
 from scheduler_service.policies.allox.matching.moves import cheaper, cheapest, entered
-from scheduler_service.policies.allox.matching.outcome import matching
-from scheduler_service.policies.allox.matching.plan import Plan, cost, plan
+from scheduler_service.policies.allox.matching.plan import Plan, cost, matching, plan
 from scheduler_service.policies.allox.matching.problem import NOWHERE, Ints, Matching, Problem, check
 from scheduler_service.policies.allox.matching.residual import Residual, residual
 
