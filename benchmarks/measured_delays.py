@@ -58,4 +58,4 @@ def times(lives: Iterable[Life]) -> Times:
 
 
 def _drawn(values: Sequence[float]) -> Empirical | None:
-    return Empirical.of(max(value, 0) / SECOND for value in values) if values else None
+    return Empirical.from_samples(max(value, 0) / SECOND for value in values) if values else None

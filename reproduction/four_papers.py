@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from reproduction.four_papers_plan import NODES, Traces, Way, cases, own_policies
-from reproduction.studies import Table, as_markdown, fill_in, number, show, simulated
+from reproduction.studies import Table, as_markdown, fill_in, number, show, simulate_cases
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.experiments.figures import COLOURS, save, sheet
 from scheduler_service.sim.experiments.history import Floats
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
     """GPU-hours lost to grace periods, work that is repeated, and switches of turns."""
     numbers: Mapping[str, float]
 
-    def of(self, vc: str = "", job_class: str = "") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def mask_of(self, vc: str = "", job_class: str = "") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         both = zip(self.vc, self.job_class, strict=True)
         return np.array([(not vc or vc == one) and (not job_class or job_class == other) for one, other in both])
 
@@ -72,13 +72,13 @@ def command(
         made = [cases(Traces(*traces), QUICK_JOBS if quick else JOBS, seed) for seed in range(1, seeds + 1)]
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
-    found = simulated([case for wanted, _ in made for case in wanted.values()], folder, on, fresh, keep="all")
+    found = simulate_cases([case for wanted, _ in made for case in wanted.values()], folder, on, fresh, keep="all")
     ways, tenants = made[0]  # both are the trace's, the same with each seed
     seen = {way: [see(found[wanted[way]]) for wanted, _ in made] for way in ways}
     tables = [by_class(seen), by_tenant(seen, tenants)]
     show(tables, folder)
     name = "figure-together"
-    save(drawn(seen), folder / "figures", name)
+    save(draw_medians(seen), folder / "figures", name)
     fill_in(document, {table.name: as_markdown(table) for table in tables}, {name: "Completion times"}, folder / "figures")
     say(Console(stderr=True), f"{folder}: tables.md, figures/")
 
@@ -102,7 +102,7 @@ def see(summary: Summary) -> Seen:
     )
 
 
-def ranged(values: Sequence[float], shown: Callable[[float], str] = number) -> str:
+def range_text(values: Sequence[float], shown: Callable[[float], str] = number) -> str:
     """Format the median, with the minimum and the maximum if they look different."""
     least, middle, most = (shown(value) for value in (min(values), median(values), max(values)))
     return middle if least == most else f"{middle} ({least} to {most})"
@@ -110,7 +110,7 @@ def ranged(values: Sequence[float], shown: Callable[[float], str] = number) -> s
 
 def _completions(every: Sequence[Seen]) -> list[float]:
     """Mean completion times of best-effort jobs, by seed."""
-    return [float(of.completion_s[of.of(job_class="best_effort")].mean()) for of in every]
+    return [float(of.completion_s[of.mask_of(job_class="best_effort")].mean()) for of in every]
 
 
 def by_class(seen: Ways) -> Table:
@@ -118,15 +118,15 @@ def by_class(seen: Ways) -> Table:
     for way, every in seen.items():
         cells = []
         for name in CLASSES:
-            some = [(of, of.of(job_class=name)) for of in every]
-            cells.append(ranged([of.start_s[these].mean() for of, these in some]))
-            cells.append(ranged([float(np.percentile(of.start_s[these], 95)) for of, these in some]))
-            cells.append(ranged([of.completion_s[these].mean() for of, these in some]))
-        cells.append(ranged([100 * (mine / base - 1) for mine, base in zip(_completions(every), first, strict=True)]))
-        cells.append(ranged([100 * of.numbers["sharing.rate.arrivals"] for of in every]))
+            some = [(of, of.mask_of(job_class=name)) for of in every]
+            cells.append(range_text([of.start_s[these].mean() for of, these in some]))
+            cells.append(range_text([float(np.percentile(of.start_s[these], 95)) for of, these in some]))
+            cells.append(range_text([of.completion_s[these].mean() for of, these in some]))
+        cells.append(range_text([100 * (mine / base - 1) for mine, base in zip(_completions(every), first, strict=True)]))
+        cells.append(range_text([100 * of.numbers["sharing.rate.arrivals"] for of in every]))
         for count in ("preemptions", "reclaimed", "sharing.packings"):
-            cells.append(ranged([of.numbers[count] for of in every], lambda value: f"{value:.0f}"))
-        rows.append((way.title, (*cells, ranged([of.lost_gpu_h for of in every]))))
+            cells.append(range_text([of.numbers[count] for of in every], lambda value: f"{value:.0f}"))
+        rows.append((way.title, (*cells, range_text([of.lost_gpu_h for of in every]))))
     columns = (
         *(f"{name}: {what}" for name in CLASSES.values() for what in ("to the start, s", "95 %, s", "completion, s")),
         f"the same against {next(iter(seen)).title}, %",
@@ -153,8 +153,8 @@ def by_tenant(seen: Ways, tenants: Mapping[str, Tenant]) -> Table:
         cells = []
         for vc in tenants:
             for name in CLASSES:
-                means = [of.completion_s[some].mean() for of in every if (some := of.of(vc, name)).any()]
-                cells.append(ranged(means) if means else "-")
+                means = [of.completion_s[some].mean() for of in every if (some := of.mask_of(vc, name)).any()]
+                cells.append(range_text(means) if means else "-")
         rows.append((way.title, tuple(cells)))
     columns = tuple(f"{vc}, {name}" for vc in tenants for name in CLASSES.values())
     said = "; ".join(
@@ -168,12 +168,12 @@ def by_tenant(seen: Ways, tenants: Mapping[str, Tenant]) -> Table:
     return Table("together-tenants", "Mean completion by virtual cluster, s", columns, tuple(rows), note)
 
 
-def drawn(seen: Ways) -> Figure:
+def draw_medians(seen: Ways) -> Figure:
     """Draw medians over the seeds, with the minimum and the maximum."""
     figure, all_axes = sheet(1, len(CLASSES), height=1 + 0.32 * len(seen))
     titles = [way.title for way in seen]
     for (name, title), axes in zip(CLASSES.items(), all_axes, strict=True):
-        means = [[of.completion_s[of.of(job_class=name)].mean() / 60 for of in every] for every in seen.values()]
+        means = [[of.completion_s[of.mask_of(job_class=name)].mean() / 60 for of in every] for every in seen.values()]
         values = [median(some) for some in means]
         off = [[value - min(some) for value, some in zip(values, means, strict=True)]]
         off.append([max(some) - value for value, some in zip(values, means, strict=True)])

@@ -11,7 +11,7 @@ from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.virtual_clusters import VirtualCluster
 from scheduler_service.sim.workloads import GavelChoices
 from scheduler_service.sim.workloads.gavel_choices import Tenant, tenants
-from scheduler_service.sim.workloads.hived import apportioned
+from scheduler_service.sim.workloads.hived import apportion
 
 FROM_DAY = 64
 """First day of the trace to use: several virtual clusters are busy then, and 4 of 10 jobs are short."""
@@ -111,7 +111,7 @@ def _virtual_clusters(found: Mapping[str, Tenant], inside: tuple[str, ...]) -> t
     if not inside:
         return ()
     asked = [tenant.asked_s for tenant in found.values()]
-    owned = {model: apportioned(asked, count, 1) for model, count in NODES.items()}
+    owned = {model: apportion(asked, count, 1) for model, count in NODES.items()}
     return tuple(
         VirtualCluster(
             name=vc,

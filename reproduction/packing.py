@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from reproduction.packing_mixes import Best, Mix, Pairs, Rule, Seen, best, mixes, pairs_of, play
-from reproduction.studies import Table, as_markdown, estimated, fill_in, show
+from reproduction.studies import Table, as_markdown, estimate_text, fill_in, show
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.experiments.estimates import estimate
 from scheduler_service.sim.experiments.figures import lines, save, sheet
@@ -82,10 +82,10 @@ def command(rates: tuple[Path, Path], quick: bool, output: Path, document: Path 
     for setting in (Setting(model, jobs) for model in MODELS for jobs in study.jobs):
         results[setting] = simulate(pairs_of(found, setting.model), study, setting.jobs)
         say(notes, f"{setting.title}: {study.seeds} times {study.mixes} mixes")
-    made = compared(results, study)
+    made = comparison_tables(results, study)
     show(made, output)
     name = "figure-packing"
-    save(drawn(results), output / "figures", name)
+    save(draw_gains(results), output / "figures", name)
     parts = {table.name: as_markdown(table) for table in made}
     fill_in(document, parts, {name: "The part of the best gain that is reached, by the number of mixes"}, output / "figures")
     say(notes, f"{output}: tables.md, figures/")
@@ -100,7 +100,7 @@ def simulate(of: Pairs, study: Study, jobs: int) -> Results:
     )
 
 
-def compared(results: Mapping[Setting, Results], study: Study) -> list[Table]:
+def comparison_tables(results: Mapping[Setting, Results], study: Study) -> list[Table]:
     """Tables of the first mixes, when nothing has been learned, and of the last ones."""
     size = f"{study.mixes} mixes of jobs on {study.devices} GPUs each, {study.seeds} seeds"
     note = (
@@ -122,11 +122,11 @@ def _rows(results: Mapping[Setting, Results], of: slice) -> tuple[tuple[str, tup
         theirs = [some[of] for some in found.best]
         for rule, every in found.seen.items():
             seen = [some[of] for some in every]
-            gained = estimated(estimate([_gained(mine, best) for mine, best in zip(seen, theirs, strict=True)]), 100)
+            gained = estimate_text(estimate([_gain_share(mine, best) for mine, best in zip(seen, theirs, strict=True)]), 100)
             numbers = (_mean([[getattr(one, name) for one in some] for some in seen]) for name in Seen._fields)
             rows.append((f"{setting.title}: {RULES[rule]}", (*numbers, gained)))
         here, anywhere = ([[getattr(one, name) for one in some] for some in theirs] for name in Best._fields)
-        far = estimated(estimate([_share(most, near) for most, near in zip(anywhere, here, strict=True)]), 100)
+        far = estimate_text(estimate([_share(most, near) for most, near in zip(anywhere, here, strict=True)]), 100)
         rows.append((f"{setting.title}: best pairs on each GPU", (_mean(here), "", "", "", "", "100")))
         rows.append((f"{setting.title}: best pairs of all jobs", (_mean(anywhere), "", "", "", "", far)))
     return tuple(rows)
@@ -138,7 +138,7 @@ def _mean(values: Sequence[Sequence[float]]) -> str:
     return f"{found.mean:.3f}" + ("" if found.half is None else f" ± {found.half:.3f}")
 
 
-def _gained(seen: Sequence[Seen], theirs: Sequence[Best]) -> float:
+def _gain_share(seen: Sequence[Seen], theirs: Sequence[Best]) -> float:
     return _share([one.work for one in seen], [one.here for one in theirs])
 
 
@@ -147,7 +147,7 @@ def _share(mine: Sequence[float], theirs: Sequence[float]) -> float:
     return (fmean(mine) - 1) / (fmean(theirs) - 1)
 
 
-def drawn(results: Mapping[Setting, Results]) -> Figure:
+def draw_gains(results: Mapping[Setting, Results]) -> Figure:
     """Draw the share of the best pairs' gain that is reached over the mixes: means over seeds, and over five mixes each."""
     figure, all_axes = sheet(len(results), 1, height=2.6 * len(results))
     for (setting, of), axes in zip(results.items(), all_axes, strict=True):
@@ -167,4 +167,4 @@ def drawn(results: Mapping[Setting, Results]) -> Figure:
 
 def _part(seen: Sequence[Sequence[Seen]], theirs: Sequence[Sequence[Best]], begin: int, end: int) -> float:
     some = [one for each in seen for one in each[begin:end]]
-    return 100 * _gained(some, [one for each in theirs for one in each[begin:end]])
+    return 100 * _gain_share(some, [one for each in theirs for one in each[begin:end]])

@@ -115,7 +115,7 @@ class Probing:
         packed: list[float] = []
         probes = undone = 0
         lost = 0.0
-        while (pair := next_pair(rest, self._known, most=2)) is not None:
+        while (pair := next_pair(rest, self._known_pair, most=2)) is not None:
             one, other = pair
             work, before = self._of.work[one.kind, other.kind], _does(len(kinds), packed)
             during = _does(len(kinds), [*packed, work])
@@ -144,12 +144,12 @@ class Probing:
         probes = undone = moves = 0
         lost = 0.0
 
-        def known(one: _Job, other: _Job) -> tuple[bool, int] | None:
-            seen = self._known(one, other)
+        def known_if_worth(one: _Job, other: _Job) -> tuple[bool, int] | None:
+            seen = self._known_pair(one, other)
             worth = one.device == other.device or (one.jobs + other.jobs not in met and may_be_worth_a_move(one, other, seen))
             return seen if worth else (False, 0)
 
-        while (pair := next_pair(rest, known, most=2)) is not None:
+        while (pair := next_pair(rest, known_if_worth, most=2)) is not None:
             rows = [count - len(some) for count, some in zip(jobs, packed, strict=True)]
             mover, host = sorted(pair, key=lambda job: (-rows[job.device], job.utilisation_ppm, job.jobs))
             if mover.device != host.device:
@@ -179,7 +179,7 @@ class Probing:
     def _order(self, kind: str) -> int:
         return self._rng.randrange(_PPM) if self._rule == "random" else self._of.utilisation[kind]
 
-    def _known(self, one: _Job, other: _Job) -> tuple[bool, int] | None:
+    def _known_pair(self, one: _Job, other: _Job) -> tuple[bool, int] | None:
         if not self._of.work[one.kind, other.kind]:
             return False, 0  # their measured memory does not fit
         return self._learnt.get(_key(one, other))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.commands import say, warnings
-from scheduler_service.sim.experiments.estimates import Estimate, Group, grouped
+from scheduler_service.sim.experiments.estimates import Estimate, Group, group_summaries
 from scheduler_service.sim.experiments.kept_results import Keep, Summary
 from scheduler_service.sim.experiments.runner_port import BadAddress
 from scheduler_service.sim.experiments.sweep import Stopped, SweepFailed, sweep
@@ -27,7 +27,7 @@ from scheduler_service.sim.progress import Screen, length
 Simulated = Mapping[Case, Summary]
 
 
-def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: Keep = "summary") -> Simulated:
+def simulate_cases(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: Keep = "summary") -> Simulated:
     """Simulate the cases that are not in the folder yet. On an error, print it and exit like `ebb-sim run`."""
     notes, different = Console(stderr=True), list(dict.fromkeys(cases))
     try:
@@ -54,7 +54,7 @@ def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: K
 
 def group(found: Simulated, cases: Sequence[Case]) -> Group:
     """The results of one policy on one workload, with every set."""
-    (one,) = grouped({found[cases[0]].folder: [found[case] for case in cases]})
+    (one,) = group_summaries({found[cases[0]].folder: [found[case] for case in cases]})
     return one
 
 
@@ -79,7 +79,7 @@ def number(value: float | None) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def estimated(estimate: Estimate | None, scale: float = 1) -> str:
+def estimate_text(estimate: Estimate | None, scale: float = 1) -> str:
     """Format the mean and half of its interval."""
     if estimate is None:
         return "-"

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from reproduction.fitgpp.plan import MINUTE, OPENB_CLUSTER, PAPERS_CLUSTER, PHILLY_CLUSTER, Traces, openb, philly
-from reproduction.studies import Simulated, Table, as_markdown, fill_in, number, show, simulated
+from reproduction.studies import Simulated, Table, as_markdown, fill_in, number, show, simulate_cases
 from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.commands import say
@@ -166,7 +166,7 @@ def command(
     study = (QUICK if quick else Study())._replace(traces=None if on_traces is None else Traces(*on_traces))
     chosen = parts or tuple(PARTS)
     folder = output or Path("results") / ("scores-quick" if quick else "scores")
-    found = simulated((one for part in chosen for one in _cases(study, part)), folder, on, fresh)
+    found = simulate_cases((one for part in chosen for one in _cases(study, part)), folder, on, fresh)
     made = [_table(study, part, workload, found) for part in chosen for workload in study.workloads(part)]
     show(made, folder)
     fill_in(document, {table.name: as_markdown(table) for table in made}, {}, folder)

@@ -103,7 +103,7 @@ def by_alpha(measured: Measured) -> Figure:
     return figure
 
 
-def varied(measured: Measured, part: Part) -> Figure:
+def sensitivity_figure(measured: Measured, part: Part) -> Figure:
     """Figures 17 and 18: completion time by the error of the estimates, and by the cost of profiling."""
     figure, (axes,) = sheet()
     values = ERRORS if part == "errors" else OVERHEADS

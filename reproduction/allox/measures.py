@@ -79,7 +79,7 @@ def _count(case: Case, spec: JobSpec) -> int:
     return sum(group.nodes * int(group.cpus * 1000 // spec.demand.cpu_milli) for group in case.cluster)
 
 
-def seen(case: Case, folder: Path | None) -> Seen:
+def outcome_of(case: Case, folder: Path | None) -> Seen:
     """Return the outcome of a case that was simulated into the folder; if there is no folder, that of SRPT, computed here."""
     jobs = job_list(case)
     slots = slots_of(case, jobs)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from reproduction.allox.measures import Measures
 from reproduction.allox.plan import Point, Study, title
-from reproduction.allox.tables import Measured, mean, said
+from reproduction.allox.tables import Measured, interval_text, mean
 from reproduction.studies import Table
 from scheduler_service.sim.experiments.estimates import estimate
 from scheduler_service.sim.experiments.figures import COLOURS, sheet
@@ -41,28 +41,30 @@ def by_rate(measured: Measured) -> Mapping[float, Measured]:
 def _cells(of: Point, rates: Sequence[Measured]) -> tuple[str, ...]:
     allox, sjf = Point("allox"), Point("sjf-plus")
 
-    def here(name: str) -> str:
-        return said(estimate([fmean(values) for values in _by_set([_of(at[of], name) for at in rates])]))
+    def mean_text(name: str) -> str:
+        return interval_text(estimate([fmean(values) for values in _by_set([_values_of(at[of], name) for at in rates])]))
 
-    def against(other: Point, name: str) -> str:
+    def text_against(other: Point, name: str) -> str:
         if of == other:
             return ""
-        parts = [[a / b - 1 for a, b in zip(_of(at[of], name), _of(at[other], name), strict=True)] for at in rates]
+        parts = [
+            [a / b - 1 for a, b in zip(_values_of(at[of], name), _values_of(at[other], name), strict=True)] for at in rates
+        ]
         more = estimate([100 * fmean(values) for values in _by_set(parts)])
         return f"{more.mean:+.1f}" + ("" if more.half is None else f" ± {more.half:.1f}") + " %"
 
     return (
-        here("completion_s"),
-        against(allox, "completion_s"),
-        against(sjf, "completion_s"),
-        here("disparity"),
-        against(allox, "disparity"),
-        here("worst_user_s"),
-        against(allox, "worst_user_s"),
+        mean_text("completion_s"),
+        text_against(allox, "completion_s"),
+        text_against(sjf, "completion_s"),
+        mean_text("disparity"),
+        text_against(allox, "disparity"),
+        mean_text("worst_user_s"),
+        text_against(allox, "worst_user_s"),
     )
 
 
-def _of(measures: Sequence[Measures], name: str) -> list[float]:
+def _values_of(measures: Sequence[Measures], name: str) -> list[float]:
     return [getattr(one, name) for one in measures]
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from reproduction.allox import figures as allox_figures
 from reproduction.allox import rates as allox_rates
 from reproduction.allox import tables as allox_tables
-from reproduction.allox.measures import curves, job_list, measures, seen
+from reproduction.allox.measures import curves, job_list, measures, outcome_of
 from reproduction.allox.plan import ON_DEVICES, PARTS, QUICK, SRPT, Part, Point, Study, Traces, cases, points
 from reproduction.allox.tables import Measured
-from reproduction.studies import Simulated, Table, as_markdown, fill_in, show, simulated
+from reproduction.studies import Simulated, Table, as_markdown, fill_in, show, simulate_cases
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.experiments.figures import save
@@ -71,8 +71,8 @@ def command(
     folder = output or Path("results") / ("allox-quick" if quick else "allox")
     wanted = {part: {point: cases(study, part, point) for point in points(part, study)} for part in chosen}
     every = [case for of in wanted.values() for point, some in of.items() if point.policy != SRPT for case in some]
-    found = simulated(every, folder, on, fresh, keep="all")
-    looked = {part: _look(of, found, part in CURVES) for part, of in wanted.items()}
+    found = simulate_cases(every, folder, on, fresh, keep="all")
+    looked = {part: _measure(of, found, part in CURVES) for part, of in wanted.items()}
     tables = [table for part, of in looked.items() for table in _tables(part, of, wanted[part], study)]
     show(tables, folder)
     drawn: dict[str, str] = {}
@@ -92,10 +92,10 @@ class Looked(NamedTuple):
     """Curves of the first seed; empty if the part has no figure over time."""
 
 
-def _look(of: Mapping[Point, Sequence[Case]], found: Simulated, with_curves: bool) -> Looked:
+def _measure(of: Mapping[Point, Sequence[Case]], found: Simulated, with_curves: bool) -> Looked:
     measured, drawn = {}, {}
     for point, some in of.items():
-        what = [seen(case, None if point.policy == SRPT else found[case].folder) for case in some]
+        what = [outcome_of(case, None if point.policy == SRPT else found[case].folder) for case in some]
         measured[point] = [measures(one) for one in what]
         if with_curves:
             drawn[point] = curves(what[0])
@@ -116,7 +116,7 @@ def _tables(part: Part, of: Looked, wanted: Mapping[Point, Sequence[Case]], stud
         return [allox_rates.table(of.measured, study)]
     if part == "alpha":
         return [allox_tables.by_alpha(of.measured, len(study.varied_seeds))]
-    return [allox_tables.varied(of.measured, part, len(study.varied_seeds))]
+    return [allox_tables.sensitivity_table(of.measured, part, len(study.varied_seeds))]
 
 
 def _figures(part: Part, of: Looked) -> dict[str, tuple[str, Figure]]:
@@ -142,4 +142,4 @@ def _figures(part: Part, of: Looked) -> dict[str, tuple[str, Figure]]:
     if part == "alpha":
         return {"figure-16": ("Completion time and disparity by alpha", allox_figures.by_alpha(of.measured))}
     name, title = ("figure-17", "errors of the estimates") if part == "errors" else ("figure-18", "costs of profiling")
-    return {name: (f"Mean completion times with {title}", allox_figures.varied(of.measured, part))}
+    return {name: (f"Mean completion times with {title}", allox_figures.sensitivity_figure(of.measured, part))}

@@ -41,7 +41,7 @@ def less(of: Sequence[Measures], other: Sequence[Measures]) -> Estimate:
     return estimate([1 - mine.completion_s / theirs.completion_s for mine, theirs in zip(of, other, strict=True)])
 
 
-def said(of: Estimate, scale: float = 1) -> str:
+def interval_text(of: Estimate, scale: float = 1) -> str:
     """Format the mean and half of its interval."""
     return number(of.mean * scale) + ("" if of.half is None else f" ± {number(of.half * scale)}")
 
@@ -62,13 +62,13 @@ def by_policy(measured: Measured, told: Callable[[Printed], float | None], note:
         printed = told(PRINTED.get(point.policy, Printed())) if point.alpha == ALPHA else None
         ratio = None if printed is None or theirs is None else theirs / printed - 1
         cells = (
-            said(mean(of, "completion_s")),
+            interval_text(mean(of, "completion_s")),
             "" if point == ALLOX else percent(_minus(less(mine, of))),
             number(printed),
             "-" if ratio is None or point == ALLOX else f"{100 * ratio:+.0f} %",
-            said(mean(of, "longest_s")),
-            said(mean(of, "disparity")),
-            said(mean(of, "worst_user_s")),
+            interval_text(mean(of, "longest_s")),
+            interval_text(mean(of, "disparity")),
+            interval_text(mean(of, "worst_user_s")),
             *(f"{100 * mean_of(of, at):.0f} %" for at in (0, 1)),
         )
         rows.append((title(point), cells))
@@ -94,7 +94,7 @@ def experiment(measured: Measured, study: Study) -> Table:
     for point, of in measured.items():
         printed = PRINTED.get(point.policy, Printed()).experiment_s
         cells = (
-            said(mean(of, "completion_s")),
+            interval_text(mean(of, "completion_s")),
             "" if point == ALLOX else percent(_minus(less(mine, of))),
             number(printed),
             "" if point == ALLOX else "-" if printed is None else f"{100 * (theirs / printed - 1):+.0f} %",
@@ -113,7 +113,7 @@ def experiment(measured: Measured, study: Study) -> Table:
 
 def simulation(measured: Measured, jobs: int, study: Study, default: Study) -> Table:
     whole = study.until_s == default.until_s and study.jobs is None
-    told = _whole if whole else _slice
+    told = _printed_whole_s if whole else _slice
     source = (
         "the authors' published outputs, of all their jobs"
         if whole
@@ -124,7 +124,7 @@ def simulation(measured: Measured, jobs: int, study: Study, default: Study) -> T
     return by_policy(measured, told, note, "allox-simulation", "The simulation: 10 users on 20 GPUs and 20 CPUs (figure 13)")
 
 
-def _whole(printed: Printed) -> float | None:
+def _printed_whole_s(printed: Printed) -> float | None:
     return sum(ALLOX_WHOLE_S) / 2 if printed is PRINTED["allox"] else printed.whole_s
 
 
@@ -166,11 +166,11 @@ def devices(measured: Measured, part: Part, jobs: int) -> Table:
         (
             title(point),
             (
-                said(mean(of, "completion_s")),
+                interval_text(mean(of, "completion_s")),
                 "" if point == ALLOX else percent(_minus(less(measured[ALLOX], of))),
-                said(mean(of, "median_s")),
-                said(mean(of, "longest_s")),
-                said(mean(of, "disparity")),
+                interval_text(mean(of, "median_s")),
+                interval_text(mean(of, "longest_s")),
+                interval_text(mean(of, "disparity")),
                 *(f"{100 * use:.0f} %" for use in of[0].utilisation),
             ),
         )
@@ -186,10 +186,10 @@ def starvation(measured: Measured, seeds: int) -> Table:
         (
             TITLES[point.policy],
             (
-                said(mean(of, "completion_s")),
-                said(mean(of, "long_user_s")),
-                said(mean(of, "long_user_done"), 100),
-                said(mean(of, "disparity")),
+                interval_text(mean(of, "completion_s")),
+                interval_text(mean(of, "long_user_s")),
+                interval_text(mean(of, "long_user_done"), 100),
+                interval_text(mean(of, "disparity")),
             ),
         )
         for point, of in measured.items()
@@ -205,10 +205,10 @@ def by_alpha(measured: Measured, seeds: int) -> Table:
         (
             f"AlloX, alpha = {point.alpha:g}" if point.policy == "allox" else TITLES[point.policy],
             (
-                said(mean(of, "completion_s")),
+                interval_text(mean(of, "completion_s")),
                 "" if point.policy == SRPT else percent(_minus(less(of, srpt))),
-                said(mean(of, "disparity")),
-                said(mean(of, "worst_user_s")),
+                interval_text(mean(of, "disparity")),
+                interval_text(mean(of, "worst_user_s")),
             ),
         )
         for point, of in measured.items()
@@ -218,7 +218,7 @@ def by_alpha(measured: Measured, seeds: int) -> Table:
     return Table("allox-alpha", "The part of the users that is considered (figure 16)", columns, tuple(rows), note)
 
 
-def varied(measured: Measured, part: Part, seeds: int) -> Table:
+def sensitivity_table(measured: Measured, part: Part, seeds: int) -> Table:
     """A row for each policy and a column for each value."""
     values, title = (
         (ERRORS, "Errors of the estimates (figure 17): mean completion time, s")
@@ -227,7 +227,7 @@ def varied(measured: Measured, part: Part, seeds: int) -> Table:
     )
     names = list(dict.fromkeys(point.policy for point in measured))
     rows = tuple(
-        (TITLES[name], tuple(said(mean(measured[varying(part, name, value)], "completion_s")) for value in values))
+        (TITLES[name], tuple(interval_text(mean(measured[varying(part, name, value)], "completion_s")) for value in values))
         for name in names
     )
     return Table(f"allox-{part}", title, tuple(f"{100 * value:g} %" for value in values), rows, f"{seeds} sets of jobs.")

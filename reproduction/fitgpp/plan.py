@@ -31,18 +31,18 @@ GRACES = (1.0, 2.0, 4.0, 8.0)
 """Factors on the paper's grace periods in figure 7."""
 
 
-def published(name: str, label: str, **others: Any) -> Policy:
+def published_policy(name: str, label: str, **others: Any) -> Policy:
     """A policy as the paper describes it, not as a service runs it, except for the settings in `others`."""
     return Policy(name=name, label=label, **(AS_PUBLISHED._asdict() | others))
 
 
 def fitgpp(s: float = AS_PUBLISHED.s, cap: int | None = AS_PUBLISHED.cap) -> Policy:
-    return published("fitgpp", "FitGpp" if s == AS_PUBLISHED.s else f"FitGpp, s = {s:g}", s=s, cap=cap)
+    return published_policy("fitgpp", "FitGpp" if s == AS_PUBLISHED.s else f"FitGpp, s = {s:g}", s=s, cap=cap)
 
 
 FIFO = Policy(name="fifo", label="FIFO", in_order=True)
-LRTP = published("lrtp", "LRTP")
-RAND = published("rand", "RAND")
+LRTP = published_policy("lrtp", "LRTP")
+RAND = published_policy("rand", "RAND")
 FITGPP = fitgpp()
 POLICIES = (FIFO, LRTP, RAND, FITGPP)
 SERVED = Policy(name="fitgpp", label="FitGpp, as a service has it")
@@ -93,7 +93,7 @@ PARTS = ("tables", "s", "P", "trials", "grace", "traces")
 def points(part: str) -> list[Point]:
     """The points of one part of the evaluation."""
     if part == "tables":
-        return [*map(Point, POLICIES), Point(SERVED), *(Point(unbounded(policy)) for policy in POLICIES[1:])]
+        return [*map(Point, POLICIES), Point(SERVED), *(Point(without_cap(policy)) for policy in POLICIES[1:])]
     if part == "s":
         return [Point(fitgpp(s=s)) for s in WEIGHTS]
     if part == "P":
@@ -106,7 +106,7 @@ def points(part: str) -> list[Point]:
     return [Point(policy, trace=trace) for trace in Traces._fields for policy in (*POLICIES, SERVED, UNBOUNDED)]
 
 
-def unbounded(policy: Policy) -> Policy:
+def without_cap(policy: Policy) -> Policy:
     """The same policy with no bound on preemptions per job."""
     return policy.model_copy(update={"cap": None})
 

@@ -10,7 +10,7 @@ from reproduction.fitgpp.figures import FIGURES
 from reproduction.fitgpp.plan import PARTS, QUICK, Point, Study, Traces, cases, points
 from reproduction.fitgpp.published import FITTED
 from reproduction.fitgpp.tables import tables, trace_tables
-from reproduction.studies import Table, as_markdown, fill_in, group, show, simulated
+from reproduction.studies import Table, as_markdown, fill_in, group, show, simulate_cases
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.experiments.estimates import Group
 from scheduler_service.sim.experiments.figures import save, slowdown
@@ -72,7 +72,7 @@ Groups = dict[str, dict[Point, Group]]
 
 def _simulate(study: Study, parts: Sequence[str], folder: Path, on: str, fresh: bool) -> Groups:
     wanted = {part: {point: list(cases(study, part, point)) for point in points(part)} for part in parts}
-    found = simulated((case for by_point in wanted.values() for of in by_point.values() for case in of), folder, on, fresh)
+    found = simulate_cases((case for by_point in wanted.values() for of in by_point.values() for case in of), folder, on, fresh)
     return {part: {point: group(found, of) for point, of in by_point.items()} for part, by_point in wanted.items()}
 
 

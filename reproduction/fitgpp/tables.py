@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from reproduction.fitgpp.plan import FIFO, FITGPP, POLICIES, SERVED, TRACES, Point, unbounded
+from reproduction.fitgpp.plan import FIFO, FITGPP, POLICIES, SERVED, TRACES, Point, without_cap
 from reproduction.fitgpp.published import HEADLINES, INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS, Printed, Row
-from reproduction.studies import Table, estimated, number
+from reproduction.studies import Table, estimate_text, number
 from scheduler_service.sim.experiments.estimates import Group
 
 Groups = Mapping[Point, Group]
@@ -23,7 +23,7 @@ def tables(groups: Groups) -> Iterator[Table]:
         "table-1",
         "Table 1: percentiles of slowdown",
         SLOWDOWN_COLUMNS,
-        tuple(_rows(SLOWDOWNS, [*map(Point, POLICIES), Point(SERVED)], groups, _of(METRICS))),
+        tuple(_rows(SLOWDOWNS, [*map(Point, POLICIES), Point(SERVED)], groups, _cells_of(METRICS))),
     )
     changes = ("trials 95th", "best-effort 50th", "best-effort 95th")
     yield Table("headlines", "FitGpp against FIFO, in %", changes, tuple(_headlines(groups)))
@@ -32,19 +32,19 @@ def tables(groups: Groups) -> Iterator[Table]:
         "table-2",
         "Table 2: from a preemption to the next start, in minutes",
         ("50th", "75th", "95th", "99th"),
-        tuple(_rows(INTERVALS, preempting, groups, _of(INTERVAL_METRICS))),
+        tuple(_rows(INTERVALS, preempting, groups, _cells_of(INTERVAL_METRICS))),
     )
     yield Table(
         "table-3",
         "Table 3: jobs preempted, in % of all jobs (P = 1)",
         ("preempted",),
-        tuple(_rows(PREEMPTED, preempting, groups, _of({"preempted.share": 100}))),
+        tuple(_rows(PREEMPTED, preempting, groups, _cells_of({"preempted.share": 100}))),
     )
     yield Table(
         "table-4",
         "Table 4: jobs preempted so often, in % of all jobs (P without bound)",
         ("once", "twice", "3 times or more"),
-        tuple(_rows(OFTEN, [Point(unbounded(policy)) for policy in POLICIES[1:]], groups, _of(OFTEN_METRICS))),
+        tuple(_rows(OFTEN, [Point(without_cap(policy)) for policy in POLICIES[1:]], groups, _cells_of(OFTEN_METRICS))),
     )
 
 
@@ -53,13 +53,13 @@ def trace_tables(groups: Groups) -> Iterator[Table]:
     metrics = {**METRICS, "preempted.share": 100, "interval_s.p50": 1 / 60, "interval_s.p95": 1 / 60}
     columns = (*SLOWDOWN_COLUMNS, "preempted %", "interval 50th", "interval 95th")
     for trace, title in (("philly", "Philly"), ("openb", "openb's demands")):
-        rows = tuple((p.policy.title, _of(metrics)(group)) for p, group in groups.items() if p.trace == trace)
+        rows = tuple((p.policy.title, _cells_of(metrics)(group)) for p, group in groups.items() if p.trace == trace)
         yield Table(f"trace-{trace}", f"{title}: percentiles of slowdown, and preemptions", columns, rows, TRACES[trace])
 
 
-def _of(metrics: Mapping[str, float]) -> Cells:
+def _cells_of(metrics: Mapping[str, float]) -> Cells:
     """Return a function that formats a group's figures, each times its factor."""
-    return lambda group: tuple(estimated(group.estimate(name), scale) for name, scale in metrics.items())
+    return lambda group: tuple(estimate_text(group.estimate(name), scale) for name, scale in metrics.items())
 
 
 def _rows(
@@ -73,12 +73,12 @@ def _rows(
 
 
 def _theirs(title: str, printed: Printed) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield f"{title}: paper", _printed(printed.paper)
+    yield f"{title}: paper", _printed_cells(printed.paper)
     if printed.plain is not None:
-        yield f"{title}: plain simulator", _printed(printed.plain)
+        yield f"{title}: plain simulator", _printed_cells(printed.plain)
 
 
-def _printed(row: Row) -> tuple[str, ...]:
+def _printed_cells(row: Row) -> tuple[str, ...]:
     return tuple(map(number, row))
 
 
@@ -87,4 +87,4 @@ def _headlines(groups: Groups) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield from _theirs("FitGpp", HEADLINES)
     for policy in (FITGPP, SERVED):
         changes = (groups[Point(policy)].change(name, groups[Point(FIFO)]) for name in names)
-        yield f"{policy.title}{': Ebb' if policy is FITGPP else ''}", tuple(estimated(change, 100) for change in changes)
+        yield f"{policy.title}{': Ebb' if policy is FITGPP else ''}", tuple(estimate_text(change, 100) for change in changes)

@@ -55,7 +55,7 @@ def table(of: Mapping[str, Sequence[Sequence[Span]]]) -> Table:
     return Table("figure-11", "Figure 11: the GPUs of an elastic job", columns, tuple(rows), f"The job ends after {ends}.")
 
 
-def drawn(of: Sequence[Sequence[Span]]) -> Figure:
+def draw_gpus(of: Sequence[Sequence[Span]]) -> Figure:
     """Draw the GPUs of the elastic job, and of all other jobs together."""
     figure, (axes,) = sheet()
     elastic, others = of[0], [span for job in of[1:] for span in job]

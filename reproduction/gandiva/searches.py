@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.gandiva.plan import BASELINE, GANDIVA, TITLES, servers
 from reproduction.gandiva.published import ACCURACIES, SEARCHES, Found
-from reproduction.studies import Simulated, Table, estimated, group, number
+from reproduction.studies import Simulated, Table, estimate_text, group, number
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.estimates import Group
 from scheduler_service.sim.experiments.figures import lines, sheet
@@ -95,7 +95,7 @@ def tables(searches: Searches) -> list[Table]:
     accuracies = [(row, column) for row, column in searches if row == "accuracy"]
     if accuracies:
         made.append(_table("table-4", "Table 4: minutes until a model of this accuracy is found", searches, accuracies))
-    made.append(_explored(searches, of_sizes))
+    made.append(_explored_table(searches, of_sizes))
     return made
 
 
@@ -103,22 +103,22 @@ def _table(name: str, title: str, searches: Searches, places: Sequence[tuple[str
     columns = ("paper, FIFO", "FIFO", "paper, Gandiva", "Gandiva", "paper, speedup", "speedup")
     rows = []
     for place in places:
-        printed, of = _printed(place), searches[place]
+        printed, of = _printed_result(place), searches[place]
         base, ours = (of[policy].estimate(FOUND) for policy in (BASELINE, GANDIVA))
         faster = "-" if base is None or ours is None else f"{base.mean / ours.mean:.2f}"
-        both = (number(printed.fifo), estimated(base), number(printed.gandiva), estimated(ours))
+        both = (number(printed.fifo), estimate_text(base), number(printed.gandiva), estimate_text(ours))
         rows.append((", ".join(place).replace("accuracy, ", ""), (*both, f"{printed.fifo / printed.gandiva:.2f}", faster)))
     return Table(name, title, columns, tuple(rows))
 
 
-def _printed(place: tuple[str, str]) -> Found:
+def _printed_result(place: tuple[str, str]) -> Found:
     row, column = place
     if row == "accuracy":
         return ACCURACIES[column]
     return next(one for one in SEARCHES[int(row.split()[0])] if str(one.position) == column)
 
 
-def _explored(searches: Searches, places: Sequence[tuple[str, str]]) -> Table:
+def _explored_table(searches: Searches, places: Sequence[tuple[str, str]]) -> Table:
     """Configurations judged per hour, until the search for the last position has ended."""
     last = {row: (row, column) for row, column in places}
     rows = []
@@ -137,7 +137,7 @@ def _explored(searches: Searches, places: Sequence[tuple[str, str]]) -> Table:
 # ---- the figure ----------------------------------------------------------------------------------------------------------
 
 
-def explored(searches: Searches) -> Figure:
+def draw_explored(searches: Searches) -> Figure:
     """Draw figure 14: configurations that were judged at least once, over time, in the searches for the last position."""
     last = {row: of for (row, _), of in searches.items() if row != "accuracy"}
     figure, all_axes = sheet(1, len(last))

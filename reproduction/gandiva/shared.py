@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from reproduction.gandiva.plan import BASELINE, GANDIVA, TITLES, TRACE
 from reproduction.gandiva.published import SHARED, SLICING_ALONE
-from reproduction.studies import Table, estimated, number
+from reproduction.studies import Table, estimate_text, number
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.estimates import Group
 from scheduler_service.sim.sharing.config import Sharing
@@ -73,7 +73,14 @@ def table(groups: Mapping[str, Group]) -> Table:
     for place, printed in enumerate(SHARED, 1):
         base, ours = (groups[policy].estimate(f"search.{place}.found_min") for policy in (BASELINE, GANDIVA))
         faster = "-" if base is None or ours is None else f"{base.mean / ours.mean:.1f}"
-        shown = (number(printed.fifo), estimated(base), number(printed.gandiva), estimated(ours), f"{printed.faster:g}", faster)
+        shown = (
+            number(printed.fifo),
+            estimate_text(base),
+            number(printed.gandiva),
+            estimate_text(ours),
+            f"{printed.faster:g}",
+            faster,
+        )
         rows.append((f"search {place}", shown))
     columns = ("paper, FIFO", "FIFO", "paper, Gandiva", "Gandiva", "paper, speedup", "speedup")
     note = f"In the paper time slicing alone is {SLICING_ALONE:g} times as fast; the rest is better locality."

@@ -20,7 +20,7 @@ from reproduction.gandiva.plan import (
     cases,
     policies,
 )
-from reproduction.studies import Table, as_markdown, fill_in, group, show, simulated
+from reproduction.studies import Table, as_markdown, fill_in, group, show, simulate_cases
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.experiments.figures import save
 
@@ -75,14 +75,14 @@ def command(
     days, at_min = study.shared_days, study.shared_at_min
     shared = gandiva_shared.cases(days, at_min, study.shared_seeds) if "shared" in chosen else {}
     every = [case for of in (*wanted.values(), *searches.values(), shared) for some in of.values() for case in some]
-    found = simulated(every, folder, on, fresh, keep="jobs") if every else {}
+    found = simulate_cases(every, folder, on, fresh, keep="jobs") if every else {}
     tables: list[Table] = []
     drawn: dict[str, str] = {}
     if growing:
-        runs = simulated([case for some in growing.values() for case in some], folder / "growing", on, fresh, keep="all")
+        runs = simulate_cases([case for some in growing.values() for case in some], folder / "growing", on, fresh, keep="all")
         timelines = gandiva_growing.timelines(runs, growing)
         tables.append(gandiva_growing.table(timelines))
-        save(gandiva_growing.drawn(timelines[GANDIVA]), folder, "growing")
+        save(gandiva_growing.draw_gpus(timelines[GANDIVA]), folder, "growing")
         drawn["growing"] = "The GPUs of an elastic job over time"
     for part, of in wanted.items():
         groups = {policy: group(found, some) for policy, some in of.items()}
@@ -100,7 +100,7 @@ def command(
     if searches:
         sought = gandiva_searches.groups(found, searches)
         tables += gandiva_searches.tables(sought)
-        save(gandiva_searches.explored(sought), folder, "explored")
+        save(gandiva_searches.draw_explored(sought), folder, "explored")
         drawn["explored"] = "Explored configurations over time"
     if shared:
         tables.append(gandiva_shared.table({policy: group(found, some) for policy, some in shared.items()}))

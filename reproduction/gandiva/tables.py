@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from reproduction.gandiva import published
 from reproduction.gandiva.plan import BASELINE, GANDIVA, SIX, TITLES
-from reproduction.studies import Table, estimated, number
+from reproduction.studies import Table, estimate_text, number
 from scheduler_service.sim.experiments.estimates import Estimate, Group
 from scheduler_service.sim.workloads.gandiva import MINUTE
 
@@ -118,4 +118,4 @@ def _change(estimate: Estimate | None) -> str:
 
 
 def _teller(group: Group) -> Callable[[str, float], str]:
-    return lambda metric, scale: estimated(group.estimate(metric), scale)
+    return lambda metric, scale: estimate_text(group.estimate(metric), scale)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from reproduction.hived.measures import NODE_GPUS, Uses, busy, effective, fluctuation, gain, used
+from reproduction.hived.measures import NODE_GPUS, Uses, busy, effective, fluctuation, gain, gpus_in_use
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.experiments.history import Floats, Ints, Steps
 from scheduler_service.sim.experiments.metrics import HOUR_US
@@ -26,7 +26,7 @@ class Windows(NamedTuple):
     begin: Ints
     end: Ints
 
-    def of(self, side: list[str], name: str) -> Steps:
+    def gpus_of(self, side: list[str], name: str) -> Steps:
         """Return the GPUs of which the tenant is the giver, or the taker, over time."""
         rows = np.array([one == name for one in side], bool)
         begin, end, gpus = self.begin[rows], self.end[rows], self.gpus[rows]
@@ -41,7 +41,7 @@ def windows(exchanges: Any, horizon: Micros) -> Windows:
     return Windows(opened["giver"].to_pylist(), opened["taker"].to_pylist(), gpus, begin, end.astype(np.int64))
 
 
-def kept(folder: Path, horizon: Micros) -> Windows:
+def read_windows(folder: Path, horizon: Micros) -> Windows:
     """Read the exchanges of a case that a sweep kept in full."""
     return windows(pq.read_table(folder / "exchanges.parquet"), horizon)
 
@@ -78,30 +78,30 @@ class Use(NamedTuple):
     names: list[str]
     """Names of virtual clusters, indexed by the numbers in the uses."""
 
-    def of(self, name: str) -> tuple[Uses, Uses]:
+    def uses_of(self, name: str) -> tuple[Uses, Uses]:
         code = self.names.index(name) if name in self.names else -1
-        return self.regular.of(self.regular.vc == code), self.every.of(self.every.vc == code)
+        return self.regular.select(self.regular.vc == code), self.every.select(self.every.vc == code)
 
 
-def gained(name: str, own: int, without: Use, exchanged: Use, traded: Windows, begin: Micros, end: Micros) -> Gained:
+def gain_of_tenant(name: str, own: int, without: Use, exchanged: Use, traded: Windows, begin: Micros, end: Micros) -> Gained:
     """Compare the same jobs without and with exchange, for a tenant that owns `own` GPUs, between two times."""
-    before, every = without.of(name)
-    regular, _ = exchanged.of(name)
+    before, every = without.uses_of(name)
+    regular, _ = exchanged.uses_of(name)
     span = float(end - begin)
-    given_us, taken_us = balance(traded.of(traded.giver, name), traded.of(traded.taker, name), begin, end)
+    given_us, taken_us = balance(traded.gpus_of(traded.giver, name), traded.gpus_of(traded.taker, name), begin, end)
     had_us = beyond(regular, own, begin, end)
     return Gained(
-        effective(used(before), own, begin, end),
-        had_us * matched(given_us, taken_us) / (own * span),
-        used(regular).mean(begin, end) / own,
+        effective(gpus_in_use(before), own, begin, end),
+        had_us * matched_share(given_us, taken_us) / (own * span),
+        gpus_in_use(regular).mean(begin, end) / own,
         given_us / HOUR_US,
         taken_us / HOUR_US,
         had_us / HOUR_US,
-        fluctuation(used(every), own, begin, end),
+        fluctuation(gpus_in_use(every), own, begin, end),
     )
 
 
-def matched(given: float, taken: float) -> float:
+def matched_share(given: float, taken: float) -> float:
     """The share of what a tenant took that it also gave: our reading of "are matched" (5.4)."""
     return min(1.0, given / taken) if taken else 0.0
 
@@ -115,7 +115,7 @@ def balance(given: Steps, taken: Steps, begin: Micros, end: Micros) -> tuple[flo
 
 def beyond(regular: Uses, own: int, begin: Micros, end: Micros) -> float:
     """GPU-microseconds in which a tenant's regular jobs used more cells than it owns."""
-    gpus, nodes = used(regular), busy(regular)
+    gpus, nodes = gpus_in_use(regular), busy(regular)
     at = _moments(begin, end, gpus.at, nodes.at)
     cells = _level(nodes, at[:-1])
     share = (cells - own / NODE_GPUS).clip(0) / np.maximum(cells, 1)
@@ -154,10 +154,10 @@ def balances(use: Use, owned: Mapping[str, int], gpus: int, traded: Windows, edg
     hours = np.diff(edges) / HOUR_US
     regular, low, given, taken = {}, {}, {}, {}
     for name in owned:
-        mine, every = use.of(name)
-        regular[name] = used(mine).means(edges)
-        low[name] = used(every).means(edges) - regular[name]
-        given[name], taken[name] = (traded.of(side, name).means(edges) for side in (traded.giver, traded.taker))
+        mine, every = use.uses_of(name)
+        regular[name] = gpus_in_use(mine).means(edges)
+        low[name] = gpus_in_use(every).means(edges) - regular[name]
+        given[name], taken[name] = (traded.gpus_of(side, name).means(edges) for side in (traded.giver, traded.taker))
     idle = np.maximum(gpus - sum(regular.values()), 1)
     total = sum(low.values())
     return {

@@ -69,7 +69,7 @@ def idle(days: Curve, shares: Mapping[str, Curves]) -> Figure:
     return figure
 
 
-def exchanged(days: Curve, given: Mapping[str, Curves]) -> Figure:
+def draw_exchanged(days: Curve, given: Mapping[str, Curves]) -> Figure:
     """Figure 11: GPU-hours that each tenant has given to others and had from them up to each time."""
     figure, all_axes = sheet(1, len(given))
     for (tenant, curves), axes in zip(given.items(), all_axes, strict=True):

@@ -41,12 +41,12 @@ class Shape(NamedTuple):
         """Eqn 3 of the paper, for a tenant that asks for this share of what it owns."""
         return float(np.sqrt(np.mean((load * self.hours - 1) ** 2)))
 
-    def within(self, load: float) -> float:
+    def share_used(self, load: float) -> float:
         """The share of what it owns that it would use."""
         return float(np.minimum(load * self.hours, 1).mean())
 
 
-def held(jobs: Iterable[SimJob], days: float) -> dict[str, Floats]:
+def gpus_without_waits(jobs: Iterable[SimJob], days: float) -> dict[str, Floats]:
     """How many GPUs each tenant's jobs would hold if none ever waited, hour by hour."""
     lives: dict[str, list[tuple[int, int, int]]] = {}
     for job in jobs:
@@ -61,7 +61,7 @@ def held(jobs: Iterable[SimJob], days: float) -> dict[str, Floats]:
 
 def regular(jobs: Iterable[SimJob], days: float, quotas: Mapping[str, int], nodes: int) -> float:
     """The share of a cluster that would be used within quotas, which are in nodes, if no job ever waited."""
-    used = (np.minimum(hours, quotas[name] * NODE_GPUS).mean() for name, hours in held(jobs, days).items())
+    used = (np.minimum(hours, quotas[name] * NODE_GPUS).mean() for name, hours in gpus_without_waits(jobs, days).items())
     return float(sum(used)) / (nodes * NODE_GPUS)
 
 
@@ -75,22 +75,22 @@ def scale_for(target: float, model: Hived, seed: int, quotas: Mapping[str, int],
     return _sought(share, target, 0.1, 10, halvings)
 
 
-def fit(seeds: Sequence[int], model: Hived = PAPERS, halvings: int = HALVINGS) -> dict[str, Tenant]:
+def fit_tenants(seeds: Sequence[int], model: Hived = PAPERS, halvings: int = HALVINGS) -> dict[str, Tenant]:
     """Fit the tenants' loads and swings, which depend on the present ones only by chance."""
-    tenants = {name: _fitted(name, TENANTS[name], seeds, model, halvings) for name in TENANTS}
+    tenants = {name: _fit_tenant(name, TENANTS[name], seeds, model, halvings) for name in TENANTS}
     rest = tenants.pop(REST)
     others = sum(tenant.load * tenant.nodes for tenant in tenants.values())
     return {**tenants, REST: rest._replace(load=(UTILISATION * NODES - others) / rest.nodes)}
 
 
-def _fitted(name: str, tenant: Tenant, seeds: Sequence[int], model: Hived, halvings: int) -> Tenant:
+def _fit_tenant(name: str, tenant: Tenant, seeds: Sequence[int], model: Hived, halvings: int) -> Tenant:
     alone = model.model_copy(update={"tenants": (name,)})
     balanced = UTILISATION * NODES / OWNED
     days = model.span_days
 
     def shapes(swing: float) -> list[Shape]:
         tried = tenant._replace(swing=swing)
-        of = (held(hived.jobs(alone, seed, tenants={name: tried}), days)[name] for seed in seeds)
+        of = (gpus_without_waits(hived.jobs(alone, seed, tenants={name: tried}), days)[name] for seed in seeds)
         return [Shape(hours / (tried.load * tried.nodes * NODE_GPUS)) for hours in of]
 
     def fluctuation(swing: float) -> float:
@@ -100,7 +100,7 @@ def _fitted(name: str, tenant: Tenant, seeds: Sequence[int], model: Hived, halvi
     found, effective = shapes(swing), DEFAULT[name].effective / 100
     if tenant.nodes <= SMALL:
         return tenant._replace(load=effective, swing=swing)
-    load = _sought(lambda load: float(np.mean([s.within(load) for s in found])), effective, 0.01, 5, 20)
+    load = _sought(lambda load: float(np.mean([s.share_used(load) for s in found])), effective, 0.01, 5, 20)
     return tenant._replace(load=load, swing=swing)
 
 
@@ -115,5 +115,5 @@ def _sought(rising: Callable[[float], float], target: float, low: float, high: f
 if __name__ == "__main__":
     import sys
 
-    for name, tenant in fit(range(1, 9)).items():
+    for name, tenant in fit_tenants(range(1, 9)).items():
         sys.stdout.write(f"{name}: load {tenant.load:.3f}, swing {tenant.swing:.2f}\n")

@@ -34,7 +34,7 @@ class Uses(NamedTuple):
     begin: Ints
     end: Ints
 
-    def of(self, rows: Mask) -> "Uses":
+    def select(self, rows: Mask) -> "Uses":
         return Uses(*(column[rows] for column in self))
 
 
@@ -75,10 +75,10 @@ def _tasks(history: History, runs: Any, which: Ints, begin: Ints, end: Ints, nod
     gpus = np.where(fills[row], filled, asked[row] // np.maximum(count[row], 1))
     vc = history.vcs[0][history.owner][which]
     made = Uses(nodes[first[row] + rank], gpus, vc[row], begin[row], end[row])
-    return made.of((made.end > made.begin) & (made.gpus > 0))
+    return made.select((made.end > made.begin) & (made.gpus > 0))
 
 
-def used(uses: Uses) -> Steps:
+def gpus_in_use(uses: Uses) -> Steps:
     """GPUs in use."""
     return Steps(np.concatenate((uses.begin, uses.end)), np.concatenate((uses.gpus, -uses.gpus)))
 
@@ -140,7 +140,7 @@ def delays(history: History, jobs: Any) -> Ints:
     return waited
 
 
-def queued(history: History) -> Ints:
+def queueing_times(history: History) -> Ints:
     """How long each job had no run. During a migration it has two runs at the same time."""
     order = np.lexsort((history.placed, history.owner))
     running = np.zeros(len(history.submit), np.int64)
@@ -185,8 +185,8 @@ def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
 def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
     """How long of its delay each job would have been within its tenant's quota, in GPUs, had it been started."""
     waited = np.zeros(len(history.submit), np.int64)
-    for name, gpus, of in _alike(history):
-        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
+    for name, gpus, of in _alike_jobs(history):
+        steps = gpus_in_use(uses.select(uses.vc == history.vcs[1].index(name)))
         begin = history.submit[of]
         waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, begin, begin + delays[of])
     return waited
@@ -199,8 +199,8 @@ def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping
     these left it enough GPUs on one node.
     """
     since, waited = _first_since(history, delays), np.zeros(len(history.submit), np.int64)
-    for name, gpus, of in _alike(history):
-        steps = lacking(uses.of(uses.vc == history.vcs[1].index(name)), min(gpus, node_gpus), node_gpus)
+    for name, gpus, of in _alike_jobs(history):
+        steps = lacking(uses.select(uses.vc == history.vcs[1].index(name)), min(gpus, node_gpus), node_gpus)
         most = owned.get(name, 0) - -(-gpus // node_gpus)
         waited[of] = _time_at_most(steps, most, since[of], history.submit[of] + delays[of])
     return waited
@@ -217,7 +217,7 @@ def _first_since(history: History, delays: Ints) -> Ints:
     return since
 
 
-def _alike(history: History) -> Iterator[tuple[str, int, Mask]]:
+def _alike_jobs(history: History) -> Iterator[tuple[str, int, Mask]]:
     """The jobs of each tenant that ask for the same number of GPUs: tenant, GPUs, and a mask of the jobs."""
     codes, names = history.vcs
     for code, name in enumerate(names):
@@ -233,13 +233,13 @@ def _time_at_most(steps: Steps, most: int, begin: Ints, end: Ints) -> Ints:
         return end - begin
     above = np.concatenate(([0], np.cumsum(np.diff(steps.at) * (steps.level[:-1] > most))))
 
-    def until(times: Ints) -> Ints:
+    def time_until(times: Ints) -> Ints:
         place = np.clip(np.searchsorted(steps.at, times, side="right") - 1, 0, None)
         since = np.clip(times - steps.at[place], 0, None) * (steps.level[place] > most)
         total: Ints = above[place] + since
         return total
 
-    return end - begin - (until(end) - until(begin))
+    return end - begin - (time_until(end) - time_until(begin))
 
 
 def anomalies(excess: Floats, in_quota: Ints) -> Floats:
@@ -249,7 +249,7 @@ def anomalies(excess: Floats, in_quota: Ints) -> Floats:
     return length
 
 
-def delayed(history: History, lengths: Floats, tolerance_us: Micros) -> dict[str, tuple[int, float]]:
+def count_delayed(history: History, lengths: Floats, tolerance_us: Micros) -> dict[str, tuple[int, float]]:
     """For each tenant, how many of its multi-GPU jobs were delayed in quota by more than this, and what share of them."""
     codes, names = history.vcs
     found: dict[str, tuple[int, float]] = {}
@@ -260,7 +260,7 @@ def delayed(history: History, lengths: Floats, tolerance_us: Micros) -> dict[str
     return found
 
 
-def preempted(history: History, runs: Any, edges: Floats) -> Ints:
+def gpus_preempted(history: History, runs: Any, edges: Floats) -> Ints:
     """How many GPUs were taken from runs to make room for others, between each two of the edges (figure 8)."""
     why = np.array(runs["why"].to_pylist(), dtype=object)
     of = np.isin(why, MADE_ROOM) & history.has_signal
@@ -271,13 +271,13 @@ def preempted(history: History, runs: Any, edges: Floats) -> Ints:
 
 def fluctuation(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
     """The Relative Fluctuation of a tenant's use (Eqn 3), with `own`, the GPUs of its virtual cluster, as the mean."""
-    level, held = _within(steps, begin, end)
+    level, held = _levels_within(steps, begin, end)
     return float(np.sqrt(np.average((level - own) ** 2, weights=held)) / own)
 
 
 def effective(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
     """The share of what a tenant owns that is used."""
-    level, held = _within(steps, begin, end)
+    level, held = _levels_within(steps, begin, end)
     return float(np.average(np.minimum(level, own), weights=held) / own)
 
 
@@ -286,7 +286,7 @@ def gain(increased: float, effective: float) -> float:
     return increased / effective
 
 
-def _within(steps: Steps, begin: Micros, end: Micros) -> tuple[Floats, Floats]:
+def _levels_within(steps: Steps, begin: Micros, end: Micros) -> tuple[Floats, Floats]:
     """The levels between two times, and how long each holds."""
     at = np.clip(np.concatenate(([begin], steps.at, [end])), begin, end)
     return np.concatenate(([0.0], steps.level)).astype(np.float64), np.diff(at).astype(np.float64)

@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
     def quotas(self) -> dict[str, int]:
         """Quotas in nodes."""
-        return hived.balanced(self.nodes) if self.assignment == "balanced" else hived.quotas(self.nodes)
+        return hived.balanced_quotas(self.nodes) if self.assignment == "balanced" else hived.quotas(self.nodes)
 
     @property
     def private(self) -> "Setting":
@@ -105,7 +105,7 @@ class Study(NamedTuple):
     durations: hived.Durations = "alike"
     """Durations if tenants are as busy as in section 5.2.2. As fitted, durations are by size."""
 
-    def settled(self, setting: Setting) -> "Study":
+    def for_setting(self, setting: Setting) -> "Study":
         """The study with the scale and the durations that the setting's jobs have."""
         if not setting.busy:
             return self._replace(durations="by_size")
@@ -123,7 +123,7 @@ def _busy_scale(study: Study) -> float:
     return scale_for(UTILISATION, study.workload(), study.seed, hived.quotas(), hived.NODES)
 
 
-def needed(part: str) -> tuple[Setting, ...]:
+def needed_settings(part: str) -> tuple[Setting, ...]:
     """The settings of a part and those to compare with; the comparison for exchange is among its own settings."""
     settings = FIGURES[part]
     if any(setting.exchange for setting in settings):
@@ -134,7 +134,7 @@ def needed(part: str) -> tuple[Setting, ...]:
 def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
     """Return one case, or for private clusters a case for each tenant."""
     quotas = setting.quotas()
-    study = study.settled(setting)
+    study = study.for_setting(setting)
     if setting.scheme == "private":
         return tuple(
             case_of(
@@ -143,16 +143,16 @@ def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
             for name in study.workload().counts()
         )
     if setting.scheme == "static":
-        tenants, pools = apart(quotas)
+        tenants, pools = separate_pools(quotas)
         return (case_of(setting.nodes, "cells", tenants, study.workload(), study.seed, pools=pools),)
-    owned = {name: _owned(name, count, setting.assignment == "levels") for name, count in quotas.items()}
+    owned = {name: _owned_cells(name, count, setting.assignment == "levels") for name, count in quotas.items()}
     tenants = tuple(_tenant(name, POOL, cells) for name, cells in owned.items())
     policy = "quota" if setting.scheme == "quota" else "cells"
     case = case_of(setting.nodes, policy, tenants, study.workload(), study.seed, promotes=setting.promotes)
     return (case.model_copy(update={"exchange": Exchange()}) if setting.exchange else case,)
 
 
-def apart(quotas: Mapping[str, int]) -> tuple[tuple[VirtualCluster, ...], tuple[Pool, ...]]:
+def separate_pools(quotas: Mapping[str, int]) -> tuple[tuple[VirtualCluster, ...], tuple[Pool, ...]]:
     """Give each tenant nodes of its own permanently, as a pool with the tenant's name."""
     tenants, pools, first = [], [], 1
     for name, count in quotas.items():
@@ -170,7 +170,7 @@ def _tenant(name: str, pool: str, cells: Mapping[str, int]) -> VirtualCluster:
     return VirtualCluster(name=name, owns=((pool, tuple(cells.items())),))
 
 
-def _owned(name: str, nodes: int, multi_level: bool) -> dict[str, int]:
+def _owned_cells(name: str, nodes: int, multi_level: bool) -> dict[str, int]:
     """The cells that a tenant owns: cells of every level by its jobs' demand, or nodes."""
     if not multi_level:
         return {"node": nodes}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.hived import figures as hived_figures
-from reproduction.hived.measures import excess, moving_mean, queued
+from reproduction.hived.measures import excess, moving_mean, queueing_times
 from reproduction.hived.plan import Study
 from reproduction.hived.published import CLAIMS
 from reproduction.hived.queueing_delay_plan import NODES, SCHEDULERS, WAYS, Way, cases, workload
@@ -45,7 +45,7 @@ class Waits(NamedTuple):
     over: Floats
     """How much longer it queued than in its tenant's private cluster; 0 if by a minute at most."""
 
-    def of(self, tenant: str) -> "Waits":
+    def of_tenant(self, tenant: str) -> "Waits":
         return Waits(*(column[self.tenant == tenant] for column in self))
 
     def longer(self) -> int:
@@ -62,7 +62,7 @@ class Waits(NamedTuple):
 Seen = Mapping[tuple[str, Way], Sequence[Waits]]
 
 
-def planned(study: Study, samples: int) -> Planned:
+def plan_cases(study: Study, samples: int) -> Planned:
     seeds = range(study.seed, study.seed + samples)
     return {
         (key, way): [cases(scheduler, way, workload(study, seed), seed) for seed in seeds]
@@ -77,10 +77,10 @@ def waits(of: Planned, found: Simulated) -> Seen:
     for key in SCHEDULERS:
         for sample in range(len(of[key, "private"])):
             alone = see(of[key, "private"][sample], found).history
-            in_private = queued(alone)
+            in_private = queueing_times(alone)
             for way in WAYS:
                 history = alone if way == "private" else see(of[key, way][sample], found).history
-                waited = queued(history)
+                waited = queueing_times(history)
                 over = excess(history, waited, alone, in_private)
                 over[np.abs(over) <= TOLERANCE_US] = 0
                 codes, names = history.vcs
@@ -89,7 +89,7 @@ def waits(of: Planned, found: Simulated) -> Seen:
     return seen
 
 
-def together(samples: Iterable[Waits]) -> Waits:
+def combine_samples(samples: Iterable[Waits]) -> Waits:
     """Combine the jobs of all samples into one."""
     return Waits(*(np.concatenate(columns) for columns in zip(*samples, strict=True)))
 
@@ -98,7 +98,7 @@ def together(samples: Iterable[Waits]) -> Waits:
 
 
 def tables(seen: Seen, study: Study) -> list[Table]:
-    return [_schedulers(seen, study), _claims(seen), _above(seen), _tenants(seen)]
+    return [_schedulers(seen, study), _claims(seen), _excess_table(seen), _tenants(seen)]
 
 
 def _title(key: str, way: Way) -> str:
@@ -109,14 +109,14 @@ def _title(key: str, way: Way) -> str:
 def _schedulers(seen: Seen, study: Study) -> Table:
     rows = []
     for (key, way), samples in seen.items():
-        every, own = together(samples), together(samples).of(TENANT)
+        every, own = combine_samples(samples), combine_samples(samples).of_tenant(TENANT)
         told = [number(_minutes(own.queued)), number(_minutes(own.lost)), number(_minutes(every.queued))]
         told += [number(_minutes(every.lost))]
         compared = ["-"] * 5
         if way != "private":
             compared = [
                 number(_typical(samples)),
-                number(max(sample.of(TENANT).most() for sample in samples)),
+                number(max(sample.of_tenant(TENANT).most() for sample in samples)),
                 f"{own.longer():,} of {len(own.submit):,}",
                 f"{every.longer():,} of {len(every.submit):,}",
                 number(max(float(every.over.max()), 0.0) / MINUTE_US),
@@ -147,7 +147,7 @@ COLUMNS = (
 
 
 def _typical(samples: Sequence[Waits], tenant: str = TENANT) -> float:
-    return float(np.mean([sample.of(tenant).most() for sample in samples]))
+    return float(np.mean([sample.of_tenant(tenant).most() for sample in samples]))
 
 
 def _minutes(times_us: Ints) -> float | None:
@@ -157,7 +157,7 @@ def _minutes(times_us: Ints) -> float | None:
 def _tenants(seen: Seen) -> Table:
     quotas = sampled_quotas(NODES)
     rows = tuple(
-        (_title(key, way), tuple(number(_minutes(together(samples).of(name).queued)) for name in quotas))
+        (_title(key, way), tuple(number(_minutes(combine_samples(samples).of_tenant(name).queued)) for name in quotas))
         for (key, way), samples in seen.items()
     )
     columns = tuple(f"{name} ({nodes})" for name, nodes in quotas.items())
@@ -166,7 +166,7 @@ def _tenants(seen: Seen) -> Table:
     )
 
 
-def _above(seen: Seen) -> Table:
+def _excess_table(seen: Seen) -> Table:
     quotas = sampled_quotas(NODES)
     rows = tuple(
         (_title(key, way), tuple(number(_typical(samples, name)) for name in quotas))
@@ -199,10 +199,10 @@ def _claims(seen: Seen) -> Table:
 def figures(seen: Seen, folder: Path) -> dict[str, str]:
     """Draw the figure; return its title by its name."""
     name = f"hived-{FIGURE_6}"
-    last = max(float(together(samples).submit.max()) for samples in seen.values())
+    last = max(float(combine_samples(samples).submit.max()) for samples in seen.values())
     at = np.linspace(0.0, last, POINTS + 1)[1:]
     curves = {
-        scheduler.title: {TITLES[way]: _curve(together(seen[key, way]).of(TENANT), at) for way in WAYS}
+        scheduler.title: {TITLES[way]: _curve(combine_samples(seen[key, way]).of_tenant(TENANT), at) for way in WAYS}
         for key, scheduler in SCHEDULERS.items()
     }
     save(hived_figures.queueing((at / DAY_US).tolist(), curves), folder, name)

@@ -56,7 +56,7 @@ def workload(study: Study, seed: int) -> Hived:
     """The jobs of the first ten days, or of the requested share of the two months. They are as busy as in figures 7 to 10,
     because the sample is of those jobs."""
     days = min(DAYS, hived.DAYS * study.share)
-    settled = study._replace(share=days / hived.DAYS, seed=seed).settled(Setting())
+    settled = study._replace(share=days / hived.DAYS, seed=seed).for_setting(Setting())
     return settled.workload().model_copy(update={"nodes": NODES, "models": True})
 
 
@@ -70,18 +70,18 @@ def cases(scheduler: Scheduler, way: Way, jobs: Hived, seed: int) -> tuple[Case,
         return (_case(NODES, Policy(name="cells"), tenants, jobs, seed),)
     if scheduler.by_quota:
         return (_case(NODES, Policy(name="quota"), tenants, jobs, seed),)
-    return (_case(NODES, _alone(scheduler), (), jobs, seed),)
+    return (_case(NODES, _policy_alone(scheduler), (), jobs, seed),)
 
 
 def _private(scheduler: Scheduler, name: str, nodes: int, jobs: Hived, seed: int) -> Case:
     own = jobs.model_copy(update={"tenants": (name,)})
     if scheduler.alone != "quota":
-        return _case(nodes, _alone(scheduler), (), own, seed)
+        return _case(nodes, _policy_alone(scheduler), (), own, seed)
     case = _case(nodes, Policy(name="quota"), (_tenant(scheduler, name, nodes),), own, seed)
     return case.model_copy(update={"guarantee": "guaranteed"})
 
 
-def _alone(scheduler: Scheduler) -> Policy:
+def _policy_alone(scheduler: Scheduler) -> Policy:
     return Policy(name=scheduler.alone, settings=scheduler.settings)
 
 

@@ -50,18 +50,18 @@ def _late(setting: Setting, known: Known) -> Late:
     return late(known[setting], known[setting.private], setting.quotas())
 
 
-def told(it: Seen, of: Late | None, by_cells: bool, tenants: Iterable[str] = ()) -> tuple[str, ...]:
+def table_row(it: Seen, of: Late | None, by_cells: bool, tenants: Iterable[str] = ()) -> tuple[str, ...]:
     """A table row with the cells of COLUMNS, and those of the tenants before the late ones. `of`: None for private clusters."""
     edges = it.edges()
-    gone = hived_measures.preempted(it.history, it.runs, np.linspace(0.0, float(it.history.horizon), POINTS))
+    gone = hived_measures.gpus_preempted(it.history, it.runs, np.linspace(0.0, float(it.history.horizon), POINTS))
     shown = [
-        number(100 * float(hived_measures.used(it.uses).means(edges).mean()) / (NODE_GPUS * it.nodes)),
+        number(100 * float(hived_measures.gpus_in_use(it.uses).means(edges).mean()) / (NODE_GPUS * it.nodes)),
         number(100 * float(hived_measures.fragmentation(it.uses, it.nodes, edges).mean())),
         f"{int(gone.sum()):,}",
     ]
     if of is None:
         return (*shown, *("-" for _ in (*tenants, *COLUMNS[len(shown) :])))
-    counts = hived_measures.delayed(it.history, of.in_quota, TOLERANCE_US)
+    counts = hived_measures.count_delayed(it.history, of.in_quota, TOLERANCE_US)
     shown += [f"{counts[name][0]:,} ({100 * counts[name][1]:.2g} %)" for name in tenants]
     shown += [f"{_jobs(it, of.in_quota):,}", number(float(of.in_quota.max()) / MINUTE_US)]
     if not by_cells:
@@ -85,7 +85,7 @@ LATE = (
 
 
 def _jobs(it: Seen, lengths: Floats) -> int:
-    return sum(count for count, _ in hived_measures.delayed(it.history, lengths, TOLERANCE_US).values())
+    return sum(count for count, _ in hived_measures.count_delayed(it.history, lengths, TOLERANCE_US).values())
 
 
 def sharing_tables(known: Known, study: Study) -> list[Table]:
@@ -97,7 +97,7 @@ def _sharing(known: Known, study: Study) -> Table:
     rows = tuple(
         (
             _title(setting),
-            told(
+            table_row(
                 it,
                 None if setting.scheme == "private" else _late(setting, known),
                 setting.scheme in ("cells", "static") and setting.assignment == "default",
@@ -107,7 +107,7 @@ def _sharing(known: Known, study: Study) -> Table:
         for setting, it in known.items()
     )
     columns = (*COLUMNS[:3], *(f"late: {name}" for name in tenants), *COLUMNS[3:])
-    busy, jobs = study.settled(Setting()), study.workload()
+    busy, jobs = study.for_setting(Setting()), study.workload()
     how = "alike" if busy.durations == "alike" else "by size"
     fitted = f" (load as fitted: by size, times {study.scale:.3g})" if any(not setting.busy for setting in known) else ""
     drawn = f"durations {how}, times {busy.scale:.3g}{fitted}"
@@ -126,13 +126,17 @@ def _claims(seen: Known) -> Table:
     """The paper's sentences, and the same numbers here, for the settings that were simulated."""
     busy, fitted = _busy(seen) | _choices(seen, busy=True), _choices(seen, busy=False)
 
-    def shown(name: str, unit: str, of: Mapping[str, float]) -> str:
+    def amount_text(name: str, unit: str, of: Mapping[str, float]) -> str:
         return f"{number(of[name])} {unit}" if name in of else "-"
 
     rows = tuple(
         (
             f"figure {claim.figure}, {name}: {claim.said}",
-            (f"{number(claim.number)} {claim.unit}", shown(name, claim.unit, busy), shown(name, claim.unit, fitted)),
+            (
+                f"{number(claim.number)} {claim.unit}",
+                amount_text(name, claim.unit, busy),
+                amount_text(name, claim.unit, fitted),
+            ),
         )
         for name, claim in CLAIMS.items()
         if name in busy or name in fitted
@@ -152,7 +156,7 @@ def _busy(seen: Known) -> dict[str, float]:
             of = codes == names.index("prod-a")
             curve = hived_measures.moving_mean(it.history.submit[of], np.nan_to_num(of_quota.over[of]), it.edges())
             ours[f"excess{suffix}"] = float(np.nanmax(curve)) / MINUTE_US
-            counts = hived_measures.delayed(it.history, of_quota.in_quota, TOLERANCE_US)
+            counts = hived_measures.count_delayed(it.history, of_quota.in_quota, TOLERANCE_US)
             if suffix:
                 for name in ("res-f", "prod-a"):
                     ours[f"{name}-jobs"], ours[f"{name}-share"] = counts[name][0], 100 * counts[name][1]
@@ -169,7 +173,7 @@ def _choices(seen: Known, busy: bool) -> dict[str, float]:
     ours: dict[str, float] = {}
     dynamic, static = Setting(busy=busy), Setting(scheme="static", busy=busy)
     if dynamic in seen and static in seen:
-        taken = [_preempted(seen[setting]) for setting in (dynamic, static)]
+        taken = [_count_preempted(seen[setting]) for setting in (dynamic, static)]
         ours["preempted"] = 100 * (1 - taken[0] / taken[1]) if taken[1] else 0.0
     single, multi = (Setting(assignment=of, busy=busy, promotes=False) for of in ("default", "levels"))
     if single in seen and multi in seen:
@@ -180,8 +184,8 @@ def _choices(seen: Known, busy: bool) -> dict[str, float]:
     return ours
 
 
-def _preempted(it: Seen) -> int:
-    return int(hived_measures.preempted(it.history, it.runs, np.array([0.0, float(it.history.horizon) + 1])).sum())
+def _count_preempted(it: Seen) -> int:
+    return int(hived_measures.gpus_preempted(it.history, it.runs, np.array([0.0, float(it.history.horizon) + 1])).sum())
 
 
 # ---- figures -------------------------------------------------------------------------------------------------------------
@@ -194,18 +198,18 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
         name = f"hived-{part}"
         if part in ("figure-7a", "figure-7b"):
             nodes = FIGURES[part][0].nodes
-            save(hived_figures.sharing(_shared(nodes, seen)), folder, name)
+            save(hived_figures.sharing(_figure_data(nodes, seen)), folder, name)
             titles[name] = f"Queueing delays, use and fragmentation on {nodes} nodes"
         elif part == "figure-8":
-            save(hived_figures.preemption(*_preemption(seen, _drawn(part))), folder, name)
+            save(hived_figures.preemption(*_preemption(seen, _settings_drawn(part))), folder, name)
             titles[name] = "GPUs preempted in 12 hours, with dynamic and with static binding"
         elif part == "figure-9":
-            edges = seen[_drawn(part)[0]].edges()
+            edges = seen[_settings_drawn(part)[0]].edges()
             curves = {
                 ("multi-level" if setting.assignment == "levels" else "single-level"): hived_measures.fragmentation(
                     seen[setting].uses, hived.NODES, edges
                 ).tolist()
-                for setting in _drawn(part)
+                for setting in _settings_drawn(part)
             }
             save(hived_figures.fragmentation(days(edges), curves), folder, name)
             titles[name] = "Fragmentation with cells of every level, and of nodes alone"
@@ -217,7 +221,7 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
     return titles
 
 
-def _drawn(part: str) -> tuple[Setting, ...]:
+def _settings_drawn(part: str) -> tuple[Setting, ...]:
     """The settings of the paper's own figure: the first two."""
     return FIGURES[part][:2]
 
@@ -231,17 +235,17 @@ def _preemption(seen: Known, settings: Iterable[Setting]) -> tuple[list[float], 
     edges = np.arange(first, last, hived_measures.WINDOW_US)
     for setting in settings:
         it, static = seen[setting], setting.scheme == "static"
-        gone[TITLES[setting.scheme]] = hived_measures.preempted(it.history, it.runs, edges).tolist()
+        gone[TITLES[setting.scheme]] = hived_measures.gpus_preempted(it.history, it.runs, edges).tolist()
         share = hived_measures.busy(it.uses).means(edges) / sum(setting.quotas().values())
         bound[TITLES[setting.scheme]] = [1.0] * len(share) if static else share.tolist()
     return days(edges), gone, bound
 
 
-def _shared(nodes: int, seen: Known) -> hived_figures.Shared:
+def _figure_data(nodes: int, seen: Known) -> hived_figures.Shared:
     of = {TITLES[scheme]: seen[Setting(nodes, scheme)] for scheme in ("private", "quota", "cells")}
     edges = of[TITLES["cells"]].edges()
     delays = {tenant: {title: _delay(it, tenant, edges[1:]) for title, it in of.items()} for tenant in SHOWN}
-    in_use = {title: (hived_measures.used(it.uses).means(edges) / (8 * it.nodes)).tolist() for title, it in of.items()}
+    in_use = {title: (hived_measures.gpus_in_use(it.uses).means(edges) / (8 * it.nodes)).tolist() for title, it in of.items()}
     lost = {title: hived_measures.fragmentation(it.uses, it.nodes, edges).tolist() for title, it in of.items()}
     return hived_figures.Shared(days(edges), delays, in_use, lost)
 

@@ -49,9 +49,9 @@ def see(of: Iterable[Case], found: Simulated) -> Seen:
     cases = list(of)
     folders = [found[case].folder for case in cases]
     nodes = [sum(group.nodes for group in case.cluster) for case in cases]
-    jobs, runs = joined([kept(one) for one in folders], nodes)
+    jobs, runs = join_tables([read_tables(one) for one in folders], nodes)
     history = hived_measures.history_of((jobs, runs), sum(nodes))
-    traded = hived_exchange.kept(folders[0], history.horizon) if cases[0].exchanges_cells else None
+    traded = hived_exchange.read_windows(folders[0], history.horizon) if cases[0].exchanges_cells else None
     delays = hived_measures.delays(history, jobs)
     return Seen(history, jobs, runs, sum(nodes), hived_measures.uses(history, runs), delays, traded)
 
@@ -62,18 +62,18 @@ def days(edges: Floats) -> list[float]:
     return found
 
 
-def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
+def join_tables(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
     """Combine the tables of jobs and runs of several clusters into one, with job and node numbers in turn."""
     jobs, runs, first_job, first_node = [], [], 0, 0
     for (its_jobs, its_runs), count in zip(tables, nodes, strict=True):
-        jobs.append(_moved(its_jobs, "job", first_job))
-        runs.append(_moved_nodes(_moved(its_runs, "job", first_job), first_node))
+        jobs.append(_shift_numbers(its_jobs, "job", first_job))
+        runs.append(_moved_nodes(_shift_numbers(its_runs, "job", first_job), first_node))
         first_job += int(max(its_jobs["job"].to_numpy(), default=0))
         first_node += count
     return pa.concat_tables(jobs), pa.concat_tables(runs, promote_options="default")
 
 
-def _moved(table: Any, name: str, by: int) -> Any:
+def _shift_numbers(table: Any, name: str, by: int) -> Any:
     moved = pa.array(table[name].to_numpy() + np.int32(by))
     return table.set_column(table.column_names.index(name), name, moved)
 
@@ -85,6 +85,6 @@ def _moved_nodes(runs: Any, by: int) -> Any:
     return runs.set_column(runs.column_names.index("nodes"), "nodes", pa.ListArray.from_arrays(ends, nodes))
 
 
-def kept(folder: Path) -> tuple[Any, Any]:
+def read_tables(folder: Path) -> tuple[Any, Any]:
     """Read the tables of a case that a sweep kept in full."""
     return pq.read_table(folder / "jobs.parquet"), pq.read_table(folder / "runs.parquet")

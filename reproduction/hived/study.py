@@ -6,14 +6,14 @@ import click
 from rich.console import Console
 
 from reproduction.hived import queueing_delay
-from reproduction.hived.plan import Study, cases, needed
+from reproduction.hived.plan import Study, cases, needed_settings
 from reproduction.hived.queueing_delay import FIGURE_6
 from reproduction.hived.queueing_delay_plan import SAMPLES
 from reproduction.hived.shared import SHARING, sharing_figures, sharing_tables
 from reproduction.hived.simulated import see
-from reproduction.hived.trace import cut, trace_cases, trace_table
+from reproduction.hived.trace import cut_trace, trace_cases, trace_table
 from reproduction.hived.traded import EXCHANGE, exchange_figures, exchange_tables
-from reproduction.studies import as_markdown, fill_in, show, simulated
+from reproduction.studies import as_markdown, fill_in, show, simulate_cases
 from scheduler_service.sim.experiments.commands import say
 from scheduler_service.sim.workloads import BadTrace
 
@@ -74,19 +74,19 @@ def command(
     study = Study(share, scale, seed, "alike" if durations == "alike" else "by_size")
     chosen = [part for part in parts or PARTS if part != TRACES or on_traces is not None]
     papers = [part for part in chosen if part not in (FIGURE_6, TRACES)]
-    settings = list(dict.fromkeys(setting for part in papers for setting in needed(part)))
+    settings = list(dict.fromkeys(setting for part in papers for setting in needed_settings(part)))
     wanted = {setting: cases(setting, study) for setting in settings}
     try:
-        trace = cut(on_traces, share, output) if on_traces is not None and TRACES in chosen else None
+        trace = cut_trace(on_traces, share, output) if on_traces is not None and TRACES in chosen else None
     except BadTrace as error:
         raise click.UsageError(str(error)) from error
     of_trace = {} if trace is None else trace_cases(trace, seed)
-    compared = queueing_delay.planned(study, samples) if FIGURE_6 in chosen else {}
+    compared = queueing_delay.plan_cases(study, samples) if FIGURE_6 in chosen else {}
     of_schedulers = (case for taken in compared.values() for of in taken for case in of)
     every = (*of_schedulers, *(case for of in wanted.values() for case in of), *of_trace.values())
-    found = simulated(every, output, on, fresh, keep="all")
+    found = simulate_cases(every, output, on, fresh, keep="all")
     known = {setting: see(of, found) for setting, of in wanted.items()}
-    shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed(part)}
+    shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed_settings(part)}
     schedulers = queueing_delay.waits(compared, found) if compared else {}
     tables = queueing_delay.tables(schedulers, study) if schedulers else []
     tables += sharing_tables(shared, study) if shared else []

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reproduction.hived.measures import NODE_GPUS
-from reproduction.hived.plan import POOL, Scheme, apart, case_of, tenant
-from reproduction.hived.shared import COLUMNS, LATE, TITLES, late, told
+from reproduction.hived.plan import POOL, Scheme, case_of, separate_pools, tenant
+from reproduction.hived.shared import COLUMNS, LATE, TITLES, late, table_row
 from reproduction.hived.simulated import see
 from reproduction.studies import Simulated, Table
 from scheduler_service.core.model.values import SECOND
@@ -23,7 +23,7 @@ from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.workloads import Philly
 from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.workloads.distributions import Constant
-from scheduler_service.sim.workloads.hived import DAY_S, apportioned
+from scheduler_service.sim.workloads.hived import DAY_S, apportion
 from scheduler_service.sim.workloads.philly import COLUMNS as NEEDED
 
 NODES = 50
@@ -53,7 +53,7 @@ class Cut(NamedTuple):
     """Quotas in nodes."""
 
 
-def cut(trace: Path, share: float, folder: Path) -> Cut:
+def cut_trace(trace: Path, share: float, folder: Path) -> Cut:
     """Write a part of the trace to a file for the simulations. Raises BadTrace, also if those days have no job."""
     read = [
         _Job(row.micros("submit_s") / SECOND, row.text("vc"), row.amount("num_gpus"), row.micros("duration_s") / SECOND)
@@ -67,7 +67,7 @@ def cut(trace: Path, share: float, folder: Path) -> Cut:
     asked: dict[str, float] = {}
     for job in taken:
         asked[job.vc] = asked.get(job.vc, 0) + job.gpus * job.work_s
-    quotas = dict(zip(asked, apportioned(list(asked.values()), NODES, 1), strict=True))
+    quotas = dict(zip(asked, apportion(list(asked.values()), NODES, 1), strict=True))
     kept = [job for job in taken if job.gpus <= quotas[job.vc] * NODE_GPUS]
     folder.mkdir(parents=True, exist_ok=True)
     text, file = StringIO(), folder / "philly.csv"
@@ -90,7 +90,7 @@ def trace_cases(of: Cut, seed: int) -> dict[Scheme, Case]:
         gang_of=NODE_GPUS,
     )
     together = tuple(tenant(name, POOL, nodes) for name, nodes in of.quotas.items())
-    alone, pools = apart(of.quotas)
+    alone, pools = separate_pools(of.quotas)
     return {
         "private": case_of(NODES, "cells", alone, workload, seed, "guaranteed", pools),
         "quota": case_of(NODES, "quota", together, workload, seed),
@@ -109,7 +109,7 @@ def left_out(jobs: int) -> str:
 def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated) -> Table:
     seen = {scheme: see([case], found) for scheme, case in cases.items()}
     shown = {
-        scheme: told(it, None if scheme == "private" else late(it, seen["private"], of.quotas), scheme != "quota")
+        scheme: table_row(it, None if scheme == "private" else late(it, seen["private"], of.quotas), scheme != "quota")
         for scheme, it in seen.items()
     }
     note = (

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from reproduction.hived import figures as hived_figures
-from reproduction.hived.exchange import Gained, Windows, balances, gained
-from reproduction.hived.measures import NODE_GPUS, used
+from reproduction.hived.exchange import Gained, Windows, balances, gain_of_tenant
+from reproduction.hived.measures import NODE_GPUS, gpus_in_use
 from reproduction.hived.plan import BALANCES, ENDS, FIGURES, Setting, Study
 from reproduction.hived.published import BALANCED, DEFAULT, Balanced, Default
 from reproduction.hived.simulated import Seen, days
@@ -29,8 +29,8 @@ def gains(part: str, known: _Known) -> dict[str, Gained]:
     before, after = known[without], known[with_it]
     begin, end = (int(edge) for edge in before.edges(1))
     alone, exchanged = before.use(), after.use()
-    owned = _owned(without)
-    return {name: gained(name, gpus, alone, exchanged, _windows(after), begin, end) for name, gpus in owned.items()}
+    owned = _owned_gpus(without)
+    return {name: gain_of_tenant(name, gpus, alone, exchanged, _windows(after), begin, end) for name, gpus in owned.items()}
 
 
 def exchange_tables(parts: Iterable[str], known: _Known, study: Study) -> list[Table]:
@@ -44,7 +44,7 @@ def exchange_figures(parts: Iterable[str], known: _Known, folder: Path) -> dict[
         (setting,) = FIGURES["figure-11"]
         it = known[setting]
         edges = it.edges()
-        of = balances(it.use(), _owned(setting), it.nodes * NODE_GPUS, _windows(it), edges)
+        of = balances(it.use(), _owned_gpus(setting), it.nodes * NODE_GPUS, _windows(it), edges)
         curves = {
             name: {
                 "gave in exchange": of[name].given.tolist(),
@@ -54,16 +54,17 @@ def exchange_figures(parts: Iterable[str], known: _Known, folder: Path) -> dict[
             }
             for name in BALANCES
         }
-        save(hived_figures.exchanged(days(edges), curves), folder, "hived-figure-11")
+        save(hived_figures.draw_exchanged(days(edges), curves), folder, "hived-figure-11")
         titles["hived-figure-11"] = "GPU-hours that three tenants gave to others, and had of them"
     if "figure-12" in parts:
         without, _ = FIGURES["figure-12"]
         it, found = known[without], gains("figure-12", known)
-        edges, owned = it.edges(), _owned(without)
+        edges, owned = it.edges(), _owned_gpus(without)
         ranked = sorted(found, key=lambda name: -found[name].gain)
         use = it.use()
         shown = {
-            name: (used(use.of(name)[1]).means(edges) / owned[name]).tolist() for name in (*ranked[:ENDS], *ranked[-ENDS:])
+            name: (gpus_in_use(use.uses_of(name)[1]).means(edges) / owned[name]).tolist()
+            for name in (*ranked[:ENDS], *ranked[-ENDS:])
         }
         save(hived_figures.usage(days(edges), shown), folder, "hived-figure-12")
         titles["hived-figure-12"] = "GPUs in use by the tenants that gain most, and least, against what they own"
@@ -97,7 +98,7 @@ def _row(printed: Default | Balanced, here: Gained) -> tuple[str, ...]:
     return (*cells, number(100 * here.regular), f"{here.given_h:,.0f}", f"{here.taken_h:,.0f}")
 
 
-def _owned(setting: Setting) -> dict[str, int]:
+def _owned_gpus(setting: Setting) -> dict[str, int]:
     """GPUs of each tenant."""
     return {name: nodes * NODE_GPUS for name, nodes in setting.quotas().items()}
 

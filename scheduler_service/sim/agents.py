@@ -84,7 +84,7 @@ class Agents:
         self._heard: list[tuple[What, Task | Node | Measurement]] = []
         """Events that have happened and were not reported yet."""
         self.executing = Executing(sharing, rng, self._retime, lambda at, turn: self._agenda.push(at, What.TURN, turn))
-        self._failures = NodeFailures(outages, self._nodes, self._agenda, self._lost)
+        self._failures = NodeFailures(outages, self._nodes, self._agenda, self._lose_node)
 
     def join(self, name: str, inventory: Inventory) -> NodeSeen:
         """Add a node. Nodes are numbered from 1 as they join."""
@@ -100,23 +100,23 @@ class Agents:
                 self.come(job, run, life, now, plan)
             case Warming(run=run):
                 if (node := self._nodes[run.node - 1]).up and not self._warm.has(run.key):
-                    self._agenda.then(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
+                    self._agenda.set_next(self._warm.make(run.key, node, life), now + self._delays.warm(self._rng), What.WARM)
             case Running(job, run, share=plan) if self._warm.take(run.key):
                 self.come(job, run, life, now, plan, migrated=True)
             case Running(run=run, share=plan) if run.phase in (RunPhase.RUNNING, RunPhase.RESUMING):
                 if (task := self._tasks.get(run.key)) is not None:  # else its node has died
                     if run.shared:
-                        self._told(task, plan, now)
-                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._agenda.then)
+                        self._apply_plan(task, plan, now)
+                    parks.goes_on(task, now, lambda: self._delays.unpark(self._rng), self._agenda.set_next)
             case Running(job, run, gang, plan):
                 if gang is None:
                     self.come(job, run, life, now, plan)
                 elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
-                    self._told(prepared, plan, now)
+                    self._apply_plan(prepared, plan, now)
                     self._agenda.gathers(prepared, now, MET)
             case Parked(run=run):
                 if (task := self._tasks.get(run.key)) is not None:
-                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._agenda.then)
+                    parks.is_told(task, now, lambda: self._delays.park(self._rng), self._agenda.set_next)
             case Stopped() as stopped:
                 self._warm.take(order.key)
                 self._stop(order.key, stopped, now)
@@ -137,19 +137,19 @@ class Agents:
         party.tasks.append(task)
         self._tasks[task.key] = task
         if plan is not None:
-            self._told(task, plan, now)
+            self._apply_plan(task, plan, now)
         if not task.node.up:
             self._vanishes(task, now)
         elif migrated:
-            self._agenda.then(task, now + self._delays.transfer(self._rng), BEGUN if alone else MET)
+            self._agenda.set_next(task, now + self._delays.transfer(self._rng), BEGUN if alone else MET)
         elif alone:
-            self._agenda.then(task, now + self._delays.start(self._rng), BEGUN)
+            self._agenda.set_next(task, now + self._delays.start(self._rng), BEGUN)
         else:
             self._agenda.gathers(task, now + self._delays.start(self._rng), READY)
 
-    def _told(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
+    def _apply_plan(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
         """Apply a share plan. After one cycle the node reports the switching time, if it measures and the policy asks."""
-        self.executing.told(task, plan, now)
+        self.executing.apply_plan(task, plan, now)
         if plan is None or task.switches or self.executing.measures_every_us is None or self._asked() is None:
             return
         if len(with_turns(plan.rows)) > 1:
@@ -178,7 +178,7 @@ class Agents:
         if launch.pace is not None:
             self.executing.stops(party, now)
         if launch.began_us is None:  # there is nothing to save
-            self._agenda.then(task, now, LEFT)
+            self._agenda.set_next(task, now, LEFT)
             return
         checkpoint, saves_us = self._delays.checkpoint, self.executing.saves_us(party)
         if task.leaves_us is None:
@@ -190,7 +190,7 @@ class Agents:
             leaves = task.leaves_us if checkpoint is not None or saves_us is not None else min(task.leaves_us, end)
         in_time = stopped.grace_us and leaves <= end and party.saved
         task.leaves_us = leaves if in_time else end
-        self._agenda.then(task, task.leaves_us, LEFT if in_time else What.KILLED)
+        self._agenda.set_next(task, task.leaves_us, LEFT if in_time else What.KILLED)
 
     # ---- what happens ----------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Agents:
         """When the next task of a gang is ready or begins. That is not a decision, and does not wait for one."""
         return self._agenda.gathering_us()
 
-    def happened(self, now: Micros, gathering: bool = False) -> list[Event]:
+    def advance_to(self, now: Micros, gathering: bool = False) -> list[Event]:
         """Let everything happen up to now, in order, and report it. With `gathering`, report only that of gangs, and the rest
         later."""
         self._until = now
@@ -212,21 +212,21 @@ class Agents:
         if not heard and not self._agenda.is_due(now):
             return []
         self._heard = []
-        for at, number, what, subject in self._agenda.due(now):
+        for at, number, what, subject in self._agenda.pop_due(now):
             if isinstance(subject, Task):
                 if subject.due == number:
                     self._goes_on(subject, what, at)
                 elif what is OBSERVED:
-                    heard += self._observed(subject, at)
+                    heard += self._observe_run(subject, at)
                     continue
                 elif what is SWITCHED:
-                    heard += self._switched(subject)
+                    heard += self._measure_switches(subject)
                     continue
                 elif what is not What.MEASURED or not is_under_way(subject.party.launch):
                     continue
                 heard.append((what, subject))
             elif isinstance(subject, Turn):
-                self.executing.turned(subject, at)
+                self.executing.end_turn(subject, at)
             elif isinstance(subject, Failure):
                 self._failures.happens(subject, at)
             else:
@@ -244,7 +244,7 @@ class Agents:
             if party.launch.pace is not None:
                 self.executing.stops(party, at)
         elif what is RESUMED:
-            parks.is_resumed(task, at, self._agenda.then)
+            parks.is_resumed(task, at, self._agenda.set_next)
             if party.launch.pace is not None:
                 self.executing.goes_on(party, at)
         elif what is BEGUN or what is MET:
@@ -253,7 +253,7 @@ class Agents:
                 self._works(party, at)
         elif what is not READY and what is not What.WARM:
             party.saved = party.saved and what is not What.KILLED
-            self._gone(task, at)
+            self._remove_task(task, at)
             if what is FINISHED:  # all of them finish at the same time
                 if not party.there:
                     self._finished(party.life)
@@ -275,7 +275,7 @@ class Agents:
             left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
             party.done_us = launch.works_us + left + party.end_us
             for task in party.tasks:
-                self._agenda.then(task, party.done_us, FINISHED)
+                self._agenda.set_next(task, party.done_us, FINISHED)
         if (measured := measured_at(life, launch, party.sampling)) is not None:
             self._agenda.push(measured, What.MEASURED, party.tasks[0])
 
@@ -288,9 +288,9 @@ class Agents:
             if done is None:
                 task.due, task.next = 0, FINISHED
             else:
-                self._agenda.then(task, party.done_us, FINISHED)
+                self._agenda.set_next(task, party.done_us, FINISHED)
 
-    def _observed(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | Measurement]]:
+    def _observe_run(self, task: Task, at: Micros) -> list[tuple[What, Task | Node | Measurement]]:
         """The node's new measurements of a run, if it is still working."""
         every = self.executing.measures_every_us
         if every is None or not is_under_way(task.party.launch):
@@ -299,7 +299,7 @@ class Agents:
         measured = self.executing.measures(task, at)
         return [] if measured is None else [(OBSERVED, measured)]
 
-    def _switched(self, task: Task) -> list[tuple[What, Task | Node | Measurement]]:
+    def _measure_switches(self, task: Task) -> list[tuple[What, Task | Node | Measurement]]:
         """The time that the switches of a task take, if it still takes turns. It is constant as long as the task runs."""
         if not is_under_way(task.party.launch):
             return []
@@ -307,7 +307,7 @@ class Agents:
         task.switches = measured is not None
         return [] if measured is None else [(SWITCHED, measured)]
 
-    def _gone(self, task: Task, at: Micros) -> None:
+    def _remove_task(self, task: Task, at: Micros) -> None:
         """Remove a task. With the last task the launch ends."""
         del self._tasks[task.key]
         party = task.party
@@ -315,14 +315,14 @@ class Agents:
         if not party.there:
             party.launch.ended_us = at
             if party.launch.pace is not None or party.group:
-                self.executing.left(party, at)
+                self.executing.end_launch(party, at)
             party.tasks.clear()  # a reference cycle, which only the garbage collector would find
-            party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
+            party.life.account_for(party.launch, party.saved, self._delays.checkpoint_every_us)
             self._gangs.pop(party.life.id, None)
 
     # ---- failures --------------------------------------------------------------------------------------------------------
 
-    def _lost(self, node: Node, at: Micros) -> None:
+    def _lose_node(self, node: Node, at: Micros) -> None:
         """The tasks of a node that died disappear without a report. Tasks of their gangs elsewhere wait for them in vain."""
         self._warm.lose(node)
         for task in [task for task in self._tasks.values() if task.node is node]:
@@ -340,6 +340,6 @@ class Agents:
         for mate in party.tasks:
             if mate.next is FINISHED:
                 mate.due = 0
-        self._gone(task, at)
+        self._remove_task(task, at)
         if party.there:
             self.torn.append(torn_from_gang(task, at))

@@ -54,9 +54,9 @@ class Row:
         if text.isdigit() and text.isascii() and len(text) < 16 and (value := int(text) * scale) <= LARGEST:
             return value  # most are; it is several times as fast
         text = text.strip()
-        return default if not text and default is not None else self.parsed(column, text, scale)
+        return default if not text and default is not None else self.parse_amount(column, text, scale)
 
-    def parsed(self, column: str, text: str, scale: int = 1) -> int:
+    def parse_amount(self, column: str, text: str, scale: int = 1) -> int:
         """Like `amount`, for a part of the column's text."""
         try:
             value = Decimal(text)

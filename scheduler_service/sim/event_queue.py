@@ -26,14 +26,14 @@ class Agenda:
         self._number += 1
         heappush(self._heap, (at, self._number, what, subject))
 
-    def then(self, task: Task, at: Micros, what: What) -> None:
+    def set_next(self, task: Task, at: Micros, what: What) -> None:
         """Set the next event of a task in place of its previous one."""
         self.push(at, what, task)
         task.due, task.next = self._number, what
 
     def gathers(self, task: Task, at: Micros, what: What) -> None:
         """Set the next event of a task whose gang gathers."""
-        self.then(task, at, what)
+        self.set_next(task, at, what)
         heappush(self._gathering, at)
 
     def next_us(self) -> Micros | None:
@@ -46,7 +46,7 @@ class Agenda:
     def is_due(self, now: Micros) -> bool:
         return bool(self._heap) and self._heap[0][0] <= now
 
-    def due(self, now: Micros) -> Iterator[tuple[Micros, int, What, Subject]]:
+    def pop_due(self, now: Micros) -> Iterator[tuple[Micros, int, What, Subject]]:
         """Take the events up to now, including those that are added meanwhile."""
         heap = self._heap
         while heap and heap[0][0] <= now:

@@ -78,9 +78,9 @@ class Tenants(NamedTuple):
 
     def requests(self, state: State, now: Micros) -> list[PostRequested]:
         """The requests of all tenants. Each is valid until they look again."""
-        return [posting for vc in sorted(state.vcs.rows) for posting in self._of(state, state.vcs.rows[vc], now)]
+        return [posting for vc in sorted(state.vcs.rows) for posting in self._requests_of(state, state.vcs.rows[vc], now)]
 
-    def _of(self, state: State, vc: VirtualCluster, now: Micros) -> Iterator[PostRequested]:
+    def _requests_of(self, state: State, vc: VirtualCluster, now: Micros) -> Iterator[PostRequested]:
         assert state.pools is not None
         for pool, count in lacking(state, vc, now).items():
             for lot in lots(count):

@@ -58,23 +58,23 @@ class Exponential:
     seed: int = 0
 
     def __iter__(self) -> Iterator[Failure]:
-        return heapq.merge(*(self._of(node) for node in range(1, self.nodes + 1)), key=_when)
+        return heapq.merge(*(self._failures_of(node) for node in range(1, self.nodes + 1)), key=_time_and_node)
 
-    def _of(self, node: int) -> Iterator[Failure]:
+    def _failures_of(self, node: int) -> Iterator[Failure]:
         rng, at = Random(f"{self.seed}:failures:{node}"), 0
-        while (at := at + _drawn(rng, self.mtbf_us)) <= self.until_us:
-            yield Failure(node, at, at := at + _drawn(rng, self.mttr_us))
+        while (at := at + _draw_time(rng, self.mtbf_us)) <= self.until_us:
+            yield Failure(node, at, at := at + _draw_time(rng, self.mttr_us))
 
 
-def _when(failure: Failure) -> tuple[Micros, int]:
+def _time_and_node(failure: Failure) -> tuple[Micros, int]:
     return failure.at_us, failure.node
 
 
-def _drawn(rng: Random, mean_us: Micros) -> Micros:
+def _draw_time(rng: Random, mean_us: Micros) -> Micros:
     return max(round(rng.expovariate(1 / mean_us)), 1)
 
 
-def read(lines: Iterable[str]) -> Sequence[Failure]:
+def read_schedule(lines: Iterable[str]) -> Sequence[Failure]:
     """Read a CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
     beginning. An empty back_s means that it does not come back. Raises BadSchedule."""
     failures = []
@@ -92,7 +92,7 @@ def read(lines: Iterable[str]) -> Sequence[Failure]:
     for before, after in pairwise(sorted(failures)):
         if before.node == after.node and (before.back_us is None or after.at_us < before.back_us):
             raise BadSchedule(f"node {after.node} dies at {after.at_us / SECOND:g} s, and is not back from the time before")
-    return sorted(failures, key=_when)
+    return sorted(failures, key=_time_and_node)
 
 
 def _rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -77,7 +77,7 @@ class ClosedLoop:
         self._next: SimJob | None = next(self._jobs, None)
         self._target = target
 
-    def left(self) -> int:
+    def drop_rest(self) -> int:
         """Count the jobs that have not come, and drop them."""
         left = sum(1 for _ in self._jobs) + (self._next is not None)
         self._next = None

@@ -21,7 +21,7 @@ MOST_TASKS = 100_000
 """The maximum number of tasks of a job."""
 
 
-def between(low: float, high: float) -> AfterValidator:
+def range_validator(low: float, high: float) -> AfterValidator:
     """A validator of a number's range."""
 
     def check(value: float) -> float:
@@ -32,7 +32,7 @@ def between(low: float, high: float) -> AfterValidator:
     return AfterValidator(check)
 
 
-Rate = Annotated[float, between(1e-6, 1e9)]
+Rate = Annotated[float, range_validator(1e-6, 1e9)]
 """A number per hour, or a factor: almost 0 would take forever, and almost infinity is used as a divisor."""
 
 

@@ -68,13 +68,13 @@ class Screen(Watch):
             self.say(f"{cases} simulation{'s' if cases > 1 else ''} to do{several}")
         self._show()
 
-    def told(self, number: int, over: int, total: int | None) -> None:
+    def report_progress(self, number: int, over: int, total: int | None) -> None:
         self._begins()
         if total:
             self._shares[number] = min(over / total, 1)
             self._show()
 
-    def ended(self, number: int, name: str, error: str | None) -> None:
+    def report_end(self, number: int, name: str, error: str | None) -> None:
         self._begins()
         self._ended += 1
         self._shares.pop(number, None)

@@ -93,7 +93,7 @@ class Search:
             else:
                 left.append(one)
         if self._model.exclusive:
-            yield from self._prioritised(state, left)
+            yield from self._prioritize(state, left)
 
     def _members(self, state: State, lives: Mapping[int, Life], now: Micros) -> Iterator[_Member]:
         """The configurations whose jobs have neither ended nor been cancelled."""
@@ -106,13 +106,13 @@ class Search:
             evaluations = done_us(life, now) // self._model.evaluation_us
             if evaluations:
                 self.explored_us.setdefault(number, now)
-            predicted = self._configurations[number].predicted(evaluations) if evaluations else 0.0
+            predicted = self._configurations[number].predicted_accuracy(evaluations) if evaluations else 0.0
             yield _Member(number, state.jobs.rows[job_id], evaluations, predicted)
 
     def _is_known(self, life: Life, now: Micros) -> bool:
         return done_us(life, now) >= self._model.found_after * life.job.work_us
 
-    def _prioritised(self, state: State, members: list[_Member]) -> Iterator[Event]:
+    def _prioritize(self, state: State, members: list[_Member]) -> Iterator[Event]:
         new = [one for one in members if not one.evaluations]
         judged = sorted((one for one in members if one.evaluations), key=lambda one: (-one.predicted, one.number))
         best, others = judged[: self._model.exclusive], judged[self._model.exclusive :]
@@ -160,15 +160,15 @@ class Searches:
         ]
         self._arrivals: list[Arrivals] = [Timed(gandiva_shared.others(model, seed)), *self.each]
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         return all(search.found_us is not None for search in self.each)
 
     def next_us(self, now: Micros, load: Load) -> Micros | None:
-        times = [] if self._over() else [one.next_us(now, load) for one in self._arrivals]
+        times = [] if self._is_over() else [one.next_us(now, load) for one in self._arrivals]
         return min((time for time in times if time is not None), default=None)
 
     def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
-        return [] if self._over() else [job for one in self._arrivals for job in one.take(now, load)]
+        return [] if self._is_over() else [job for one in self._arrivals for job in one.take(now, load)]
 
     def looks_us(self) -> Micros | None:
         return min((time for search in self.each if (time := search.looks_us()) is not None), default=None)
@@ -177,7 +177,7 @@ class Searches:
         for search in self.each:
             if (due := search.looks_us()) is not None and due <= now:
                 yield from search.acts(state, lives, now)
-        if self._over():
+        if self._is_over():
             left = (job_id for job_id, life in lives.items() if life.job.vc == gandiva_shared.OTHERS and life.end_us is None)
             yield from map(CancelRequested, left)
 
@@ -191,7 +191,7 @@ def searching_in(workload: BaseModel, seed: int) -> Search | Searches | None:
 
 def numbers(searching: Search | Searches) -> Iterator[tuple[str, float]]:
     """Metrics of searches that have ended. If there are several, names include their numbers."""
-    for prefix, search in _named(searching):
+    for prefix, search in _named_searches(searching):
         if search.found_us is not None:
             yield f"{prefix}.found_min", (search.found_us - search.begins_us) / (60 * SECOND)
         yield f"{prefix}.explored", len(search.explored_us)
@@ -201,7 +201,7 @@ def numbers(searching: Search | Searches) -> Iterator[tuple[str, float]]:
 def curves(searching: Search | Searches, points: int) -> dict[str, list[float]]:
     """Curves over the time until the right configuration is known."""
     found = {}
-    for prefix, search in _named(searching):
+    for prefix, search in _named_searches(searching):
         if search.found_us is not None:
             at, begin = sorted(search.explored_us.values()), search.begins_us
             took = search.found_us - begin
@@ -209,7 +209,7 @@ def curves(searching: Search | Searches, points: int) -> dict[str, list[float]]:
     return found
 
 
-def _named(searching: Search | Searches) -> Iterator[tuple[str, Search]]:
+def _named_searches(searching: Search | Searches) -> Iterator[tuple[str, Search]]:
     if isinstance(searching, Search):
         yield "search", searching
     else:

@@ -14,7 +14,7 @@ from scheduler_service.policies import registry
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.sim.csv_rows import not_utf8
-from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
+from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read_schedule
 from scheduler_service.sim.limits import LONGEST_H, LONGEST_S
 from scheduler_service.sim.node_delays import Delay, Delays
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
@@ -113,7 +113,7 @@ class Policy(Model):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _check_known(cls, name: str) -> str:
         if name not in (known := registry.for_simulations()):
             raise registry.unknown(name, known)
         return name
@@ -127,7 +127,7 @@ class Policy(Model):
     def title(self) -> str:
         """The label, or the name with the settings that differ from the usual ones."""
         changed = {name: value for name, usual in self.usual.items() if (value := getattr(self, name)) != usual}
-        return self.label or " ".join([self.name, *(_told(name, value) for name, value in changed.items())])
+        return self.label or " ".join([self.name, *(_setting_text(name, value) for name, value in changed.items())])
 
     @property
     def in_effect(self) -> "Policy":
@@ -215,7 +215,7 @@ class Failures(Model):
         if self.file is not None:
             try:
                 with (folder / self.file).open(encoding="utf-8-sig", newline="") as lines:
-                    failures = read(lines)
+                    failures = read_schedule(lines)
             except BadSchedule as error:
                 raise BadSchedule(f"{folder / self.file}: {error}") from error
             except UnicodeDecodeError as error:
@@ -235,11 +235,11 @@ class Failures(Model):
         return Exponential(nodes, mtbf, mttr, until, seed)
 
 
-def _told(name: str, value: float | tuple[tuple[str, float], ...] | None) -> str:
+def _setting_text(name: str, value: float | tuple[tuple[str, float], ...] | None) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
     if isinstance(value, tuple):  # the policy's own settings
-        return " ".join(_told(*setting) for setting in value)
+        return " ".join(_setting_text(*setting) for setting in value)
     return f"{name}={'none' if value is None else f'{value:g}'}"
 
 

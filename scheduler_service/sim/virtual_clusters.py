@@ -41,12 +41,12 @@ class VirtualCluster(Model):
     )
 
     @model_validator(mode="after")
-    def _known(self) -> "VirtualCluster":
+    def _check_settings(self) -> "VirtualCluster":
         if self.settings:
             stages(self.policy, PreemptionSettings(), own=dict(self.settings))
         return self
 
-    def requested(self, exchange: Exchange | None = None) -> VcRequested:
+    def creation_request(self, exchange: Exchange | None = None) -> VcRequested:
         quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns for level, count in levels)
         policy = VcPolicy(self.policy, settings=tuple(sorted(self.settings)))
         return VcRequested(

@@ -79,7 +79,7 @@ class World:
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
         rng = Random(f"{site.seed}:agents")
-        self.agents = Agents(site.delays, rng, self._finished, site.outages, site.sharing, self._measured_us)
+        self.agents = Agents(site.delays, rng, self._finish, site.outages, site.sharing, self._measured_us)
         self._executing = self.agents.executing
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}
@@ -109,7 +109,7 @@ class World:
         while (at := self.next_us()) is not None:
             self.advance(at)
 
-    def unfinished(self) -> Iterator[Life]:
+    def unfinished_lives(self) -> Iterator[Life]:
         """The jobs that have not ended."""
         return (life for life in self.lives.values() if life.end_us is None)
 
@@ -142,7 +142,7 @@ class World:
         every = self.site.decide_every_us
         self.now = now
         decides = not every or (now % every == 0 and now > self._decided)
-        events = self.agents.happened(now, gathering=not decides)
+        events = self.agents.advance_to(now, gathering=not decides)
         come: Sequence[SimJob] = ()
         if decides:
             self._decided = now
@@ -158,12 +158,12 @@ class World:
             events.append(self._plans.pop(0)[1])
         deadlines = self.state.deadlines
         if events or come or (decides and deadlines and deadlines[0][0] <= now):
-            self._take(events, come)
+            self._take_step(events, come)
 
-    def _take(self, events: Sequence[Event], come: Sequence[SimJob]) -> None:
+    def _take_step(self, events: Sequence[Event], come: Sequence[SimJob]) -> None:
         if come:
             taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]])
-            self._accepted(come, taken.replies[len(events) :])
+            self._note_accepted(come, taken.replies[len(events) :])
         else:
             taken = self._step(events)
         for one in taken.delegated:
@@ -177,7 +177,7 @@ class World:
             if (kind := line.kind) not in HEARD:
                 continue
             if kind is ENDED:
-                self._over(line.job_id)
+                self._end_job(line.job_id)
             elif kind is GUARANTEED:
                 self.lives[line.job_id].launches[-1].gains_guarantee(self.now)
             else:
@@ -186,7 +186,7 @@ class World:
             exchanges = self.state.exchanges
             self.exchanges.update((key, row) for table, key, _, row in taken.entries if table is exchanges)
 
-    def _accepted(self, come: Sequence[SimJob], replies: Sequence[Reply | Exception]) -> None:
+    def _note_accepted(self, come: Sequence[SimJob], replies: Sequence[Reply | Exception]) -> None:
         for job, reply in zip(come, replies, strict=True):
             assert isinstance(reply, Accepted)
             self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
@@ -226,15 +226,15 @@ class World:
             return None
         return min(order.measured_us for order in (state.site_order, *state.vc_orders.values()) if order.introspects)
 
-    def _finished(self, life: Life) -> None:
+    def _finish(self, life: Life) -> None:
         """Its demand ends before the engine learns that the job has ended."""
         life.end_us = life.launches[-1].ended_us if life.launches else self.now
         self._load.asked = sub(self._load.asked, life.demand())
 
-    def _over(self, job_id: int) -> None:
+    def _end_job(self, job_id: int) -> None:
         life = self.lives[job_id]
         if life.end_us is None:  # it did not do all of its work: its time limit cut it off, or it could never start
-            self._finished(life)
+            self._finish(life)
         self._live -= 1
         if self._ended is not None:
             del self.lives[job_id]

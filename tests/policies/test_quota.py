@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from scheduler_service.sim.policies.quota import Choice, Low, make_room, place, turns, within
+from scheduler_service.sim.policies.quota import Choice, Low, is_within_quota, make_room, place, turns
 
 
 def low(job: int, *parts: tuple[int, int]) -> Low:
@@ -118,5 +118,5 @@ def test_tenants_are_served_by_their_share() -> None:
     quotas = {"a": 8, "b": 16, "c": 8}
     assert turns({"c": 4, "b": 4, "a": 4}, quotas) == ["b", "a", "c"]
     assert turns({"d": 0, "a": 8}, quotas) == ["a", "d"], "who has no quota comes last"
-    assert within(4, 8, 4)
-    assert not within(4, 8, 5)
+    assert is_within_quota(4, 8, 4)
+    assert not is_within_quota(4, 8, 5)

@@ -13,7 +13,7 @@ from reproduction.fitgpp import plan, study
 from reproduction.fitgpp.figures import FIGURES
 from reproduction.fitgpp.plan import FIFO, FITGPP, LRTP, PARTS, RAND, Point, Study, Traces, cases, points
 from reproduction.fitgpp.published import INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS
-from reproduction.studies import BadDocument, Table, as_markdown, estimated, filled_in, number
+from reproduction.studies import BadDocument, Table, as_markdown, estimate_text, filled_in, number
 from scheduler_service.core.model import JobClass
 from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.experiments.cases import Case, simulate
@@ -58,7 +58,7 @@ def test_demands_are_rounded_before_they_are_cut() -> None:
 def test_policies_decide_as_published() -> None:
     assert FITGPP.victims() == LRTP.victims() == RAND.victims() == AS_PUBLISHED
     assert plan.fitgpp(s=8).victims() == AS_PUBLISHED._replace(s=8)
-    assert plan.unbounded(RAND).victims().cap > 1000
+    assert plan.without_cap(RAND).victims().cap > 1000
 
 
 def test_the_tables_are_made_of_eight_sets_and_four_runs_of_rand() -> None:
@@ -67,7 +67,7 @@ def test_the_tables_are_made_of_eight_sets_and_four_runs_of_rand() -> None:
     assert {case.workload for case in made} == {FitGpp()}
     assert Counter(case.policy for case in made) == {
         FIFO: 8, LRTP: 8, RAND: 32, FITGPP: 8, plan.SERVED: 8,
-        plan.unbounded(LRTP): 8, plan.unbounded(RAND): 32, plan.unbounded(FITGPP): 8,
+        plan.without_cap(LRTP): 8, plan.without_cap(RAND): 32, plan.without_cap(FITGPP): 8,
     }  # fmt: skip
 
 
@@ -203,9 +203,9 @@ def test_three_digits_count(value: float | None, told: str) -> None:
 
 
 def test_an_estimate_has_its_interval() -> None:
-    assert estimated(Estimate(0.0961, 0.0012), 100) == "9.61 ± 0.12"
-    assert estimated(Estimate(9.4, None)) == "9.40"
-    assert estimated(None) == "-"
+    assert estimate_text(Estimate(0.0961, 0.0012), 100) == "9.61 ± 0.12"
+    assert estimate_text(Estimate(9.4, None)) == "9.40"
+    assert estimate_text(None) == "-"
 
 
 def test_a_document_is_filled_in_again_and_again() -> None:

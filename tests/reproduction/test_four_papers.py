@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from matplotlib.patches import Rectangle
 
 from reproduction.__main__ import main
-from reproduction.four_papers import Seen, by_class, by_tenant, drawn, ranged
+from reproduction.four_papers import Seen, by_class, by_tenant, draw_medians, range_text
 from reproduction.four_papers_plan import ALONE, INSIDE, MIXED, NODES, Traces, Way, cases, own_policies
 from scheduler_service.core.model import JobClass
 from scheduler_service.sim.experiments.cases import Case, preview
@@ -142,11 +142,11 @@ def test_several_seeds_are_a_median_with_the_least_and_the_most() -> None:
     assert "median of 3 seeds" in by_class(every).note
     (_, cells), _ = by_tenant(every, {"a": Tenant(2, 1, 7200)}).rows
     assert cells == ("70.0 (60.0 to 90.0)", "200 (100 to 200)")
-    (trials, _) = drawn(every).axes
+    (trials, _) = draw_medians(every).axes
     bar, _ = trials.patches
     assert isinstance(bar, Rectangle)
     assert bar.get_width() == pytest.approx(70 / 60)
-    assert ranged([0.0, 0.001, 0.002]) == "0.00100 (0.00 to 0.00200)"
+    assert range_text([0.0, 0.001, 0.002]) == "0.00100 (0.00 to 0.00200)"
 
 
 @pytest.mark.long

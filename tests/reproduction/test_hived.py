@@ -8,11 +8,11 @@ from click.testing import CliRunner
 
 from reproduction.__main__ import main
 from reproduction.hived import fit as hived_fit
-from reproduction.hived.plan import FIGURES, Setting, Study, cases, needed
+from reproduction.hived.plan import FIGURES, Setting, Study, cases, needed_settings
 from reproduction.hived.published import UTILISATION
 from reproduction.hived.shared import SHARING
 from reproduction.hived.simulated import see
-from reproduction.hived.trace import FROM_DAY, NODES, TO_DAY, cut, left_out, trace_cases
+from reproduction.hived.trace import FROM_DAY, NODES, TO_DAY, cut_trace, left_out, trace_cases
 from reproduction.hived.traded import EXCHANGE, gains
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.experiments.cases import Case
@@ -76,7 +76,7 @@ def test_figures_of_sharing_are_of_busy_days_and_exchange_is_as_fitted() -> None
 
 def test_each_setting_is_measured_against_private_clusters_that_are_as_busy() -> None:
     for part in SHARING:
-        settings = needed(part)
+        settings = needed_settings(part)
         assert {setting.private for setting in settings} <= set(settings)
         assert len(set(settings)) == len(settings)
     assert FIGURES["figure-9"][0].private == FIGURES["figure-8"][0].private
@@ -109,7 +109,7 @@ def test_a_trace_gives_quotas_by_what_is_asked_for(tmp_path: Path) -> None:
     """Jobs that come too early or too late count for nothing, and none is kept that is wider than what its tenant owns."""
     within = [(FROM_DAY + 1, "large", 8, 30.0), (FROM_DAY + 1, "large", 16, 5.0), (FROM_DAY + 2, "small", 1, 1.0)]
     others = [(1.0, "small", 8, 999.0), (FROM_DAY + 3, "small", 16, 0.1), (TO_DAY + 1, "small", 8, 999.0)]
-    of = cut(trace(tmp_path, sorted([*within, *others])), 1.0, tmp_path / "out")
+    of = cut_trace(trace(tmp_path, sorted([*within, *others])), 1.0, tmp_path / "out")
     assert of.quotas == {"large": NODES - 1, "small": 1}
     assert (of.jobs, of.too_wide) == (3, 1)
     assert of.asked == pytest.approx((240 + 80 + 1) / (24 * (TO_DAY - FROM_DAY) * NODES * 8))
@@ -117,7 +117,7 @@ def test_a_trace_gives_quotas_by_what_is_asked_for(tmp_path: Path) -> None:
     assert {case.cluster[0].nodes for case in made.values()} == {NODES}
     assert made["private"].guarantee == "guaranteed"
     assert [pool.last - pool.first + 1 for pool in made["private"].pools] == [NODES - 1, 1]
-    assert cut(trace(tmp_path, within), 0.03, tmp_path / "out").jobs == 2
+    assert cut_trace(trace(tmp_path, within), 0.03, tmp_path / "out").jobs == 2
 
 
 def test_jobs_that_are_left_out_are_told_of_one_or_many() -> None:
@@ -169,7 +169,7 @@ def test_exchange_is_set_beside_what_the_paper_prints(tmp_path: Path) -> None:
 
 def test_only_exchange_is_simulated_for_what_is_of_exchange() -> None:
     for part in EXCHANGE:
-        settings = needed(part)
+        settings = needed_settings(part)
         assert all(setting.scheme == "cells" for setting in settings)
         exchanging = [case for setting in settings for case in cases(setting, Study(share=0.01)) if case.exchanges_cells]
         assert len(exchanging) == 1

@@ -42,7 +42,7 @@ def use(jobs: list[Job], guaranteed: bool = True) -> e.Use:
 
 
 def gained(name: str, without: e.Use, with_it: e.Use, windows: list[Window], begin: Micros = 0, end: Micros = 40) -> e.Gained:
-    return e.gained(name, OWN[name], without, with_it, e.windows(table(windows), END), begin, end)
+    return e.gain_of_tenant(name, OWN[name], without, with_it, e.windows(table(windows), END), begin, end)
 
 
 ALONE = [Job("b", 8, 0, [Run([1], 0, 30)]), Job("b", 8, 1, [Run([2], 10, 20, guaranteed=None)])]
@@ -63,7 +63,7 @@ def test_what_is_used_beyond_ones_own_counts_as_far_as_one_gave_as_much() -> Non
         found = gained("b", without, with_it, [took, Window("b", "a", 1, 30, 30 + given)])
         assert found.increased == pytest.approx(share * 8 * 10 / (8 * 40))
         assert found.gain == pytest.approx(found.increased / 0.75)
-    assert e.matched(5, 5) == e.matched(9, 5) == 1
+    assert e.matched_share(5, 5) == e.matched_share(9, 5) == 1
 
 
 def test_what_runs_without_a_guarantee_gains_nothing() -> None:
@@ -124,7 +124,7 @@ def test_gpus_beyond_the_own_at_every_moment(seed: int) -> None:
             gave, took = (in_force(windows, side, name, at) for side in (0, 1))
             given += max(gave - took, 0)
             taken += max(took - gave, 0)
-        found = e.gained(name, own, used, used, traded, begin, end)
+        found = e.gain_of_tenant(name, own, used, used, traded, begin, end)
         assert found.had_h * HOUR_US == pytest.approx(expected)
         assert [found.given_h * HOUR_US, found.taken_h * HOUR_US] == pytest.approx([given, taken])
         assert found.increased == pytest.approx(expected * min(1, given / taken if taken else 0) / (own * (end - begin)))

@@ -136,8 +136,10 @@ def test_use_and_fragmentation_at_every_moment(seed: int, regular: bool) -> None
     h, _, runs = history(jobs, guaranteed=regular)
     uses = m.uses(h, runs)
     tasks = [tasks_at(jobs, at, regular) for at in range(END)]
-    assert moments(m.used(uses)) == [sum(gpus for _, _, gpus in of) for of in tasks]
-    assert moments(m.used(m.all_uses(h, runs))) == [sum(gpus for _, _, gpus in tasks_at(jobs, at, False)) for at in range(END)]
+    assert moments(m.gpus_in_use(uses)) == [sum(gpus for _, _, gpus in of) for of in tasks]
+    assert moments(m.gpus_in_use(m.all_uses(h, runs))) == [
+        sum(gpus for _, _, gpus in tasks_at(jobs, at, False)) for at in range(END)
+    ]
     edges: Floats = np.arange(END + 1, dtype=np.float64)
     assert m.fragmentation(uses, NODES, edges).tolist() == [len({node for _, node, _ in of}) / NODES for of in tasks]
 
@@ -246,8 +248,8 @@ def test_an_anomaly_is_a_wait_beyond_the_private_clusters_while_the_quota_has_ro
     assert within.tolist() == [0, 15, 0]
     lengths = m.anomalies(over, within)
     assert lengths.tolist() == [0, 15, 0]
-    assert m.delayed(shared, lengths, 14) == {"x": (1, 1 / 3)}
-    assert m.delayed(shared, lengths, 15) == {"x": (0, 0)}
+    assert m.count_delayed(shared, lengths, 14) == {"x": (1, 1 / 3)}
+    assert m.count_delayed(shared, lengths, 15) == {"x": (0, 0)}
 
 
 def test_the_same_submit_of_two_tenants_is_two_jobs() -> None:
@@ -268,7 +270,7 @@ def test_jobs_of_one_tenant_that_came_at_once_are_told_apart_by_their_order() ->
 def test_gpus_that_were_taken_are_counted_when_their_runs_are_told() -> None:
     told = [Run([1], 0, 9, 5, "preempted"), Run([1], 9, 20, 15, "reclaimed"), Run([1], 20, 30, 25, "suspended")]
     h, _, runs = history([Job("x", 8, 0, told), Job("x", 2, 1, [Run([2], 1, 20, 12, "reclaimed")])])
-    assert m.preempted(h, runs, np.array([0.0, 10.0, 20.0, 30.0])).tolist() == [8, 10, 0]
+    assert m.gpus_preempted(h, runs, np.array([0.0, 10.0, 20.0, 30.0])).tolist() == [8, 10, 0]
 
 
 def test_fluctuation_effective_utilisation_and_gain() -> None:
@@ -289,11 +291,11 @@ def test_a_job_queues_while_it_has_no_run() -> None:
             sum(not any(run.placed <= at < run.ended for run in job.runs) for at in range(job.submit, job.runs[-1].ended))
             for job in jobs
         ]
-        assert m.queued(of).tolist() == expected
+        assert m.queueing_times(of).tolist() == expected
 
 
 def test_a_job_that_moves_has_two_runs_for_a_while() -> None:
     moved = Job("a", 1, 0, [Run([1], 2, 10), Run([2], 7, 20)])
     back = Job("a", 1, 1, [Run([1], 1, 30), Run([2], 5, 9), Run([1], 40, 41)])
     of, _, _ = history([moved, back])
-    assert m.queued(of).tolist() == [2, 10]
+    assert m.queueing_times(of).tolist() == [2, 10]

@@ -11,7 +11,7 @@ from reproduction.hived import figures as hived_figures
 from reproduction.hived import measures as hived_measures
 from reproduction.hived.plan import FIGURES, Setting
 from reproduction.hived.published import BALANCED, CLAIMS, DEFAULT
-from reproduction.hived.simulated import joined, kept
+from reproduction.hived.simulated import join_tables, read_tables
 from scheduler_service.sim.experiments.cases import Case, Nodes, Outcome, Policy, simulate
 from scheduler_service.sim.experiments.figures import save
 from scheduler_service.sim.experiments.history import History
@@ -44,7 +44,7 @@ def outcomes() -> dict[str, Outcome]:
 
 @pytest.fixture(scope="module")
 def as_one(outcomes: dict[str, Outcome]) -> tuple[Any, Any]:
-    return joined([(o.jobs, o.runs) for o in outcomes.values()], [quotas()[name] for name in outcomes])
+    return join_tables([(o.jobs, o.runs) for o in outcomes.values()], [quotas()[name] for name in outcomes])
 
 
 def test_each_tenant_is_alone_on_what_it_owns(outcomes: dict[str, Outcome]) -> None:
@@ -78,9 +78,10 @@ def test_joined_they_are_one_cluster(outcomes: dict[str, Outcome], as_one: tuple
     assert 0 < level.largest() <= 27
     each = (History(o.jobs, o.runs, o.case.capacity()) for o in outcomes.values())
     alone = sum(
-        hived_measures.used(hived_measures.uses(h, o.runs)).mean(0, 1e12) for h, o in zip(each, outcomes.values(), strict=True)
+        hived_measures.gpus_in_use(hived_measures.uses(h, o.runs)).mean(0, 1e12)
+        for h, o in zip(each, outcomes.values(), strict=True)
     )
-    assert hived_measures.used(uses).mean(0, 1e12) == pytest.approx(alone)
+    assert hived_measures.gpus_in_use(uses).mean(0, 1e12) == pytest.approx(alone)
 
 
 def test_no_job_of_a_private_cluster_has_met_an_anomaly(as_one: tuple[Any, Any]) -> None:
@@ -101,14 +102,14 @@ def test_a_shared_cluster_without_quotas_has_anomalies(as_one: tuple[Any, Any]) 
     over = hived_measures.excess(shared, delays, alone, hived_measures.delays(alone, as_one[0]))
     own = {name: 8 * nodes for name, nodes in quotas().items()}
     within = hived_measures.waited_in_quota(shared, delays, hived_measures.uses(shared, loaded.runs), own)
-    found = hived_measures.delayed(shared, hived_measures.anomalies(over, within), 60_000_000)
+    found = hived_measures.count_delayed(shared, hived_measures.anomalies(over, within), 60_000_000)
     assert found["prod-a"][0] > 0
 
 
 def test_what_a_sweep_keeps_is_what_is_joined(tmp_path: Path, outcomes: dict[str, Outcome]) -> None:
     case = private(SHARED, quotas())["res-b"]
     (summary,) = sweep([case], tmp_path, "local[1]", keep="all")
-    jobs, runs = joined([kept(summary.folder)], [2])
+    jobs, runs = join_tables([read_tables(summary.folder)], [2])
     assert jobs["submit_us"].to_pylist() == outcomes["res-b"].jobs["submit_us"].to_pylist()
     assert runs["nodes"].to_pylist() == outcomes["res-b"].runs["nodes"].to_pylist()
 
@@ -133,7 +134,7 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
         "figure-8": hived_figures.preemption(days, two, two),
         "figure-9": hived_figures.fragmentation(days, two),
         "figure-10": hived_figures.idle(days, {"10 hours": two, "100 hours": two}),
-        "figure-11": hived_figures.exchanged(days, {"res-e": two, "prod-c": two, "res-f": two}),
+        "figure-11": hived_figures.draw_exchanged(days, {"res-e": two, "prod-c": two, "res-f": two}),
         "figure-12": hived_figures.usage(days, two),
     }
     shown = {name: [line.get_ydata()[0] for axes in figure.axes for line in axes.lines] for name, figure in drawn.items()}

@@ -10,7 +10,7 @@ from scheduler_service.core.model import Dependency, DependencyKind, JobState, R
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
+from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read_schedule
 from scheduler_service.sim.node_delays import Delays
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, minutes, node, site, stops
@@ -133,7 +133,7 @@ def test_a_node_that_is_back_before_it_was_missed_has_lost_its_runs_all_the_same
 def test_jobs_of_a_node_that_stays_away_wait_for_it() -> None:
     world = World(site("fifo", node(1), node(1), outages=outages(dies(4, None))), Listed([job(1, 10), job(1, 5)]))
     world.run()
-    (life,) = world.unfinished()
+    (life,) = world.unfinished_lives()
     assert (life.id, life.done_us, life.lost_us) == (1, 0, 4 * MINUTE)
     assert world.state.jobs.rows[1].state is JobState.UNREACHABLE
     assert world.lives[2].end_us == 5 * MINUTE
@@ -254,7 +254,7 @@ def test_drawn_failures_are_drawn_as_they_are_needed() -> None:
 
 
 def test_a_schedule_is_read_from_a_file() -> None:
-    assert read(["node,at_s,back_s", "2,30,", "1,10.5,20", "1,20,40"]) == [
+    assert read_schedule(["node,at_s,back_s", "2,30,", "1,10.5,20", "1,20,40"]) == [
         Failure(1, 10_500_000, 20 * SECOND),
         Failure(1, 20 * SECOND, 40 * SECOND),
         Failure(2, 30 * SECOND, None),
@@ -279,7 +279,7 @@ def test_a_schedule_is_read_from_a_file() -> None:
 )
 def test_a_file_that_is_no_schedule_is_refused(row: str, why: str) -> None:
     with pytest.raises(BadSchedule, match=why):
-        read(["node,at_s,back_s", *row.split("\n")])
+        read_schedule(["node,at_s,back_s", *row.split("\n")])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rich.console import Console
 from scheduler_service.sim.experiments import figures, tables
 from scheduler_service.sim.experiments.cases import Case
 from scheduler_service.sim.experiments.commands import as_data, present
-from scheduler_service.sim.experiments.estimates import Estimate, Group, estimate, grouped, student
+from scheduler_service.sim.experiments.estimates import Estimate, Group, estimate, group_summaries, student
 from scheduler_service.sim.experiments.kept_results import Summary
 from scheduler_service.sim.experiments.metrics import POINTS, QUANTILES
 
@@ -80,7 +80,7 @@ def test_an_interval_has_the_mean_in_it_19_times_in_20() -> None:
 def test_repeats_of_a_seed_count_once(tmp_path: Path) -> None:
     told = [(1, 0, 1.0), (1, 1, 3.0), (2, 0, 5.0), (2, 1, 5.0)]
     summaries = [summary(tmp_path, seed, repeat, slowdown=value) for seed, repeat, value in told]
-    (made,) = grouped({tmp_path: summaries})
+    (made,) = group_summaries({tmp_path: summaries})
     assert made.numbers == {1: {"trial.slowdown.mean": 2.0}, 2: {"trial.slowdown.mean": 5.0}}
     assert made.estimate("trial.slowdown.mean") == estimate([2.0, 5.0])
     assert made.curves == {1: {"hours": [0.0]}, 2: {"hours": [0.0]}}
@@ -92,7 +92,7 @@ def test_groups_are_told_apart_by_their_folder_and_their_case(tmp_path: Path) ->
         before: [summary(before), summary(before, policy="rand")],
         after: [summary(after, nodes=2), summary(after, nodes=3)],
     }
-    made = grouped(folders)
+    made = group_summaries(folders)
     assert [one.label for one in made] == ["before: fifo", "rand", "after: fifo", "after: fifo #2"]
     assert made[0].unlike == made[1].unlike != made[2].unlike
 
@@ -100,7 +100,7 @@ def test_groups_are_told_apart_by_their_folder_and_their_case(tmp_path: Path) ->
 def test_groups_whose_titles_look_like_numbered_ones_are_all_there(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     folders = {folder: [named(summary(folder, nodes=n), label) for n, label in ((1, "a #1"), (2, "a #2"), (3, "a #2"))]}
-    assert [one.label for one in grouped(folders)] == ["a #1", "one: a #2", "one: a #2 #2"]
+    assert [one.label for one in group_summaries(folders)] == ["a #1", "one: a #2", "one: a #2 #2"]
 
 
 def test_a_change_is_measured_seed_by_seed() -> None:

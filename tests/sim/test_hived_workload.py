@@ -25,8 +25,8 @@ from scheduler_service.sim.workloads.hived import (
     NODES,
     SIZES,
     TENANTS,
-    apportioned,
-    balanced,
+    apportion,
+    balanced_quotas,
     quotas,
     sampled_quotas,
 )
@@ -84,12 +84,12 @@ def test_what_the_tenants_use_is_what_the_paper_prints() -> None:
     """Tables 4 and 5, of tenants of whom a single job is not as large as what they own; prod-c is given what is missing."""
     shapes: dict[str, list[hived_fit.Shape]] = {}
     for seed in (1, 2, 3):
-        for name, hours in hived_fit.held(of(Hived(), seed), 62).items():
+        for name, hours in hived_fit.gpus_without_waits(of(Hived(), seed), 62).items():
             load = TENANTS[name].load * TENANTS[name].nodes * NODE_GPUS
             shapes.setdefault(name, []).append(hived_fit.Shape(hours / load))
     for name, tenant in TENANTS.items():
         fluctuation = float(np.mean([shape.fluctuation(UTILISATION * NODES / 273) for shape in shapes[name]]))
-        effective = float(np.mean([100 * shape.within(tenant.load) for shape in shapes[name]]))
+        effective = float(np.mean([100 * shape.share_used(tenant.load) for shape in shapes[name]]))
         if tenant.nodes > 2:
             assert fluctuation == pytest.approx(BALANCED[name].fluctuation, abs=0.15), name
             assert name == hived_fit.REST or effective == pytest.approx(DEFAULT[name].effective, abs=2.5), name
@@ -172,11 +172,11 @@ def test_quantiles_of_a_table() -> None:
 
 
 def test_whole_numbers_in_proportion() -> None:
-    assert apportioned([1, 1, 1], 10) == [4, 3, 3]
-    assert apportioned([0.1, 5, 95], 20, least=1) == [1, 1, 18]
+    assert apportion([1, 1, 1], 10) == [4, 3, 3]
+    assert apportion([0.1, 5, 95], 20, least=1) == [1, 1, 18]
     assert sum(Hived(jobs=777).counts()[name][size] for name in TENANTS for size in range(5)) == 777
-    assert sum(balanced().values()) == 273
-    assert balanced()["prod-c"] > 3 * quotas()["prod-c"], "it asks for far more than it owns"
+    assert sum(balanced_quotas().values()) == 273
+    assert balanced_quotas()["prod-c"] > 3 * quotas()["prod-c"], "it asks for far more than it owns"
 
 
 def test_the_scale_for_a_utilisation_is_found() -> None:
@@ -187,7 +187,7 @@ def test_the_scale_for_a_utilisation_is_found() -> None:
 
 
 def test_the_fit_finds_loads_that_come_to_the_whole() -> None:
-    found = hived_fit.fit((1,), Hived(jobs=6000, days=62), halvings=2)
+    found = hived_fit.fit_tenants((1,), Hived(jobs=6000, days=62), halvings=2)
     assert set(found) == set(TENANTS)
     assert sum(t.load * t.nodes for t in found.values()) == pytest.approx(UTILISATION * NODES)
     assert found["res-a"].load == DEFAULT["res-a"].effective / 100
@@ -213,8 +213,8 @@ def test_a_tenants_sample_does_not_depend_on_the_others() -> None:
     model = Hived(jobs=22_895, days=10, nodes=24, models=True)
     alone = of(model.model_copy(update={"tenants": ("prod-b",)}))
     assert alone == [job for job in of(model) if job.vc == "prod-b"]
-    assert model.expected() is None
-    assert Hived(jobs=400).expected() == 400
+    assert model.expected_jobs() is None
+    assert Hived(jobs=400).expected_jobs() == 400
 
 
 def test_jobs_are_of_table_3s_models() -> None:

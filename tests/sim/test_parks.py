@@ -56,7 +56,7 @@ def test_what_a_parked_job_does_not_hold_counts_for_others_alone() -> None:
     released = [(Phase.PARKED, span) for span in kept.released]
     history = History(*kept.tables(), Vector(0, 0, 1), torn=released)
     assert [(span.begin_us, span.end_us) for _, span in released] == [(4 * MINUTE + 6 * SECOND, 6 * MINUTE + 6 * SECOND)]
-    assert history.used(2).largest() == 1
+    assert history.amount_used(2).largest() == 1
     found = dict(numbers(history))
     assert found["utilisation.gpu"] == pytest.approx(1)
     assert found["gpu_h.useful"] * HOUR_US == pytest.approx(12 * MINUTE)

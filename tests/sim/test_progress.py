@@ -19,9 +19,9 @@ def test_a_pipe_gets_a_line_for_each_simulation() -> None:
     watched, shown = screen(terminal=False)
     with watched:
         watched.begin(2, 1, 4)
-        watched.told(0, 50, 100)
-        watched.ended(0, "fifo, seed 1", None)
-        watched.ended(1, "ours [new], seed 1", "it broke")
+        watched.report_progress(0, 50, 100)
+        watched.report_end(0, "fifo, seed 1", None)
+        watched.report_end(1, "ours [new], seed 1", "it broke")
     assert shown.getvalue().splitlines() == [
         "1 of 3 simulations are there already",
         "2 simulations to do, 2 at a time",
@@ -40,10 +40,10 @@ def test_a_terminal_gets_a_bar_that_knows_of_simulations_under_way() -> None:
     watched, shown = screen(terminal=True)
     with watched:
         watched.begin(4, 0, 2)
-        watched.told(0, 50, 100)
-        watched.told(1, 100, 400)
-        watched.ended(2, "fifo, seed 3", None)
-        watched.told(3, 7, None)  # nobody knows of how many
+        watched.report_progress(0, 50, 100)
+        watched.report_progress(1, 100, 400)
+        watched.report_end(2, "fifo, seed 3", None)
+        watched.report_progress(3, 7, None)  # nobody knows of how many
     assert re.search(r"1 of 4 simulations.* 44 %", shown.getvalue())  # 1 + 0.5 + 0.25 of 4
     assert "fifo, seed 3" not in shown.getvalue()
 

@@ -148,7 +148,7 @@ def test_turns_are_taken_on_devices_that_count_already(tmp_path: Path) -> None:
         for group in state.share_groups.rows.values():
             groups += 1
             assert {state.runs.rows[key].vc for key in group.members()} == {group.vc}
-    assert not list(world.unfinished())
+    assert not list(world.unfinished_lives())
     assert groups
 
 

@@ -42,7 +42,7 @@ class Watching(Watch):
     def begin(self, cases: int, kept: int, workers: int) -> None:
         self.begun = cases, kept, workers
 
-    def ended(self, _number: int, name: str, error: str | None) -> None:
+    def report_end(self, _number: int, name: str, error: str | None) -> None:
         self.names.append(name)
         self.errors += [error] if error else []
         self.then()

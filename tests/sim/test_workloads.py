@@ -100,13 +100,13 @@ def test_steps_are_multiples() -> None:
 def test_measured_values_become_a_distribution() -> None:
     rng = Random(1)
     samples = [rng.gammavariate(2, 3) for _ in range(5000)]
-    made = Empirical.of(samples)
+    made = Empirical.from_samples(samples)
     assert made.quantiles[0] == min(samples)
     assert made.quantiles[50] == statistics.median(samples)
     assert made.quantiles[-1] == max(samples)
     again = [made.draw(rng) for _ in range(5000)]
     assert statistics.quantiles(again, n=10) == pytest.approx(statistics.quantiles(samples, n=10), rel=0.06)
-    assert Empirical.of([4.0]).draw(rng) == 4
+    assert Empirical.from_samples([4.0]).draw(rng) == 4
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_recording_can_be_faster_or_bring_a_load() -> None:
     capacity = Vector(320_000, 10 * 256 << 10, 80)
 
     def come(**facts: Any) -> list[SimJob]:
-        return list(arriving.timed(lambda: jobs, arriving.Recorded(**facts), 1, capacity))
+        return list(arriving.with_arrival_times(lambda: jobs, arriving.Recorded(**facts), 1, capacity))
 
     assert [job.submit_us for job in come()] == [n * HOUR for n in range(400)]
     assert [job.submit_us for job in come(speed=2)] == [n * HOUR // 2 for n in range(400)]
@@ -409,4 +409,4 @@ def test_a_recording_can_be_faster_or_bring_a_load() -> None:
         arriving.Recorded(speed=2, load=1)
     nothing = [job._replace(spec=job.spec.__class__(("x",), Vector())) for job in jobs]
     with pytest.raises(ValueError, match="ask for nothing"):
-        list(arriving.timed(lambda: nothing, arriving.Recorded(load=1), 1, capacity))
+        list(arriving.with_arrival_times(lambda: nothing, arriving.Recorded(load=1), 1, capacity))

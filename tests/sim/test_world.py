@@ -126,7 +126,7 @@ def test_jobs_that_are_over_are_told_once_and_forgotten() -> None:
     while (at := world.next_us()) is not None:
         world.advance(at)
         most = max(most, len(world.lives))
-    assert (over, world.lives, list(world.unfinished())) == (list(range(1, 21)), {}, [])
+    assert (over, world.lives, list(world.unfinished_lives())) == (list(range(1, 21)), {}, [])
     assert most == 14  # two run at a time: when the last one comes, at 19 minutes, six are over
 
 

@@ -23,7 +23,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.sim.exchange import Exchange
-from scheduler_service.sim.experiments.digests import held, paths
+from scheduler_service.sim.experiments.digests import digest_of_file, paths
 from scheduler_service.sim.experiments.history import History, Phase, Span
 from scheduler_service.sim.experiments.metrics import POINTS, curves, numbers
 from scheduler_service.sim.experiments.results import Lives, exchange_table
@@ -94,7 +94,7 @@ class Case(Model):
     folder: Path = Field(default=Path(), description="from where relative paths count")
 
     @model_validator(mode="after")
-    def _whose(self) -> "Case":
+    def _check_tenants(self) -> "Case":
         check_exchange(self.exchange, self.virtual_clusters)
         if isinstance(self.workload, GandivaShared) and not self.virtual_clusters:
             raise ValueError("searches and others are virtual clusters: give virtual_clusters, too")
@@ -134,7 +134,7 @@ class Case(Model):
 
     def files(self) -> dict[str, str]:
         """The files that it names, and a digest of each one's content. Raises OSError."""
-        return {str(path): held(self.folder / path) for path in paths([self.workload, self.failures, self.sharing])}
+        return {str(path): digest_of_file(self.folder / path) for path in paths([self.workload, self.failures, self.sharing])}
 
     @property
     def exchanges_cells(self) -> bool:
@@ -189,10 +189,10 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     if recording is not None and times_us is None:
         times_us = simulate(recording).times_us()
     with _collecting_seldom():
-        return _simulated(case, times_us, tell)
+        return _simulate(case, times_us, tell)
 
 
-def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
+def _simulate(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
     nodes, skipped = case.inventories(), Skipped()
     change = at_submit(Guarantee[case.guarantee.upper()], case.policy.name) if case.virtual_clusters else None
     search = searching_in(case.workload, case.seed)
@@ -204,9 +204,9 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
     world = World(site_of(case, nodes), arrivals, lives.add, search)
     world.run()
-    if isinstance(arrivals, ClosedLoop) and (left := arrivals.left()):
+    if isinstance(arrivals, ClosedLoop) and (left := arrivals.drop_rest()):
         skipped[NEVER_CAME] += left
-    for life in world.unfinished():
+    for life in world.unfinished_lives():
         lives.add(life)
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
@@ -296,7 +296,7 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         micros(case.decide_every),
         case.seed + (case.repeat << 32),
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
-        tuple(vc.requested(exchange) for vc in case.virtual_clusters),
+        tuple(vc.creation_request(exchange) for vc in case.virtual_clusters),
         None if exchange is None else exchange.tenants(),
         sharing=None if case.sharing is None else case.sharing.setup(case.folder, models_of(case.cluster)),
     )
@@ -331,5 +331,5 @@ def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster])
 
 def jobs_in(workload: BaseModel) -> int | None:
     """The number of jobs, if the workload gives it."""
-    count = workload.expected() if isinstance(workload, Hived) else getattr(workload, "jobs", None)
+    count = workload.expected_jobs() if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None

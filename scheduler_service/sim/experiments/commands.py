@@ -10,7 +10,7 @@ from rich.console import Console
 
 from scheduler_service.sim.experiments import kept_results, sweep
 from scheduler_service.sim.experiments.cases import Case
-from scheduler_service.sim.experiments.estimates import Group, grouped
+from scheduler_service.sim.experiments.estimates import Group, group_summaries
 from scheduler_service.sim.experiments.kept_results import Keep, Summary
 from scheduler_service.sim.experiments.runner_port import BadAddress
 from scheduler_service.sim.experiments.sweep import Stopped, SweepFailed
@@ -56,7 +56,7 @@ def compute(
         return 130
     except SweepFailed as error:
         summaries, failed = error.summaries, len(error.failures)
-    groups = grouped({folder: summaries})
+    groups = group_summaries({folder: summaries})
     (folder / "summary.json").write_text(json.dumps(as_data(groups), indent=1))
     if groups and figures:  # before anything is shown, because its reader may have seen enough and close the pipe
         from scheduler_service.sim.experiments.figures import draw
@@ -105,7 +105,7 @@ def groups_in(folders: Sequence[Path]) -> list[Group]:
             say(Console(stderr=True), f"{folder}: {missing}")
     if not any(found.values()):
         raise Unusable(f"no simulation of {', '.join(map(str, folders))} is complete")
-    return grouped(found)
+    return group_summaries(found)
 
 
 def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | None, as_json: bool) -> None:

@@ -181,7 +181,7 @@ def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
     if error["type"] == "union_tag_invalid":
         return f"{where}.kind: there is no {context['tag']!r}; there are {_kinds(models)}"
     if error["type"] == "missing":
-        return f"{where}: it must be given{_described(path[-1], models)}"
+        return f"{where}: it must be given{_description_text(path[-1], models)}"
     rule = error["msg"].removeprefix("Value error, ")
     if error["type"] == "tuple_type":
         rule = "it must be a list, such as [a, b]"
@@ -189,7 +189,7 @@ def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
         rule = f"it must have {context['min_length']} or more"
     elif error["type"] in ("model_type", "model_attributes_type"):
         rule = "it must be settings, such as {name: value}"
-    return f"{where}: {rule}{_described(path[-1] if path else '', models)}"
+    return f"{where}: {rule}{_description_text(path[-1] if path else '', models)}"
 
 
 def _by_name(loc: tuple[int | str, ...], told: Any) -> Iterator[int | str]:
@@ -251,6 +251,6 @@ def _instead(name: str, models: list[type[BaseModel]]) -> str:
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
 
 
-def _described(name: str, models: list[type[BaseModel]]) -> str:
+def _description_text(name: str, models: list[type[BaseModel]]) -> str:
     described = next((model.model_fields[name].description for model in models if name in model.model_fields), None)
     return f" ({described})" if described else ""

@@ -18,7 +18,16 @@ dask.config.set({"logging": {"distributed": "critical", "distributed.client": "c
 
 from distributed import Client, Future, KilledWorker, get_worker  # noqa: E402
 
-from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Perform, Report, Told, failed, paced  # noqa: E402
+from scheduler_service.sim.experiments.runner_port import (  # noqa: E402
+    BadAddress,
+    Done,
+    Failed,
+    Perform,
+    Report,
+    Told,
+    failed_report,
+    limit_rate,
+)
 
 CONNECT_LIMIT = 10
 """Seconds within which the scheduler must answer."""
@@ -42,9 +51,9 @@ def _perform(perform: Perform, number: int, work: Any, topic: str) -> Report:
         worker.log_event(topic, [number, over, total])
 
     try:
-        return Done(number, perform(work, paced(tell)))
+        return Done(number, perform(work, limit_rate(tell)))
     except Exception as error:
-        return failed(number, error)
+        return failed_report(number, error)
 
 
 class Dask(AbstractContextManager["Dask"]):

@@ -22,7 +22,7 @@ def engine() -> str:
     return told.hexdigest()[:16]
 
 
-def held(file: Path) -> str:
+def digest_of_file(file: Path) -> str:
     """A digest of the file's content. Many cases name the same file, so it is read again only when it has changed."""
     status = file.stat()
     return _digest_of(file, status.st_mtime_ns, status.st_size)

@@ -63,11 +63,11 @@ def student(freedom: int) -> float:
     low, high = 0.0, 20.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+        low, high = (middle, high) if _probability_within(middle, freedom) < 0.95 else (low, middle)
     return high
 
 
-def _within(t: float, freedom: int) -> float:
+def _probability_within(t: float, freedom: int) -> float:
     angle = math.atan(t / math.sqrt(freedom))
     cosine2, odd = math.cos(angle) ** 2, freedom % 2
     term = math.cos(angle) if odd else 1.0
@@ -79,7 +79,7 @@ def _within(t: float, freedom: int) -> float:
     return 2 / math.pi * (angle + within) if odd else within
 
 
-def grouped(folders: Mapping[Path, Sequence["Summary"]]) -> list[Group]:
+def group_summaries(folders: Mapping[Path, Sequence["Summary"]]) -> list[Group]:
     """Group the summaries of some sweeps by simulated policy, in order; the folder's name distinguishes equal titles."""
     found: dict[tuple[Path, str], list[Summary]] = {}
     for folder, summaries in folders.items():

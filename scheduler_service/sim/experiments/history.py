@@ -28,7 +28,7 @@ class Steps:
         self.at = times[order]
         self.level = np.cumsum(deltas[order])
 
-    def _held(self) -> Ints:
+    def _durations(self) -> Ints:
         """How long each level holds; 0 for the last one, which is 0."""
         return np.diff(self.at, append=self.at[-1:])
 
@@ -36,7 +36,7 @@ class Steps:
         """Means between consecutive edges."""
         if not len(self.at):
             return np.zeros(len(edges) - 1)
-        area = self._held() * self.level.astype(np.float64)
+        area = self._durations() * self.level.astype(np.float64)
         np.cumsum(area, out=area)
         before = np.concatenate(([0.0], area[:-1]))
         return np.diff(np.interp(edges, self.at, before)) / np.maximum(np.diff(edges), 1)
@@ -47,11 +47,11 @@ class Steps:
     def quantile(self, share: float) -> float:
         """The least level that is not exceeded for this share of the time."""
         order = np.argsort(self.level, kind="stable")
-        held = np.cumsum(self._held()[order])
+        held = np.cumsum(self._durations()[order])
         return float(self.level[order][min(np.searchsorted(held, share * held[-1]), len(held) - 1)])
 
     def largest(self) -> float:
-        return float(self.level[self._held() > 0].max(initial=0))
+        return float(self.level[self._durations() > 0].max(initial=0))
 
 
 class Span(NamedTuple):
@@ -108,10 +108,10 @@ class History:
         self.end, self.left = np.where(self.over, self.end, self.horizon), np.where(self.has_left, self.left, self.horizon)
         self.wait = self.end - self.submit - self.done
         self.slowdown: Floats = 1 + self.wait / np.maximum(np.where(self.done, self.done, self.work), 1)  # see Life.slowdown
-        self.down = self._within(takewhile(lambda span: span.begin_us < self.horizon, down))
-        self.torn = {phase: self._within(span for of, span in torn if of is phase) for phase in Phase}
+        self.down = self._spans_within(takewhile(lambda span: span.begin_us < self.horizon, down))
+        self.torn = {phase: self._spans_within(span for of, span in torn if of is phase) for phase in Phase}
 
-    def _within(self, spans: Iterable[Span]) -> Ints:
+    def _spans_within(self, spans: Iterable[Span]) -> Ints:
         """Spans that began before the horizon, as arrays: begins, ends, and amounts of each resource."""
         rows = [
             (begin, self.horizon if end is None else min(end, self.horizon), *amount)
@@ -125,7 +125,7 @@ class History:
         codes, names = self.classes
         return codes == names.index(name) if name in names else np.zeros(len(codes), bool)
 
-    def used(self, resource: int) -> Steps:
+    def amount_used(self, resource: int) -> Steps:
         """The amount of a resource that runs hold, from their placement until they have exited or their nodes have died: each
         task of a gang by itself."""
         amount = self.run_demand[resource]
@@ -134,7 +134,7 @@ class History:
         times = np.concatenate((self.placed, self.left, begins, ends))
         return Steps(times, np.concatenate((amount, -amount, -gone, gone)))
 
-    def up(self, resource: int) -> Steps:
+    def amount_up(self, resource: int) -> Steps:
         """The amount of a resource on nodes that are not away."""
         whole, (begins, ends, *down) = self.capacity[resource], self.down
         away = down[resource]

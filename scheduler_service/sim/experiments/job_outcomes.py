@@ -61,7 +61,7 @@ class Launch:
         """How long it did no work because it was parked."""
         return sum(self.parked[1::2]) - sum(self.parked[::2])
 
-    def released(self) -> Iterator[tuple[Micros, Micros]]:
+    def released_times(self) -> Iterator[tuple[Micros, Micros]]:
         """Times in which others could have its devices, because it was parked. It holds them again while it resumes."""
         for begin, end, takes in zip_longest(self.parked[::2], self.parked[1::2], self.unpark_delays, fillvalue=0):
             yield begin, max(end - takes, begin)
@@ -95,7 +95,7 @@ class Life:
     """Work that was done and had to be repeated."""
     launches: list[Launch] = field(default_factory=list)
 
-    def left(self, launch: Launch, saved: bool, checkpoint_every_us: Micros | None) -> None:
+    def account_for(self, launch: Launch, saved: bool, checkpoint_every_us: Micros | None) -> None:
         """Account for a launch that has ended. If it was `saved`, its work counts to its end; else to the job's last own
         checkpoint, or, without any, to where the run began. At its time limit it counts to its end in any case: no run
         continues from there, so no work is repeated."""

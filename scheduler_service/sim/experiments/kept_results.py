@@ -43,7 +43,7 @@ class Results(NamedTuple):
 
 def load(folder: Path) -> Results:
     """Load the results of a sweep. Raises FileNotFoundError, ValueError."""
-    manifest = read(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST)
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
     cases = manifest["cases"]
@@ -62,25 +62,27 @@ def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
     """
     if not (folder / MANIFEST).exists():
         return []
-    listed = read(folder / MANIFEST).get("cases", [])
+    listed = read_json(folder / MANIFEST).get("cases", [])
     there = [entry for entry in listed if (folder / entry["digest"] / "summary.json").exists()]
-    ours = [_shared(case.model_dump(mode="json"), case.files()) for case in cases[:1]]
-    theirs = [_shared(Case.model_validate(entry["case"]).model_dump(mode="json"), entry.get("files", {})) for entry in there]
+    ours = [_shared_part(case.model_dump(mode="json"), case.files()) for case in cases[:1]]
+    theirs = [
+        _shared_part(Case.model_validate(entry["case"]).model_dump(mode="json"), entry.get("files", {})) for entry in there
+    ]
     return sorted({name for mine in ours for other in theirs for name in mine if mine[name] != other[name]})
 
 
-def _shared(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+def _shared_part(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     """The part of a case that all cases of a run have in common."""
     own = ("policy", "seed", "repeat", "folder")
     return {name: value for name, value in case.items() if name not in own} | {"what a file holds": dict(files)}
 
 
 def summary_of(case: Case, folder: Path, files: Mapping[str, str]) -> Summary:
-    told, curves = read(folder / "summary.json"), read(folder / "curves.json")
+    told, curves = read_json(folder / "summary.json"), read_json(folder / "curves.json")
     return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder, files)
 
 
-def read(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(file.read_text())
     except FileNotFoundError:
@@ -118,7 +120,7 @@ def _is_whole(file: Path) -> bool:
     """Whether a file is complete. A file that a crashed machine left incomplete is made again."""
     try:
         if file.suffix == ".json":
-            return bool(read(file))
+            return bool(read_json(file))
         if file.suffix == ".parquet":
             with file.open("rb") as content:
                 content.seek(-len(END), os.SEEK_END)

@@ -85,7 +85,7 @@ def _utilisation(h: History) -> Iterator[tuple[str, float]]:
     last = float(h.submit.max())
     for resource, name in enumerate(("cpu", "memory", "gpu")):
         if h.capacity[resource]:
-            used, up = h.used(resource), h.up(resource)
+            used, up = h.amount_used(resource), h.amount_up(resource)
             for suffix, until in (("", h.horizon), (".arrivals", last)):
                 if whole := up.mean(h.begin, until):
                     yield f"utilisation.{name}{suffix}", used.mean(h.begin, until) / whole
@@ -189,6 +189,6 @@ def curves(h: History) -> dict[str, list[float]]:
             drawn[f"{name}.slowdown"] = np.percentile(h.slowdown[over], QUANTILES)
     for resource, name in enumerate(("cpu", "memory", "gpu")):
         if h.capacity[resource]:
-            used, up = h.used(resource).means(edges), h.up(resource).means(edges)
+            used, up = h.amount_used(resource).means(edges), h.amount_up(resource).means(edges)
             drawn[f"utilisation.{name}"] = np.divide(used, up, out=np.zeros(POINTS), where=up > 0)
     return {name: [round(float(value), 6) for value in values] for name, values in drawn.items()}

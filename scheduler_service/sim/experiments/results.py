@@ -38,14 +38,14 @@ _NARROW = {
 """Columns that need less than 64 bits."""
 
 
-def _packed(names: str) -> np.dtype[Any]:
+def _record_type(names: str) -> np.dtype[Any]:
     return np.dtype([(name, _NARROW.get(name, "<i8")) for name in names.split()])
 
 
-_JOB = _packed(
+_JOB = _record_type(
     "job user vc class tasks cpu_milli memory_mib gpus grace_us work_us submit_us start_us end_us preemptions done_us lost_us"
 )
-_RUN = _packed(
+_RUN = _record_type(
     "job run nodes placed_us began_us works_us signalled_us lost_us ended_us guaranteed_us before why configuration demand"
 )
 _CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
@@ -107,7 +107,7 @@ class Lives:
             self._nodes.extend(launch.nodes)
             if launch.parked:
                 devices = Vector(0, 0, demand.devices)
-                self.released += (Span(begin, end, devices) for begin, end in launch.released())
+                self.released += (Span(begin, end, devices) for begin, end in launch.released_times())
             self._before.extend(launch.guaranteed_before)
         users, vcs = self._users, self._vcs
         self._jobs += _pack_job(
@@ -142,9 +142,9 @@ class Lives:
     def _job_table(self, rows: NDArray[Any]) -> Any:
         order = np.argsort(rows["job"], kind="stable")
         columns = {name: _column(rows[name][order]) for name in _JOB.names or () if name not in ("user", "vc", "class")}
-        columns["user"] = _named(rows["user"][order], list(self._users))
-        columns["vc"] = _named(rows["vc"][order], list(self._vcs))
-        columns["class"] = _named(rows["class"][order] - 1, [CLASSES[JobClass(number)] for number in (1, 2)])
+        columns["user"] = _dictionary_column(rows["user"][order], list(self._users))
+        columns["vc"] = _dictionary_column(rows["vc"][order], list(self._vcs))
+        columns["class"] = _dictionary_column(rows["class"][order] - 1, [CLASSES[JobClass(number)] for number in (1, 2)])
         over = (rows["end_us"] != NEVER)[order]
         wait = np.where(over, (rows["end_us"] - rows["submit_us"] - rows["done_us"])[order], 0)
         columns["wait_us"] = pa.array(wait, mask=~over)
@@ -165,7 +165,7 @@ def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any], de
         columns["guaranteed_before_us"] = _lists(rows["before"], before, order)
     reasons = sorted(StopReason)  # their numbers have gaps
     codes = np.searchsorted([0, *reasons], rows["why"][order])
-    columns["why"] = _named(codes, ["", *(reason.name.lower() for reason in reasons)])
+    columns["why"] = _dictionary_column(codes, ["", *(reason.name.lower() for reason in reasons)])
     if rows["configuration"].any():
         columns["configuration"] = _column(rows["configuration"][order])
         amounts = np.array(demands, np.int64)[rows["demand"][order]]
@@ -211,7 +211,7 @@ def _column(values: NDArray[Any]) -> Any:
     return pa.array(values, mask=never if never.any() else None)
 
 
-def _named(codes: NDArray[Any], names: list[str]) -> Any:
+def _dictionary_column(codes: NDArray[Any], names: list[str]) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.string()))
 
 

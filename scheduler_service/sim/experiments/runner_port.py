@@ -50,19 +50,19 @@ class BadAddress(Exception):
     """`--on` names no place where simulations can run; the message says what is allowed."""
 
 
-def paced(tell: Tell) -> Tell:
+def limit_rate(tell: Tell) -> Tell:
     """Limit the rate of progress reports: simulations are fast, and pipes are not free."""
     last = 0.0
 
-    def told(over: int, total: int | None) -> None:
+    def tell_rarely(over: int, total: int | None) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= TELL_EVERY:
             last = now
             tell(over, total)
 
-    return told
+    return tell_rarely
 
 
-def failed(number: int, error: BaseException) -> Failed:
+def failed_report(number: int, error: BaseException) -> Failed:
     told = str(error) if type(error).__module__.startswith("scheduler_service.") else f"{type(error).__name__}: {error}"
     return Failed(number, told, "".join(traceback.format_exception(error)))

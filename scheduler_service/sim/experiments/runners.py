@@ -21,7 +21,17 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from scheduler_service.sim.experiments.runner_port import BadAddress, Done, Failed, Perform, Report, Runner, Told, failed, paced
+from scheduler_service.sim.experiments.runner_port import (
+    BadAddress,
+    Done,
+    Failed,
+    Perform,
+    Report,
+    Runner,
+    Told,
+    failed_report,
+    limit_rate,
+)
 
 
 def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
@@ -44,11 +54,12 @@ def _serve(pipe: Connection, perform: Perform) -> None:
         while True:
             number, work = pipe.recv()
             try:
-                report: Report = Done(number, perform(work, paced(lambda over, of, n=number: pipe.send(Told(n, over, of)))))  # type: ignore[misc]
+                tell = limit_rate(lambda over, of, n=number: pipe.send(Told(n, over, of)))  # type: ignore[misc]
+                report: Report = Done(number, perform(work, tell))
             except BrokenPipeError:
                 return
             except Exception as error:
-                report = failed(number, error)
+                report = failed_report(number, error)
             pipe.send(report)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
@@ -87,7 +98,7 @@ class Local(AbstractContextManager["Local"]):
                 self._hand_out(*self._queue.popleft())
             for pipe in wait(list(self._busy)):
                 assert isinstance(pipe, Connection)
-                yield self._heard(pipe)
+                yield self._receive_report(pipe)
 
     def _hand_out(self, number: int, work: Any) -> None:
         worker = self._idle.pop() if self._idle else self._start()
@@ -109,7 +120,7 @@ class Local(AbstractContextManager["Local"]):
         theirs.close()
         return _Worker(process, ours)
 
-    def _heard(self, pipe: Connection) -> Report:
+    def _receive_report(self, pipe: Connection) -> Report:
         worker, number = self._busy[pipe]
         try:
             report: Report = pipe.recv()

@@ -48,9 +48,9 @@ class Watch:
     def begin(self, cases: int, kept: int, workers: int) -> None:
         """Called with the number of cases to simulate, of those that were kept, and of workers."""
 
-    def told(self, number: int, over: int, total: int | None) -> None: ...
+    def report_progress(self, number: int, over: int, total: int | None) -> None: ...
 
-    def ended(self, number: int, name: str, error: str | None) -> None: ...
+    def report_end(self, number: int, name: str, error: str | None) -> None: ...
 
     def say(self, line: str) -> None: ...
 
@@ -169,14 +169,14 @@ class _Sweep:
         for report in workers.reports():
             digest = names[report.number]
             if isinstance(report, Told):
-                self.watch.told(*report)
+                self.watch.report_progress(*report)
             elif isinstance(report, Done):
                 write(self.folder / digest, report.value)
-                self.watch.ended(report.number, name_of(self.cases[digest]), None)
+                self.watch.report_end(report.number, name_of(self.cases[digest]), None)
                 for follower in waiting.pop(digest, ()):
                     self._submit(workers, follower)
             else:
-                self._failed(digest, report, waiting.pop(digest, ()))
+                self._note_failed(digest, report, waiting.pop(digest, ()))
 
     def _submit(self, workers: Runner, digest: str) -> None:
         recording = self.recording_of.get(digest)
@@ -185,7 +185,7 @@ class _Sweep:
         work = Work(self.cases[digest], times, recorded, self.keep, self.as_csv, engine(), self.elsewhere)
         workers.submit(list(self.cases).index(digest), work)
 
-    def _failed(self, digest: str, report: Failed, followers: Iterable[str]) -> None:
+    def _note_failed(self, digest: str, report: Failed, followers: Iterable[str]) -> None:
         log = self.folder / f"{digest}{LOG}"
         if report.trace:
             log.write_text(report.trace)
@@ -195,7 +195,7 @@ class _Sweep:
 
     def _note(self, digest: str, error: str) -> None:
         self.errors[digest] = error
-        self.watch.ended(list(self.cases).index(digest), name_of(self.cases[digest]), error)
+        self.watch.report_end(list(self.cases).index(digest), name_of(self.cases[digest]), error)
 
     def _is_complete(self, digest: str) -> bool:
         recorded = digest in self.recordings

@@ -157,7 +157,7 @@ def _vcs(known: Iterable[str]) -> list[Shape]:
     ]
 
 
-def told(estimate: Estimate | None, scale: float = 1, digits: int = 2) -> str:
+def estimate_text(estimate: Estimate | None, scale: float = 1, digits: int = 2) -> str:
     if estimate is None:
         return "-"
     half = "" if estimate.half is None else f" ± {estimate.half * scale:.{digits}f}"
@@ -177,7 +177,7 @@ def show(console: Console, groups: Sequence[Group], metrics: Iterable[str], agai
     shown = [group for group in groups if against is None or group is not against]
     for shape in shapes(metrics, groups):
         if against is None:
-            cells = [[told(group.estimate(c.metric), c.scale, c.digits) for c in shape.columns] for group in shown]
+            cells = [[estimate_text(group.estimate(c.metric), c.scale, c.digits) for c in shape.columns] for group in shown]
         else:
             cells = [[change(group.change(c.metric, against)) for c in shape.columns] for group in shown]
         title = shape.title if against is None else f"{shape.title}: against {against.label}"

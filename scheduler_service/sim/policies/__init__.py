@@ -40,9 +40,9 @@ def _with_score(name: str) -> Factory:
 
 def _by_rule(name: str) -> Factory:
     def stages(options: "Options") -> "Stages":
-        from scheduler_service.sim.policies.allox_baselines import made
+        from scheduler_service.sim.policies.allox_baselines import make_stages
 
-        return made(name, options)
+        return make_stages(name, options)
 
     return stages
 

@@ -52,7 +52,7 @@ def capacity_for(state: State, spec: JobSpec) -> int:
     return sum(amounts[at] for amounts in columns if all(have >= want for have, want in zip(amounts, task, strict=True)))
 
 
-def used(launched: Iterable[Launched], amount: Callable[[Launched], float]) -> dict[str, float]:
+def sum_by_user(launched: Iterable[Launched], amount: Callable[[Launched], float]) -> dict[str, float]:
     """The sum of an amount over each user's jobs that have a run. Users without runs are left out."""
     found: dict[str, float] = {}
     for one in launched:
@@ -75,7 +75,7 @@ def by_dominant_share(state: State, board: Board) -> Iterable[Sequence[str]]:
             capacities[needs] = max(capacity_for(state, one.spec), 1)
         return main_resource(one.spec) / capacities[needs]
 
-    return by_least(used(board.launched(state), share), board.users())
+    return by_least(sum_by_user(board.launched(state), share), board.users())
 
 
 def equal_share(rule: Rule, users: int) -> Rule:
@@ -103,7 +103,7 @@ def by_weighted_use(weight: Mapping[str, float]) -> Rule:
     def counts(one: Launched) -> float:
         return max(one.spec.demand.devices, 1) * weight.get(str(one.configuration), 1.0)
 
-    return Rule(by_time, turns=lambda state, board: by_least(used(board.launched(state), counts), board.users()))
+    return Rule(by_time, turns=lambda state, board: by_least(sum_by_user(board.launched(state), counts), board.users()))
 
 
 RULES: dict[str, Callable[[Settings], Rule]] = {
@@ -119,7 +119,7 @@ RULES: dict[str, Callable[[Settings], Rule]] = {
 """The rules by the policies' names."""
 
 
-def made(name: str, options: Options) -> Stages:
+def make_stages(name: str, options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
     return Stages(choosing(RULES[name](settings), round(settings.unknown * SECOND), 0))
 

@@ -31,7 +31,7 @@ from scheduler_service.policies.memo_updates import memo_updates
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
 from scheduler_service.policies.stages import Overload, Stages, Where
-from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
+from scheduler_service.sim.policies.quota import Low, is_within_quota, make_room, place, turns
 
 DEVICE = 0
 """The lowest level of every pool."""
@@ -167,7 +167,7 @@ def _needs(pools: Pools, job: Job, name: str) -> list[int] | None:
 
 
 def _within_quota(room: Room, vc: VirtualCluster, job: Job) -> bool:
-    return job.spec.guarantee is not Guarantee.OPPORTUNISTIC and within(*_use(room.pool, vc), sum(room.needs))
+    return job.spec.guarantee is not Guarantee.OPPORTUNISTIC and is_within_quota(*_use(room.pool, vc), sum(room.needs))
 
 
 def _start(state: State, pools: Pools, vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: bool) -> Plan | None:
@@ -260,7 +260,7 @@ def _promote(state: State, pools: Pools, vc: VirtualCluster) -> Proposals:
         needs = None if at is None else _needs(pools, job, at.pool)
         if at is None or needs is None or at.pool in full:  # None: the node is no longer like the others of its pool
             continue
-        if not within(*_use(pools.pools[at.pool], vc), sum(needs)):
+        if not is_within_quota(*_use(pools.pools[at.pool], vc), sum(needs)):
             full.add(at.pool)
         elif all(run.stop_us is None and not run.guaranteed for run in runs):
             yield (*_bind(pools, vc, (Spot(run.node, run.devices) for run in runs)), Promote(job_id))

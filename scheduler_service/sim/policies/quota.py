@@ -42,7 +42,7 @@ def turns(used: Mapping[str, int], quotas: Mapping[str, int]) -> list[str]:
     return sorted(used, key=lambda name: (used[name] / quotas[name] if quotas.get(name) else NEVER, name))
 
 
-def within(used: int, quota: int, gpus: int) -> bool:
+def is_within_quota(used: int, quota: int, gpus: int) -> bool:
     """Whether a tenant that uses `used` GPUs may have `gpus` more as regular ones."""
     return used + gpus <= quota
 

@@ -74,7 +74,7 @@ def leftover(field: Field) -> NDArray[np.float64]:
     return beyond
 
 
-def stranded(field: Field) -> NDArray[np.float64]:
+def stranding(field: Field) -> NDArray[np.float64]:
     """1 for a run that fits on no other node now, and so could not resume immediately."""
     room = np.ones((len(field.job), field.offered.shape[1]), dtype=np.bool_)
     for resource in range(3):
@@ -160,7 +160,7 @@ CHOICES: dict[str, Choice] = {
     "old": with_term("old", youth),
     "waste": with_term("waste", waste),
     "snug": with_term("snug", leftover),
-    "movable": with_term("movable", stranded),
+    "movable": with_term("movable", stranding),
     "pairs": pair_victims,
     "patient": patient_victims,
 }

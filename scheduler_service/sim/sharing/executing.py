@@ -15,10 +15,19 @@ from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.sharing.changes import without
 from scheduler_service.sim.nodes import Party, Task
-from scheduler_service.sim.sharing.measuring import measured
+from scheduler_service.sim.sharing.measuring import measure_run
 from scheduler_service.sim.sharing.model import BILLION
 from scheduler_service.sim.sharing.pace import Pace
-from scheduler_service.sim.sharing.present import Present, beside, entering_us, is_packed, present, site, site_of, works
+from scheduler_service.sim.sharing.present import (
+    Present,
+    entering_us,
+    is_packed,
+    present,
+    rate_beside_neighbors,
+    site,
+    site_of,
+    works,
+)
 from scheduler_service.sim.sharing.setup import PLAIN, Setup
 from scheduler_service.sim.sharing.turns import Group, Turn, is_in, keys_of, leaving, users, with_turns
 from scheduler_service.sim.sharing.usage import MINI_BATCHES, Usage
@@ -53,7 +62,7 @@ class Executing:
 
     # ---- share plans -------------------------------------------------------------------------------------------------------
 
-    def told(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
+    def apply_plan(self, task: Task, plan: SharePlan | None, now: Micros) -> None:
         """A node has received the share plan of a task; None: it has its devices alone."""
         party, before = task.party, task.party.group
         number = 0 if plan is None else plan.group
@@ -85,14 +94,14 @@ class Executing:
                     self._begin_turn(group, now)
         self._told.clear()
         self._separate.clear()
-        self._refresh(self._affected(changed), now, planned=True)
+        self._refresh(self._affected_parties(changed), now, planned=True)
 
-    def turned(self, turn: Turn, at: Micros) -> None:
+    def end_turn(self, turn: Turn, at: Micros) -> None:
         """The turn of a row has ended."""
         group, due = turn
         if due == group.due and self._groups.get(group.number) is group:
             self._begin_turn(group, at)
-            self._refresh(self._affected(self._parties(group)), at, turn=True)
+            self._refresh(self._affected_parties(self._parties(group)), at, turn=True)
 
     def _begin_turn(self, group: Group, at: Micros) -> None:
         if len(with_turns(group.rows)) > 1:
@@ -146,23 +155,23 @@ class Executing:
         if self._setup.rates.interferes:
             for task in party.tasks:
                 self._near.setdefault(task.node.name, {})[id(party)] = party
-        self._refresh(self._affected([party]), at)
+        self._refresh(self._affected_parties([party]), at)
 
     def goes_on(self, party: Party, at: Micros) -> None:
         """The launch was parked, and may work again."""
-        self._refresh(self._affected([party]), at)
+        self._refresh(self._affected_parties([party]), at)
         if works(party) and party.launch.pace is not None:
             self._retime(party, party.launch.pace.ends_us())
 
     def stops(self, party: Party, at: Micros) -> None:
         """The launch was signalled, was parked, or has lost a task: it stops working."""
         self._ceases(party, at)
-        self._refresh(self._affected([party]), at)
+        self._refresh(self._affected_parties([party]), at)
 
-    def left(self, party: Party, at: Micros) -> None:
+    def end_launch(self, party: Party, at: Micros) -> None:
         """The last task of the launch has exited."""
         self._ceases(party, at)
-        affected = self._affected([party])
+        affected = self._affected_parties([party])
         for task in party.tasks if self._near else ():
             self._near.get(task.node.name, {}).pop(id(party), None)
         if (group := self._groups.get(party.group)) is not None:
@@ -180,7 +189,7 @@ class Executing:
         party, pace = task.party, task.party.launch.pace
         if pace is None or not works(party):
             return None
-        return measured(task, pace, self._used_beside(party), at, self._rng, self._setup.noise)
+        return measure_run(task, pace, self._used_beside(party), at, self._rng, self._setup.noise)
 
     def switches(self, task: Task) -> SwitchingMeasured | None:
         """The node's report of the task's parks and resumes; None if it takes no turns, or they take no time."""
@@ -207,7 +216,7 @@ class Executing:
     def measures_every_us(self) -> Micros | None:
         return self._setup.measures_every_us
 
-    def _affected(self, parties: Iterable[Party]) -> Iterable[Party]:
+    def _affected_parties(self, parties: Iterable[Party]) -> Iterable[Party]:
         """These launches, and those whose rates depend on them."""
         found = {id(party): party for party in parties}
         for party in list(found.values()):
@@ -236,9 +245,9 @@ class Executing:
         self, party: Party, at: Micros, now: Present, all_now: Mapping[int, Present], planned: bool, turn: bool
     ) -> None:
         setup, job, pace = self._setup, party.life.job, party.launch.pace
-        rate = now.done * setup.rates.alone(job.kind, job.spec.demand.devices, site(party)) // BILLION
+        rate = now.done * setup.rates.rate_alone(job.kind, job.spec.demand.devices, site(party)) // BILLION
         if setup.rates.interferes:
-            rate = rate * beside(party, self._near, all_now, setup) // BILLION
+            rate = rate * rate_beside_neighbors(party, self._near, all_now, setup) // BILLION
         begun = None
         if setup.exact and pace is not None and now.share and not pace.share and pace.since_us <= at:
             begun = at + entering_us(party, self._groups.get(party.group), self._members, setup, at)

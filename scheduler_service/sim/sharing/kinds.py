@@ -150,7 +150,7 @@ ON_A_SWITCH: Mapping[tuple[str, str], int] = MappingProxyType(
 LM with LM, calls that of GNMT modest, and ResNet-50 loses nothing."""
 
 
-def demanded(kind: Kind) -> float:
+def demand_when_packed(kind: Kind) -> float:
     """The demand of a job of the kind on a packed device, which has 1.
 
     Two jobs that ask for more than 1 together slow each other down. A kind of Table 1 asks for the inverse of its packed rate,

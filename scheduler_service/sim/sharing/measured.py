@@ -90,13 +90,13 @@ class Measured:
     def kind(self, name: str, devices: int) -> Kind | None:
         return self._kinds.get((name, devices))
 
-    def alone(self, name: str, devices: int, site: Site) -> int:
+    def rate_alone(self, name: str, devices: int, site: Site) -> int:
         reference = self._steps(name, self._reference, devices, spread=False)
         if not reference:
             return BILLION
         return BILLION * self._steps(name, site.model, site.devices, site.spread >= Spread.NODES) // reference
 
-    def packed(self, name: str, others: Sequence[str], site: Site) -> int:
+    def rate_packed(self, name: str, others: Sequence[str], site: Site) -> int:
         rate = BILLION
         for other in others:
             left = self._pair(name, other, site.model, site.devices) or self._pair(name, other, site.model, 1)
@@ -109,7 +109,7 @@ class Measured:
         alone = self._found.alone.get((name, model, devices, False))
         return (pair, alone) if pair is not None and alone else None
 
-    def beside(self, _name: str, _neighbours: Iterable[tuple[str, int]], _networked: Iterable[int]) -> int:
+    def rate_beside(self, _name: str, _neighbours: Iterable[tuple[str, int]], _networked: Iterable[int]) -> int:
         return BILLION
 
     def _steps(self, name: str, model: str, devices: int, spread: bool) -> int:

@@ -13,7 +13,7 @@ MOST = 1000
 CONFIDENCE = 950_000
 
 
-def measured(task: Task, pace: Pace, mates: int, at: Micros, rng: Random, noise: float) -> MiniBatchMeasured | None:
+def measure_run(task: Task, pace: Pace, mates: int, at: Micros, rng: Random, noise: float) -> MiniBatchMeasured | None:
     """Measure a run; None if its kind is unknown, or no mini-batch was done since. `mates`: the use of its devices by the jobs
     that are packed with it."""
     party, kind = task.party, task.party.kind

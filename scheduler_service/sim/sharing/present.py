@@ -54,7 +54,7 @@ def present(party: Party, group: Group | None, members: Members, setup: Setup, a
         else:
             part = whole = BILLION
         share, lost = share + part, lost + whole - part
-        done += part * setup.rates.packed(party.life.job.kind, mates, site(party)) // BILLION
+        done += part * setup.rates.rate_packed(party.life.job.kind, mates, site(party)) // BILLION
     return Present(share, done, lost)
 
 
@@ -77,7 +77,9 @@ def site(party: Party) -> Site:
     return party.site
 
 
-def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mapping[int, Present], setup: Setup) -> int:
+def rate_beside_neighbors(
+    party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mapping[int, Present], setup: Setup
+) -> int:
     """The remaining part of its rate next to the launches on other devices of its nodes. `shares`: those already known of
     launches that also change now."""
 
@@ -93,7 +95,7 @@ def beside(party: Party, near: Mapping[str, Mapping[int, Party]], shares: Mappin
     mine = set(places(party))
     found = list(others())
     networked = [share for other, share in found if len({task.node.name for task in other.tasks}) > 1] if len(nodes) > 1 else []
-    return setup.rates.beside(party.life.job.kind, [(other.life.job.kind, share) for other, share in found], networked)
+    return setup.rates.rate_beside(party.life.job.kind, [(other.life.job.kind, share) for other, share in found], networked)
 
 
 def places(party: Party) -> Iterator[tuple[str, int]]:
@@ -111,10 +113,10 @@ def site_of(tasks: Sequence[Task]) -> Site:
     per_node = Counter(id(node) for node, _ in found)
     if len(per_node) > 1:
         return Site(model, len(found), Spread.NODES if min(per_node.values()) > 1 else Spread.SCATTERED)
-    return Site(model, len(found), _within([devices[device].path for _, device in found] if devices else []))
+    return Site(model, len(found), _spread_within([devices[device].path for _, device in found] if devices else []))
 
 
-def _within(paths: Sequence[tuple[int, ...]]) -> Spread:
+def _spread_within(paths: Sequence[tuple[int, ...]]) -> Spread:
     """The spread on one node, by the paths of the devices in its tree. The outermost level is taken as the socket, and the
     innermost one as the switch."""
     common = 0

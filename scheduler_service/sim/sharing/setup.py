@@ -24,24 +24,24 @@ class Switching(NamedTuple):
     """From the checkpoint to the first mini-batch, in addition to copying."""
 
     def parks(self, kind: Kind | None) -> Micros:
-        return self.park_us + _copied(kind, self.copy_us)
+        return self.park_us + _copy_time(kind, self.copy_us)
 
     def resumes(self, kind: Kind | None) -> Micros:
-        return self.resume_us + _copied(kind, self.copy_us)
+        return self.resume_us + _copy_time(kind, self.copy_us)
 
     def saves(self, kind: Kind | None) -> Micros:
         """One copy of the model is saved and moved, however many devices the job has (Gandiva, Figure 12)."""
-        return self.save_us + _copied(kind, self.copy_us)
+        return self.save_us + _copy_time(kind, self.copy_us)
 
     def goes_on(self, kind: Kind | None, moved: bool) -> Micros:
         """Time to resume from a checkpoint. `moved`: the last launch was on another node."""
-        return self.start_us + _copied(kind, self.copy_us) + (_copied(kind, self.transfer_us) if moved else 0)
+        return self.start_us + _copy_time(kind, self.copy_us) + (_copy_time(kind, self.transfer_us) if moved else 0)
 
 
 AT_ONCE = Switching()
 
 
-def _copied(kind: Kind | None, per_gib: int) -> Micros:
+def _copy_time(kind: Kind | None, per_gib: int) -> Micros:
     return 0 if kind is None else kind.boundary_mib * per_gib // 1024
 
 

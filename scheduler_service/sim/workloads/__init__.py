@@ -78,14 +78,14 @@ def jobs_of(
     """
     counted = Skipped() if skipped is None else skipped
 
-    def timed(jobs: arriving.Jobs) -> Iterator[SimJob]:
+    def with_times(jobs: arriving.Jobs) -> Iterator[SimJob]:
         capacity = reduce(add, (inventory.capacity for inventory in nodes)) if nodes else None
-        return arriving.timed(jobs, workload.arrivals, seed, capacity)
+        return arriving.with_arrival_times(jobs, workload.arrivals, seed, capacity)
 
     if isinstance(workload, FitGpp):
-        return timed(lambda: _fitting(fitgpp.jobs(workload.jobs, seed, workload.trials, workload.grace), nodes, counted))
+        return with_times(lambda: _fitting(fitgpp.jobs(workload.jobs, seed, workload.trials, workload.grace), nodes, counted))
     if isinstance(workload, Generated):
-        return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
+        return with_times(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
     if isinstance(workload, Hived):  # times are not shifted to the first job: a tenant alone has the same times
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
     if isinstance(workload, gandiva.OfPaper):
@@ -98,8 +98,8 @@ def jobs_of(
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
         return _fitting(allox.experiment(workload, seed), nodes, counted)
-    kept = _kept(workload, seed, folder, nodes, counted)
-    return timed(lambda: kept)
+    kept = _trace_jobs(workload, seed, folder, nodes, counted)
+    return with_times(lambda: kept)
 
 
 _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
@@ -110,7 +110,7 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 }
 
 
-def _kept(
+def _trace_jobs(
     workload: Philly | Openb | Sacct | Csv | Gavel | GavelChoices | GavelKinds,
     seed: int,
     folder: Path,

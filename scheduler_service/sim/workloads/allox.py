@@ -124,20 +124,20 @@ def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
 def interchangeable(times_s: tuple[float, float], model: Estimates, rng: Random, user: str, submit_us: Micros) -> SimJob:
     """A job with these times on a GPU and on a CPU; profiling is added to both, or is left to samples."""
     if model.samples:
-        return _sampled(tuple(max(round(time * SECOND), 1) for time in times_s), model.error, rng, user, submit_us)
+        return _sampled_job(tuple(max(round(time * SECOND), 1) for time in times_s), model.error, rng, user, submit_us)
     times = tuple(max(round(time * (1 + model.profiling) * SECOND), 1) for time in times_s)
-    on_gpu, on_cpu = estimated(times, model.error, rng)
+    on_gpu, on_cpu = add_error(times, model.error, rng)
     spec = JobSpec(("train",), ON_GPU, estimate_us=on_gpu, alternatives=(Configuration(ON_CPU, estimate_us=on_cpu),))
     return SimJob(spec, times[0], submit_us, user, times_us=times)
 
 
-def _sampled(times: tuple[Micros, ...], error: float, rng: Random, user: str, submit_us: Micros) -> SimJob:
+def _sampled_job(times: tuple[Micros, ...], error: float, rng: Random, user: str, submit_us: Micros) -> SimJob:
     """A job of unknown run time. A sample saves its work within a second when it is stopped."""
     spec = JobSpec(("train",), ON_GPU, grace_us=SECOND, alternatives=(Configuration(ON_CPU),))
-    return SimJob(spec, times[0], submit_us, user, times_us=times, samples_us=tuple(estimated(times, error, rng)))
+    return SimJob(spec, times[0], submit_us, user, times_us=times, samples_us=tuple(add_error(times, error, rng)))
 
 
-def estimated(times: Sequence[Micros], error: float, rng: Random) -> list[Micros]:
+def add_error(times: Sequence[Micros], error: float, rng: Random) -> list[Micros]:
     """Add a normal error to each time. The draws do not depend on the deviation."""
     return [max(round(time * max(1 + error * rng.gauss(0, 1), LEAST_ESTIMATE)), 1) for time in times]
 

@@ -117,18 +117,18 @@ Jobs = Callable[[], Iterable[SimJob]]
 """Returns the jobs of a workload from the first one on: to reach a load, all must be seen beforehand."""
 
 
-def timed(jobs: Jobs, arriving: Arriving, seed: int, capacity: Vector | None) -> Iterator[SimJob]:
+def with_arrival_times(jobs: Jobs, arriving: Arriving, seed: int, capacity: Vector | None) -> Iterator[SimJob]:
     """Yield the jobs in order of arrival, with their times; for a closed loop, whose times are not known, with 0."""
     if isinstance(arriving, Closed):
         yield from jobs()
     elif isinstance(arriving, Recorded):
-        yield from _recorded(list(jobs()), arriving, capacity)
+        yield from _at_recorded_times(list(jobs()), arriving, capacity)
     else:
         for job, at in zip(jobs(), times_us(jobs, arriving, Random(f"{seed}:arrivals"), capacity), strict=False):
             yield job._replace(submit_us=at)
 
 
-def _recorded(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -> Iterator[SimJob]:
+def _at_recorded_times(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -> Iterator[SimJob]:
     first, last = (jobs[0].submit_us, jobs[-1].submit_us) if jobs else (0, 0)
     speed = arriving.speed
     if arriving.load is not None and first < last:

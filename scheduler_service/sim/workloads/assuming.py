@@ -41,7 +41,7 @@ class Trials(Model):
         share, shorter_us = self.share, None if self.shorter_than_s is None else self.shorter_than_s * SECOND
         trials, others = JobClass.TRIAL, JobClass.BEST_EFFORT
 
-        def of(row: Row, work_us: Micros) -> JobClass:
+        def class_of(row: Row, work_us: Micros) -> JobClass:
             if share is not None:
                 trial = rng.random() < share
             elif shorter_us is not None:
@@ -53,7 +53,7 @@ class Trials(Model):
                 trial = row.values[self.column] in self.values
             return trials if trial else others
 
-        return of
+        return class_of
 
 
 class File(Model):

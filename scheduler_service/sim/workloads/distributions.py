@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
-from scheduler_service.sim.limits import between
+from scheduler_service.sim.limits import range_validator
 
 MOST = 1e12
 """The largest value that the engine can hold in microseconds or bytes. Larger ones of an unbounded distribution are redrawn."""
@@ -43,7 +43,7 @@ def pairs(value: Any) -> Any:
     raise ValueError("it must be names with their values, such as {name: value}")
 
 
-Positive = Annotated[float, between(1e-9, MOST)]
+Positive = Annotated[float, range_validator(1e-9, MOST)]
 
 
 class Constant(Model):
@@ -71,12 +71,12 @@ class Uniform(Model):
     step: float = Field(default=0, ge=0, description="values are rounded to multiples of this; 0: they are not")
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Uniform":
+    def _check_order(self) -> "Uniform":
         _require_order(self.low, self.high, self.step)
         return self
 
     def draw(self, rng: Random) -> float:
-        return _stepped(rng.uniform(self.low, self.high), self.step, self.low, self.high)
+        return _round_to_step(rng.uniform(self.low, self.high), self.step, self.low, self.high)
 
     def least(self) -> float:
         return self.low
@@ -97,7 +97,7 @@ class Bounded(Model):
     def share_below(self, value: float) -> float:
         raise NotImplementedError
 
-    def once(self, rng: Random) -> float:
+    def draw_once(self, rng: Random) -> float:
         raise NotImplementedError
 
     @model_validator(mode="after")
@@ -115,9 +115,9 @@ class Bounded(Model):
 
     def draw(self, rng: Random) -> float:
         low, high = self._bounds
-        while not low <= (value := self.once(rng)) <= high:
+        while not low <= (value := self.draw_once(rng)) <= high:
             pass
-        return _stepped(value, self.step, low, high)
+        return _round_to_step(value, self.step, low, high)
 
     def least(self) -> float:
         return max(self._bounds[0], self.least_once)
@@ -136,7 +136,7 @@ class Normal(Bounded):
     def share_below(self, value: float) -> float:
         return NormalDist(self.mean, self.deviation).cdf(value)
 
-    def once(self, rng: Random) -> float:
+    def draw_once(self, rng: Random) -> float:
         return rng.gauss(self.mean, self.deviation)
 
 
@@ -158,7 +158,7 @@ class Lognormal(Bounded):
     def share_below(self, value: float) -> float:
         return NormalDist(self._mu, self._sigma).cdf(math.log(value)) if value > 0 else 0.0
 
-    def once(self, rng: Random) -> float:
+    def draw_once(self, rng: Random) -> float:
         return math.exp(rng.gauss(self._mu, self._sigma))
 
 
@@ -169,7 +169,7 @@ class Exponential(Bounded):
     def share_below(self, value: float) -> float:
         return -math.expm1(-value / self.mean) if value > 0 else 0.0
 
-    def once(self, rng: Random) -> float:
+    def draw_once(self, rng: Random) -> float:
         return rng.expovariate(1 / self.mean)
 
 
@@ -181,7 +181,7 @@ class Choice(Model):
     weights: tuple[float, ...] = ()
 
     @model_validator(mode="after")
-    def _weighed(self) -> "Choice":
+    def _check_weights(self) -> "Choice":
         if self.weights and len(self.weights) != len(self.values):
             raise ValueError(
                 f"there are {len(self.values)} values and {len(self.weights)} weights: give as many, or no weights"
@@ -221,13 +221,13 @@ class Empirical(Model):
         return self
 
     @staticmethod
-    def of(samples: Iterable[float], points: int = 101) -> "Empirical":
+    def from_samples(samples: Iterable[float], points: int = 101) -> "Empirical":
         """The distribution of some samples, at least one."""
         ordered = sorted(samples)
-        return Empirical(quantiles=tuple(_between(ordered, i / (points - 1)) for i in range(points)))
+        return Empirical(quantiles=tuple(_interpolate(ordered, i / (points - 1)) for i in range(points)))
 
     def draw(self, rng: Random) -> float:
-        return _stepped(_between(self.quantiles, rng.random()), self.step, self.quantiles[0], self.quantiles[-1])
+        return _round_to_step(_interpolate(self.quantiles, rng.random()), self.step, self.quantiles[0], self.quantiles[-1])
 
     def least(self) -> float:
         return self.quantiles[0]
@@ -236,14 +236,14 @@ class Empirical(Model):
         return self.quantiles[-1]
 
 
-def _between(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
+def _interpolate(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
     at = share * (len(ordered) - 1)
     below = min(int(at), len(ordered) - 2) if len(ordered) > 1 else 0
     low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
     return low + (high - low) * (at - below)
 
 
-def _stepped(value: float, step: float, low: float, high: float) -> float:
+def _round_to_step(value: float, step: float, low: float, high: float) -> float:
     """Round a value between the bounds to the nearest multiple of the step between them."""
     if not step:
         return value
@@ -284,7 +284,7 @@ def _not_too_much(of: "_Any") -> "_Any":
     return of
 
 
-def cut(of: "_Any", most: float) -> "_Any":
+def bound_above(of: "_Any", most: float) -> "_Any":
     """Bound a distribution that has no upper bound of its own. Raises ValueError if that cuts off too much."""
     return of.model_validate({**of.model_dump(), "high": most}) if isinstance(of, Bounded) and of.high is None else of
 

@@ -15,7 +15,7 @@ from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.limits import MOST_JOBS, Rate, between
+from scheduler_service.sim.limits import MOST_JOBS, Rate, range_validator
 from scheduler_service.sim.workloads.arriving import Closed, PolicyName
 from scheduler_service.sim.workloads.distributions import Model
 
@@ -28,7 +28,9 @@ class FitGpp(Model):
     kind: Literal["fitgpp"] = "fitgpp"
     jobs: int = Field(default=2**16, ge=1, le=MOST_JOBS)
     trials: float = Field(default=0.3, ge=0, le=1, description="share of the jobs that are trials")
-    grace: Annotated[float, between(1e-6, 1e6)] = Field(default=1.0, description="times the paper's grace periods (figure 7)")
+    grace: Annotated[float, range_validator(1e-6, 1e6)] = Field(
+        default=1.0, description="times the paper's grace periods (figure 7)"
+    )
     load: Rate = Field(default=2.0, description="the next job comes whenever the load is below this")
     times_from: PolicyName | None = Field(
         default="fifo", description="the policy whose submit times all others are given; none: each its own"
@@ -47,7 +49,7 @@ def normal(rng: Random, mean: float, deviation: float, low: float, high: float) 
     return value
 
 
-def whole(rng: Random, mean: float, deviation: float, low: int, high: int) -> int:
+def draw_whole(rng: Random, mean: float, deviation: float, low: int, high: int) -> int:
     """A normal variable that is rounded, and then drawn again until it is within the bounds. In the opposite order fewer jobs
     would ask for nothing (13 % of trials for no GPU, not 23 %), and FIFO's slowdowns would be 5 % larger than the paper's."""
     gauss = rng.gauss
@@ -64,9 +66,9 @@ def jobs(count: int, seed: int, trials: float = 0.3, grace: float = 1.0) -> Iter
         work = normal(rng, 5, 5, 1, 30) if trial else normal(rng, 30, 10, 1, 24 * 60)
         gp = normal(rng, 3 * grace, 1.1 * grace, 1e-9, 20 * grace)
         if trial:
-            cpu, ram, gpu = whole(rng, 2, 4, 1, 32), whole(rng, 30, 40, 1, 256), whole(rng, 0.8, 2.3, 0, 8)
+            cpu, ram, gpu = draw_whole(rng, 2, 4, 1, 32), draw_whole(rng, 30, 40, 1, 256), draw_whole(rng, 0.8, 2.3, 0, 8)
         else:
-            cpu, ram, gpu = whole(rng, 1, 1, 1, 32), whole(rng, 30, 30, 1, 256), whole(rng, 0.5, 2.4, 0, 8)
+            cpu, ram, gpu = draw_whole(rng, 1, 1, 1, 32), draw_whole(rng, 30, 30, 1, 256), draw_whole(rng, 0.5, 2.4, 0, 8)
         work_us, grace_us = round(work * MINUTE), round(gp * MINUTE)
         demand = Vector(1000 * cpu, 1024 * ram, gpu)
         job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT

@@ -59,7 +59,7 @@ class Gandivas(Model):
         """Recorded arrivals, because the times are part of the draw."""
         return Recorded()
 
-    def made(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user", name: str = "") -> SimJob:
+    def make_job(self, kind: str, gpus: int, work_us: Micros, submit_us: Micros, user: str = "user", name: str = "") -> SimJob:
         """Make a job, named after its kind unless it has a name."""
         demand = Vector(round(self.cpus_per_gpu * 1000 * gpus), round(self.memory_gib_per_gpu * 1024 * gpus), gpus)
         spec = JobSpec(COMMAND, demand, grace_us=round(self.grace_s * SECOND), name=name or kind)
@@ -130,7 +130,7 @@ def _experiment(model: Gandiva, seed: int) -> Iterator[SimJob]:
         kind = rng.choice(of)
         gpus = rng.choice((2, 4)) if kind in LARGE else 1
         gpu_time = rng.uniform(model.low_min, model.high_min) * MINUTE
-        yield model.made(kind, gpus, round(gpu_time / gpus), round(at * SECOND))
+        yield model.make_job(kind, gpus, round(gpu_time / gpus), round(at * SECOND))
 
 
 def _trace(model: GandivaTrace, seed: int) -> Iterator[SimJob]:
@@ -142,18 +142,18 @@ def _trace(model: GandivaTrace, seed: int) -> Iterator[SimJob]:
     unit = model.load * model.gpus * span_us / asked
     for at, (gpus, lasts) in zip(times, drawn, strict=True):
         category = _one(rng, TRACE_SHARES)
-        yield model.made(rng.choice(TRACE_KINDS[category]), gpus, round(lasts * unit), at, category)
+        yield model.make_job(rng.choice(TRACE_KINDS[category]), gpus, round(lasts * unit), at, category)
 
 
 def _slicing(model: GandivaSlicing) -> Iterator[SimJob]:
     for minutes, at, count in ((model.long_min, 0.0, 4), (model.short_min, model.at_min, 2)):
         for _ in range(count):
-            yield model.made("resnet-50-cifar", 1, round(minutes * MINUTE), round(at * MINUTE))
+            yield model.make_job("resnet-50-cifar", 1, round(minutes * MINUTE), round(at * MINUTE))
 
 
 def _growing(model: GandivaGrowing) -> Iterator[SimJob]:
     kind = "resnet-50"
-    grows = model.made(kind, 1, round(model.work_min * MINUTE), 0)
+    grows = model.make_job(kind, 1, round(model.work_min * MINUTE), 0)
     tasks = (TaskGroup(1, grows.spec.demand),)
     yield grows._replace(spec=changed(grows.spec, gang=tasks, min_tasks=1, max_tasks=GROWS_TO))
     others = (
@@ -163,7 +163,7 @@ def _growing(model: GandivaGrowing) -> Iterator[SimJob]:
         (1, model.later_min, model.small_at_min),
     )
     for gpus, minutes, at in sorted(others, key=lambda other: other[2]):
-        yield model.made(kind, gpus, round(minutes * MINUTE), round(at * MINUTE))
+        yield model.make_job(kind, gpus, round(minutes * MINUTE), round(at * MINUTE))
 
 
 def _one(rng: Random, shares: Mapping[T, float]) -> T:

@@ -69,7 +69,7 @@ class Configuration(NamedTuple):
     error: float
     """The error of the prediction at the first evaluation."""
 
-    def predicted(self, evaluations: int) -> float:
+    def predicted_accuracy(self, evaluations: int) -> float:
         return self.accuracy + self.error / math.sqrt(evaluations)
 
 
@@ -87,7 +87,7 @@ def jobs(model: GandivaSearch) -> Iterator[SimJob]:
     for number in range(1, model.jobs + 1):
         batch = max(-(-(number - model.gpus) // model.more), 0)
         work_us = round(EVALUATIONS * model.evaluation_us)
-        yield model.made(model.job_kind, model.job_gpus, work_us, batch * model.evaluation_us, name=name_of(number))
+        yield model.make_job(model.job_kind, model.job_gpus, work_us, batch * model.evaluation_us, name=name_of(number))
 
 
 def configurations(model: GandivaSearch, seed: int) -> dict[int, Configuration]:

@@ -20,7 +20,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.workloads.allox import estimated
+from scheduler_service.sim.workloads.allox import add_error
 from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.philly import COLUMNS
 
@@ -61,7 +61,7 @@ def read(model: Gavel, folder: Path, seed: int, skipped: Skipped) -> Iterator[Si
         else:
             rates = rng.choice(possible[gpus])
             times = {name: max(round(work_us * rates[of] / rate), 1) for name, rate in zip(DEVICES, rates, strict=True) if rate}
-            yield _job(times, gpus, estimated(tuple(times.values()), model.error, estimates), submit_us, row.text("vc"))
+            yield _job(times, gpus, add_error(tuple(times.values()), model.error, estimates), submit_us, row.text("vc"))
 
 
 def _job(times: Mapping[str, int], gpus: int, estimates: Sequence[int], submit_us: int, vc: str) -> SimJob:

@@ -19,7 +19,7 @@ from scheduler_service.sim.csv_rows import Skipped, rows
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S
 from scheduler_service.sim.sharing.measured import tables
-from scheduler_service.sim.workloads.allox import estimated
+from scheduler_service.sim.workloads.allox import add_error
 from scheduler_service.sim.workloads.assuming import COMMAND, File, Trials
 from scheduler_service.sim.workloads.gavel import DEVICES
 from scheduler_service.sim.workloads.philly import COLUMNS
@@ -71,7 +71,7 @@ def read(model: GavelChoices, folder: Path, seed: int, skipped: Skipped) -> Iter
             demand = Vector(0, 0, gpus)
             first, *others = (
                 Configuration(demand, cells=CellRequest(model=name), estimate_us=estimate)
-                for name, estimate in zip(steps, estimated(tuple(times), model.error, estimates), strict=True)
+                for name, estimate in zip(steps, add_error(tuple(times), model.error, estimates), strict=True)
             )
             spec = JobSpec(
                 COMMAND,

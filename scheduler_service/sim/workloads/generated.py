@@ -12,10 +12,10 @@ from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, WHOLE, Vector
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.limits import MOST_JOBS, MOST_TASKS, between
+from scheduler_service.sim.limits import MOST_JOBS, MOST_TASKS, range_validator
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND, SITE_GRACE_S
-from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, cut
+from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, bound_above
 
 NOTHING = Constant(value=0)
 SITE_GRACE = Constant(value=SITE_GRACE_S)
@@ -47,7 +47,7 @@ class Kind(Model):
     """Jobs that share all properties that are not drawn. Demands are those of each task."""
 
     name: str = ""
-    share: Annotated[float, between(1e-9, 1e9)] = Field(
+    share: Annotated[float, range_validator(1e-9, 1e9)] = Field(
         default=1, description="how many of the jobs are of this kind, against the other kinds' shares"
     )
     trial: bool = False
@@ -56,10 +56,10 @@ class Kind(Model):
     cpus: Amount = NOTHING
     memory_gib: Amount = NOTHING
     gpus: Amount = NOTHING
-    gpu_fraction: Annotated[float, between(0, 0.999999)] = Field(
+    gpu_fraction: Annotated[float, range_validator(0, 0.999999)] = Field(
         default=0, description="the part of one GPU that each job shares with others; 0: whole GPUs"
     )
-    gpu_memory_gib: Annotated[float, between(0, 1e6)] = Field(
+    gpu_memory_gib: Annotated[float, range_validator(0, 1e6)] = Field(
         default=0, description="the most memory of a shared GPU that each job uses; 0: what goes with its fraction"
     )
     sharing: Literal["sliced", "packed"] | None = Field(
@@ -75,7 +75,7 @@ class Kind(Model):
     def _somebody_submits(self) -> "Kind":
         if not sum(user.weight for user in self.users):
             raise ValueError("users: one weight must be more than 0")
-        if cut(self.tasks, MOST_TASKS).most() > MOST_TASKS:
+        if bound_above(self.tasks, MOST_TASKS).most() > MOST_TASKS:
             raise ValueError(f"tasks: a job has {MOST_TASKS} at most")
         if self.part is not None and self.tasks != ONE:
             raise ValueError("tasks: a job that asks for a part of a GPU has one")
@@ -124,12 +124,21 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
     like = JobSpec(COMMAND, Vector(), JobClass.TRIAL if kind.trial else JobClass.BEST_EFFORT, name=kind.name)
     users = kind.users
     weights = list(accumulate(user.weight for user in users))
-    work, grace, cpus, memory = _drawn(kind.work_s), _drawn(kind.grace_s), _drawn(kind.cpus), _drawn(kind.memory_gib)
+    work, grace, cpus, memory = (
+        _draw_function(kind.work_s),
+        _draw_function(kind.grace_s),
+        _draw_function(kind.cpus),
+        _draw_function(kind.memory_gib),
+    )
     if kind.part is not None:
         like = changed(like, **kind.part)
-    gpus, tasks, error = _drawn(ONE if like.shares else kind.gpus), _drawn(cut(kind.tasks, MOST_TASKS)), kind.estimate_error
+    gpus, tasks, error = (
+        _draw_function(ONE if like.shares else kind.gpus),
+        _draw_function(bound_above(kind.tasks, MOST_TASKS)),
+        kind.estimate_error,
+    )
 
-    def made() -> SimJob:
+    def make_job() -> SimJob:
         work_us = max(round(work(rng) * SECOND), 1)
         grace_us = round(grace(rng) * SECOND)
         demand = Vector(round(cpus(rng) * 1000), round(memory(rng) * 1024), round(gpus(rng)))
@@ -143,10 +152,10 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
         user = users[_pick(weights, rng)]
         return SimJob(changed(like, demand=demand, **facts), work_us, 0, user.name, user.vc)
 
-    return made
+    return make_job
 
 
-def _drawn(distribution: Distribution) -> Callable[[Random], float]:
+def _draw_function(distribution: Distribution) -> Callable[[Random], float]:
     if isinstance(distribution, Constant):
         value = distribution.value
         return lambda _: value

@@ -22,13 +22,13 @@ from scheduler_service.core.model import JobClass, TaskGroup
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.csv_rows import BadTrace, rows
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS, Rate, between
+from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS, Rate, range_validator
 from scheduler_service.sim.workloads import hived_fitted as fitted
 from scheduler_service.sim.workloads import philly
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.assuming import by_gpus, spec
 from scheduler_service.sim.workloads.distributions import Model
-from scheduler_service.sim.workloads.hived_sample import of_models, sampled
+from scheduler_service.sim.workloads.hived_sample import of_models, sample_jobs
 
 NODES, SPARE, NODE_GPUS = 279, 6, 8
 """The nodes of the paper's cluster, how many of them no tenant owns, and the GPUs of a node."""
@@ -68,7 +68,7 @@ Durations = Literal["by_size", "alike"]
 Name = Literal["res-a", "res-b", "res-c", "res-d", "res-e", "res-f", "prod-a", "prod-b", "prod-c", "prod-d", "prod-e"]
 
 
-def apportioned(weights: Sequence[float], whole: int, least: int = 0) -> list[int]:
+def apportion(weights: Sequence[float], whole: int, least: int = 0) -> list[int]:
     """Divide `whole` into integers in proportion to the weights: rounded down, with one more for the largest remainders. Each
     is at least `least`, at the cost of the largest ones. Raises ValueError if that is impossible."""
     if whole < least * len(weights):
@@ -91,24 +91,24 @@ def quotas(nodes: int = NODES) -> dict[str, int]:
 
     The paper does not give the quotas on 200 nodes.
     """
-    return _assigned({name: tenant.nodes for name, tenant in TENANTS.items()}, nodes)
+    return _assign_nodes({name: tenant.nodes for name, tenant in TENANTS.items()}, nodes)
 
 
 def sampled_quotas(nodes: int) -> dict[str, int]:
     """Quotas without a minimum of one node: the cluster of the paper's figure 6 has 12 nodes, too few for eleven tenants.
     Tenants without a node are left out."""
-    shares = apportioned([tenant.nodes for tenant in TENANTS.values()], nodes)
+    shares = apportion([tenant.nodes for tenant in TENANTS.values()], nodes)
     return {name: share for name, share in zip(TENANTS, shares, strict=True) if share}
 
 
-def balanced(nodes: int = NODES) -> dict[str, int]:
+def balanced_quotas(nodes: int = NODES) -> dict[str, int]:
     """Quotas by the GPU time that each tenant's jobs ask for (table 5), and at least one node."""
-    return _assigned({name: tenant.load * tenant.nodes for name, tenant in TENANTS.items()}, nodes)
+    return _assign_nodes({name: tenant.load * tenant.nodes for name, tenant in TENANTS.items()}, nodes)
 
 
-def _assigned(weights: Mapping[str, float], nodes: int) -> dict[str, int]:
+def _assign_nodes(weights: Mapping[str, float], nodes: int) -> dict[str, int]:
     owned = nodes - round(nodes * SPARE / NODES)
-    return dict(zip(weights, apportioned(list(weights.values()), owned, 1), strict=True))
+    return dict(zip(weights, apportion(list(weights.values()), owned, 1), strict=True))
 
 
 class Hived(Model):
@@ -116,7 +116,7 @@ class Hived(Model):
 
     kind: Literal["hived"] = "hived"
     jobs: int = Field(default=JOBS, ge=1, le=MOST_JOBS, description="of all tenants together, in table 2's proportions")
-    days: Annotated[float, between(1e-3, 1e5)] | None = Field(
+    days: Annotated[float, range_validator(1e-3, 1e5)] | None = Field(
         default=None, description="in which they come; none: at the paper's rate, 62 for all"
     )
     tenants: tuple[Name, ...] = Field(default=(), description="only the jobs of these, which are the same then; none: of all")
@@ -149,12 +149,12 @@ class Hived(Model):
 
     def counts(self) -> dict[str, tuple[int, ...]]:
         """The number of jobs of each tenant that takes part, by SIZES."""
-        flat = apportioned([count for tenant in TENANTS.values() for count in tenant.jobs], self.jobs)
+        flat = apportion([count for tenant in TENANTS.values() for count in tenant.jobs], self.jobs)
         each = len(SIZES)
         counts = {name: tuple(flat[i * each : (i + 1) * each]) for i, name in enumerate(TENANTS)}
         return {name: of for name, of in counts.items() if not self.tenants or name in self.tenants}
 
-    def expected(self) -> int | None:
+    def expected_jobs(self) -> int | None:
         """The number of jobs; None if it is drawn."""
         return sum(map(sum, self.counts().values())) if self.nodes == NODES else None
 
@@ -190,7 +190,7 @@ class _Trace(NamedTuple):
             raise BadTrace(file, 0, "", rule)
         return _Trace(sorted(submits.values(), key=len, reverse=True), durations)
 
-    def drawn(self, name: str, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
+    def draw_jobs(self, name: str, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
         """Draw jobs. The tenant with the most jobs has the times of the virtual cluster with the most, and so on."""
         rank = sorted(TENANTS, key=lambda tenant: -sum(TENANTS[tenant].jobs)).index(name)
         sizes = [size for size, count in zip(SIZES, counts, strict=True) for _ in range(count)]
@@ -210,7 +210,7 @@ def jobs(
     ]
     if model.nodes < NODES:
         owned = {name: count * NODE_GPUS for name, count in sampled_quotas(model.nodes).items()}
-        made = list(sampled(made, model.nodes / NODES, owned, seed))
+        made = list(sample_jobs(made, model.nodes / NODES, owned, seed))
     if model.models:
         made = list(of_models(made, seed))
     yield from sorted(made, key=lambda job: job.submit_us)
@@ -221,21 +221,21 @@ def _tenant(
 ) -> Iterator[SimJob]:
     """A tenant's jobs, stretched to its load. No two have the same time, by which a tenant's jobs are identified."""
     days = model.span_days
-    drawn = sorted(trace.drawn(name, counts, days, rng) if trace else _drawn(model, name, tenant, counts, rng))
+    drawn = sorted(trace.draw_jobs(name, counts, days, rng) if trace else _draw_batches(model, name, tenant, counts, rng))
     gpus = [_width(tenant, job.size, rng) for job in drawn]
     asked = sum(count * job.work_s for count, job in zip(gpus, drawn, strict=True))
     stretch = model.scale * tenant.load * tenant.nodes * NODE_GPUS * days * DAY_S / asked if asked else 1
     grace_us = round(model.grace_s * SECOND)
     last: Micros = -1
     for count, job in zip(gpus, drawn, strict=True):
-        demand, gang = _asked(count)
+        demand, gang = _demand_of(count)
         last = max(round(job.at_s * SECOND), last + 1)
         work_us = max(round(job.work_s * stretch * SECOND), SECOND)
         yield SimJob(spec(demand, JobClass.BEST_EFFORT, grace_us, gang), work_us, last, name, name)
 
 
 @cache
-def _asked(gpus: int) -> tuple[Vector, tuple[TaskGroup, ...]]:
+def _demand_of(gpus: int) -> tuple[Vector, tuple[TaskGroup, ...]]:
     return by_gpus(gpus, NODE_GPUS, lambda each: Vector(0, 0, each))
 
 
@@ -248,7 +248,7 @@ def _width(tenant: Tenant, size: int, rng: Random) -> int:
     return nodes * NODE_GPUS
 
 
-def _drawn(model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random) -> Iterator[_Drawn]:
+def _draw_batches(model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random) -> Iterator[_Drawn]:
     """Draw batches of jobs with the same GPUs and correlated durations. No batch asks for more than the quota."""
     days = model.span_days
     sums = list(accumulate(_rates(name, tenant.swing, days, rng)))

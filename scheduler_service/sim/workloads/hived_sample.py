@@ -17,7 +17,7 @@ MODELS: dict[str, tuple[float, tuple[str, ...]]] = {
 """Table 3 by the names of `sharing.kinds`, with each domain's share (6:3:1). VGG19 is VGG16: neither paper prints its speed."""
 
 
-def sampled(jobs: Iterable[SimJob], part: float, owned: Mapping[str, int], seed: int) -> Iterator[SimJob]:
+def sample_jobs(jobs: Iterable[SimJob], part: float, owned: Mapping[str, int], seed: int) -> Iterator[SimJob]:
     """Yield this part of the jobs, without those that are wider than the GPUs that their tenant owns."""
     draw = _for_each_tenant(seed, "sample")
     for job in jobs:

@@ -71,7 +71,7 @@ def read(model: Csv, file: Path, _seed: int, skipped: Skipped) -> Iterator[SimJo
 
 
 def _job(row: Row) -> SimJob:
-    demand, gang, part = _asked(row)
+    demand, gang, part = _demand_of(row)
     name = row.text("class").strip() or "best-effort"
     if name not in CLASSES:
         raise row.bad("class", f"must be trial or best-effort, and is {name!r}")
@@ -81,7 +81,7 @@ def _job(row: Row) -> SimJob:
         CLASSES[name],
         row.micros("grace_s", default=SITE_GRACE_S * SECOND),
         row.text("name"),
-        priority=_whole(row, "priority"),
+        priority=_whole_number(row, "priority"),
         time_limit_us=row.micros("time_limit_s", default=0),
         estimate_us=row.micros("estimate_s", default=0),
         gang=gang,
@@ -100,12 +100,12 @@ class _Part(TypedDict, total=False):
     share: ShareMode
 
 
-def _asked(row: Row) -> tuple[Vector, tuple[TaskGroup, ...], _Part]:
+def _demand_of(row: Row) -> tuple[Vector, tuple[TaskGroup, ...], _Part]:
     """The total demand of the job, the groups of a gang, and the part of a device that it asks for instead of whole ones."""
     memory = row.amount("gpu_memory_gib", 1024, 0)
     mode = row.text("share").strip()
     text = row.text("gpus").strip()
-    fraction = row.parsed("gpus", text, WHOLE) if "." in text and "+" not in text else 0
+    fraction = row.parse_amount("gpus", text, WHOLE) if "." in text and "+" not in text else 0
     fraction = fraction if fraction % WHOLE else 0
     if not (memory or fraction):
         if mode not in ("", "exclusive"):
@@ -141,10 +141,10 @@ def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:
 
 
 def _parts(row: Row, column: str, scale: int, default: str) -> list[int]:
-    return [row.parsed(column, part.strip(), scale) for part in (row.text(column).strip() or default).split("+")]
+    return [row.parse_amount(column, part.strip(), scale) for part in (row.text(column).strip() or default).split("+")]
 
 
-def _whole(row: Row, column: str) -> int:
+def _whole_number(row: Row, column: str) -> int:
     text = row.text(column).strip() or "0"
     try:
         return int(text)
@@ -160,7 +160,7 @@ def write(jobs: Iterable[SimJob], file: Path) -> int:
     same jobs give the same bytes. Raises Unwritable."""
     part = file.with_name(f".{file.name}.part")
     try:
-        with _created(part, packed=file.suffix == ".gz") as lines:
+        with _create_file(part, packed=file.suffix == ".gz") as lines:
             count = write_to(lines, jobs)
         part.replace(file)
     finally:
@@ -175,21 +175,21 @@ def write_to(lines: TextIO, jobs: Iterable[SimJob]) -> int:
     plain.writerow(COLUMNS)
     count = 0
     for job in jobs:
-        values = _written(job)
+        values = _csv_row(job)
         # A carriage return ends a line for readers, and the other writer would not quote it.
         (quoting if any("\r" in value for value in values) else plain).writerow(values)
         count += 1
     return count
 
 
-def _written(job: SimJob) -> list[str]:
+def _csv_row(job: SimJob) -> list[str]:
     spec = job.spec
     unknown = [name for name, there in (("dependencies", spec.dependencies), ("an array", spec.array)) if there]
     if unknown:
         raise Unwritable(f"a job of {job.user} has {' and '.join(unknown)}, for which the CSV has no column")
     groups = spec.gang or (TaskGroup(1, spec.demand),)
 
-    def joined(amount: Callable[[TaskGroup], str]) -> str:
+    def join_amounts(amount: Callable[[TaskGroup], str]) -> str:
         return "+".join(map(amount, groups))
 
     return [
@@ -199,10 +199,12 @@ def _written(job: SimJob) -> list[str]:
         job.vc,
         spec.name,
         NAMES[spec.job_class],
-        joined(lambda group: str(group.size)),
-        joined(lambda group: _decimal(group.demand.cpu_milli, 1000)),
-        joined(lambda group: _decimal(group.demand.memory_mib, 1024)),
-        _decimal(spec.gpu_fraction_ppm, WHOLE) if spec.gpu_fraction_ppm else joined(lambda group: str(group.demand.devices)),
+        join_amounts(lambda group: str(group.size)),
+        join_amounts(lambda group: _decimal(group.demand.cpu_milli, 1000)),
+        join_amounts(lambda group: _decimal(group.demand.memory_mib, 1024)),
+        _decimal(spec.gpu_fraction_ppm, WHOLE)
+        if spec.gpu_fraction_ppm
+        else join_amounts(lambda group: str(group.demand.devices)),
         seconds(spec.grace_us),
         str(spec.priority),
         seconds(spec.time_limit_us),
@@ -229,7 +231,7 @@ def _decimal(amount: int, scale: int) -> str:
 
 
 @contextmanager
-def _created(file: Path, packed: bool) -> Iterator[TextIO]:
+def _create_file(file: Path, packed: bool) -> Iterator[TextIO]:
     if not packed:
         with file.open("w", encoding="utf-8", newline="") as lines:
             yield lines

@@ -75,7 +75,7 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
     heterogeneous: dict[str, list[Part]] = {}
     read: set[tuple[str, Micros]] = set()
 
-    def whole(parts: list[Part]) -> SimJob:
+    def whole_job(parts: list[Part]) -> SimJob:
         row, submit_us, work_us = parts[0].row, parts[0].submit_us, max(part.work_us for part in parts)
         demand, tasks = Vector(), tuple(group for part in parts for group in part.tasks)
         for part in parts:
@@ -97,9 +97,9 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
         if plus:
             heterogeneous.setdefault(job_id, []).append(part)
         else:
-            yield whole([part])
+            yield whole_job([part])
     for parts in heterogeneous.values():
-        yield whole(parts)
+        yield whole_job(parts)
 
 
 def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
@@ -118,21 +118,21 @@ def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
         submit_us = _time(row, "Submit")
         if submit_us is None:
             raise row.bad("Submit", f"must be a time, and is {row.text('Submit')!r}")
-        demand, nodes = _allocated(row) if model.demand == "allocated" else _requested(row)
+        demand, nodes = _allocated_demand(row) if model.demand == "allocated" else _requested_demand(row)
         if nodes > MOST_TASKS:
             raise row.bad("AllocTRES" if model.demand == "allocated" else "ReqTRES", f"is on more than {MOST_TASKS} nodes")
         return Part(row, submit_us, row.lasts("ElapsedRaw", max(elapsed_us, SECOND)), demand, spread(demand, nodes))
     return None
 
 
-def _allocated(row: Row) -> tuple[Vector, int]:
+def _allocated_demand(row: Row) -> tuple[Vector, int]:
     """The total demand, and the number of nodes."""
     tres = _tres(row, "AllocTRES")
     mem = _mib(row, "AllocTRES", tres.get("mem", "0"))
     return Vector(_count(row, "AllocTRES", tres.get("cpu", "0")) * 1000, mem, _gpus(row, "AllocTRES", tres)), _nodes(row, tres)
 
 
-def _requested(row: Row) -> tuple[Vector, int]:
+def _requested_demand(row: Row) -> tuple[Vector, int]:
     """The same as requested; amounts that ReqTRES lacks may be in columns of their own."""
     tres = _tres(row, "ReqTRES")
     nodes = _nodes(row, tres)
@@ -165,17 +165,17 @@ def _count(row: Row, column: str, text: str) -> int:
     number, power = (text[:-1], UNITS.find(text[-1]) + 1) if text[-1:].isalpha() else (text, 0)
     if text[-1:].isalpha() and not power:
         raise row.bad(column, f"must be a number, and is {text!r}")
-    return row.parsed(column, number, 1024**power)
+    return row.parse_amount(column, number, 1024**power)
 
 
 def _mib(row: Row, column: str, text: str) -> int:
     """Parse an amount of memory; without a unit it is in MiB."""
     if text.endswith("K"):
-        return -(-row.parsed(column, text[:-1]) // 1024)
+        return -(-row.parse_amount(column, text[:-1]) // 1024)
     power = UNITS.find(text[-1:]) if text[-1:].isalpha() else 1
     if power < 1:
         raise row.bad(column, f"must be an amount of memory, such as 64G, and is {text!r}")
-    return row.parsed(column, text[:-1] if text[-1:].isalpha() else text, 1024 ** (power - 1))
+    return row.parse_amount(column, text[:-1] if text[-1:].isalpha() else text, 1024 ** (power - 1))
 
 
 def _req_mem(row: Row, cpus: int, nodes: int) -> int:

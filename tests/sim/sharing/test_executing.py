@@ -27,7 +27,7 @@ TURN_US = 60 * SECOND
 def integral(of: World) -> float:
     """What all jobs did, times their devices, in microseconds."""
     level = steps(of.agents.executing.usage.working)
-    return float((level._held() * level.level.astype(float)).sum()) / BILLION
+    return float((level._durations() * level.level.astype(float)).sum()) / BILLION
 
 
 # ---- turns -------------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_each_change_of_turns_costs_what_parking_and_resuming_take() -> None:
     done = world([job(57), job(57)], node(), setup=slow(1.5))
     assert ends(done) == [120, 120]
     level = steps(done.agents.executing.usage.lost)
-    assert (level._held() * level.level).sum() / BILLION == 120 * 3 * SECOND
+    assert (level._durations() * level.level).sum() / BILLION == 120 * 3 * SECOND
 
 
 def test_exact_slices_cost_the_same() -> None:
@@ -210,7 +210,7 @@ def test_a_run_that_its_user_parks_does_nothing_until_it_goes_on_and_its_neighbo
         while (soon := made.next_us()) is not None and soon < at * MINUTE:
             made.advance(soon)
         made.now = at * MINUTE
-        made._take([request], ())
+        made._take_step([request], ())
     made.run()
     first, second = made.lives.values()
     right(first)
@@ -232,7 +232,7 @@ def test_what_a_park_moves_takes_memory_of_its_node(memory_mib: int, parked: boo
     while (soon := made.next_us()) is not None and soon < 10 * MINUTE:
         made.advance(soon)
     made.now = 10 * MINUTE
-    made._take([SuspendRequested(1, park=True)], ())
+    made._take_step([SuspendRequested(1, park=True)], ())
     while (soon := made.next_us()) is not None:
         made.advance(soon)
     runs = made.state.runs_of(1)
@@ -255,7 +255,7 @@ def test_a_stopped_job_saves_one_copy_and_moves_it_to_its_next_node(number: int,
         made.advance(soon)
     made.now = 10 * MINUTE
     drain = [DrainRequested(node_name(1), "for a test", "ann")] if number == 2 else []
-    made._take([*drain, RequeueRequested(1)], ())
+    made._take_step([*drain, RequeueRequested(1)], ())
     made.run()
     (life,) = made.lives.values()
     right(life)

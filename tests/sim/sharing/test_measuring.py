@@ -14,14 +14,14 @@ def measured(*jobs, setup=None, policy=turns, until: float = 20, asked: int | No
     world = World(Site((node(),), policy, sharing=setup or slow(0, every=60)), Listed(list(jobs)))
     world.agents._asked = lambda: asked
     told: list[MiniBatchMeasured] = []
-    happened = world.agents.happened
+    happened = world.agents.advance_to
 
     def listen(now, gathering=False):  # type: ignore[no-untyped-def]
         events = happened(now, gathering)
         told.extend(event for event in events if isinstance(event, MiniBatchMeasured))
         return events
 
-    world.agents.happened = listen  # type: ignore[method-assign]
+    world.agents.advance_to = listen  # type: ignore[method-assign]
     while (at := world.next_us()) is not None and at <= until * MINUTE:
         world.advance(at)
     return world, told
